@@ -83,7 +83,9 @@ fuzz-guest: setup ## 200,000 random programs of two devices in one VM: none sees
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
-.PHONY: conformance conformance-peers
+.PHONY: gates conformance conformance-peers
+gates: setup ## what the gates of releases decide over simulated fleets; half an hour of one core
+	@$(PY) bench/gates.py $(ARGS)
 conformance: setup ## ONNX's cases, counted by backend of the tensor engine
 	@$(PY) -W ignore -m walle_stream.testing.onnx.report --json bench/results/conformance.json $(ARGS)
 conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference and MNN (installed in .venv-peers)

@@ -2,8 +2,10 @@
 
 The real service (a uvicorn worker, pinned to a core) answers many simulated devices over
 loopback keep-alive HTTP: as many checks as it can, 70 % and twice of that; the decision alone
-with 1 to 1,000 releases; memory with a million known devices. The floor in the same rounds is
-uvicorn with an application that answers 204. Progress on stderr, tables on stdout.
+with 1 to 1,000 releases; memory with a million known devices; reports with up to a million known
+devices, on both databases. In the same rounds a second service has each device prove who it is by
+a token, and the floor is uvicorn with an application that answers 204. Progress on stderr, tables
+on stdout.
 """
 
 import argparse
@@ -11,6 +13,7 @@ import json
 import os
 import tempfile
 import time
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +24,8 @@ from latency_parts.quiet import spin
 from release_parts.deciding import measure_decisions, measure_memory
 from release_parts.fleet import mixed_fleet
 from release_parts.load import Rate, run_load
+from release_parts.proving import set_up_tokens, with_token
+from release_parts.reporting import measure_reports
 from release_parts.serving import Served, floor, service
 from release_parts.tables import bars, tables
 from vm_parts.measuring import say
@@ -30,7 +35,7 @@ from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.ports import write_table
 
-PARTS: Final = ("load", "decisions", "memory")
+PARTS: Final = ("load", "decisions", "memory", "reports")
 RELEASES: Final = (1, 10, 100, 1_000)
 DEVICES: Final = 1_000_000
 
@@ -38,6 +43,8 @@ _CLOSED: Final = 64
 """Connections that keep a worker busy without a queue of hundreds."""
 _OPEN: Final = 1_000
 """More than ``limits.pending``, so that refusals can begin."""
+_MOST: Final = Rate(0)
+"""As many as it can."""
 
 
 def main() -> int:
@@ -45,7 +52,7 @@ def main() -> int:
     options = _options()
     if options.measure:  # in its own process
         task = json.loads(options.task)
-        made = (measure_memory if options.measure == "memory" else _measure_decisions)(**task)
+        made = _MEASURED[options.measure](**task)
         options.out.write_text(json.dumps(made))
         return 0
     began, load = time.monotonic(), os.getloadavg()[0]
@@ -60,6 +67,7 @@ def main() -> int:
         "rounds": _rounds(options) if "load" in options.parts else [],
         "decisions": _decisions(options) if "decisions" in options.parts else [],
         "memory": {},
+        "reports": _reports(options) if "reports" in options.parts else [],
     }
     if "memory" in options.parts:
         result["memory"] = _apart("memory", devices=options.devices)
@@ -83,14 +91,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of each load (5)")
     parser.add_argument("--seconds", type=float, help="of a load in a round (10)")
     parser.add_argument("--fleet", type=int, default=20_000, help="simulated devices (20,000)")
-    parser.add_argument("--devices", type=int, help="that are known, for memory (1,000,000)")
+    parser.add_argument("--devices", type=int, help="that are known, at most (1,000,000)")
     parser.add_argument("--decisions", type=int, help="of each number of releases (20,000)")
     parser.add_argument("--seed", type=int, default=2022)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--quick", action="store_true", help="seconds: one round")
     parser.add_argument("--trial", action="store_true", help="say that the machine was not quiet")
     parser.add_argument("--json", type=Path, help="bench/results/release.json")
-    parser.add_argument("--measure", choices=("memory", "decisions"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--measure", choices=("memory", "decisions", "reports"), help=argparse.SUPPRESS
+    )
     parser.add_argument("--task", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -112,6 +122,20 @@ def _decisions(options: argparse.Namespace) -> list[dict[str, Any]]:
     return list(made)
 
 
+def _reports(options: argparse.Namespace) -> list[dict[str, Any]]:
+    few = 50 if options.quick else 500
+    found = []
+    for store in ("sqlite", "postgresql"):
+        for known in (0, options.devices // 10, options.devices):
+            task = {"devices": known, "singles": few, "many": few // 5, "seed": options.seed}
+            found.append(_apart("reports", store=store, **task))
+            say(
+                f"a report with {known:,} known devices, {store}: {found[-1]['one_cpu_ms']} ms of "
+                f"CPU; {found[-1]['per_core_s']:,.0f} per second and core"
+            )
+    return found
+
+
 def _measure_decisions(devices: int, seed: int) -> dict[str, Any]:
     kinds = [*(("mixed", each) for each in RELEASES), ("one app", RELEASES[-1])]
     return {"made": [measure_decisions(each, kind, devices, seed) for kind, each in kinds]}
@@ -131,16 +155,27 @@ def _rounds(options: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
         table = Path(folder) / "table.json"
         write_table(table, fleet.table)
+        file, key = set_up_tokens(Path(folder))
+        proven = [
+            with_token(request, key, profile.device)
+            for request, profile in zip(requests, fleet.profiles, strict=True)
+        ]
         os.sched_setaffinity(0, set(cores[1:]) or set(cores))
         try:
             with (
                 service(cores[0], "--store", str(table)) as served,
+                service(cores[0], str(file), "--store", str(table)) as asking,
                 floor(cores[0]) as empty,
             ):
                 # classes are made and the interpreter has specialised its loops
                 for each in (served, empty):
                     run_load(each.address, requests, _CLOSED, options.seconds, Rate(0))
-                return [_round(options, requests, served, empty) for _ in range(options.rounds)]
+                _ask_each(asking, proven)
+                made = []
+                for _ in range(options.rounds):
+                    found = _round(options, requests, served, empty)
+                    made.append(found | {"tokens": _load(options, proven, asking)})
+                return made
         finally:
             os.sched_setaffinity(0, cores)
 
@@ -148,23 +183,13 @@ def _rounds(options: argparse.Namespace) -> list[dict[str, Any]]:
 def _round(
     options: argparse.Namespace, requests: list[bytes], served: Served, empty: Served
 ) -> dict[str, Any]:
-    def load(target: Served, connections: int, rate: Rate) -> dict[str, Any]:
-        cpu = target.cpu_s()
-        found = run_load(target.address, requests, connections, options.seconds, rate, options.seed)
-        spent = target.cpu_s() - cpu
-        answered = sum(each["count"] for each in found["by_status"].values())
-        return found | {
-            "cpu_s": round(spent, 3),
-            "per_core_s": round(answered / spent, 1),
-            "rss_mb": round(target.rss_mb(), 1),
-        }
-
-    most = load(served, _CLOSED, Rate(0))
+    load = partial(_load, options, requests)
+    most = load(served)
     made = {
         "most": most,
-        "floor": load(empty, _CLOSED, Rate(0)),
-        "steady": load(served, _OPEN, Rate(most["per_s"] * 0.7)),
-        "past": load(served, _OPEN, Rate(most["per_s"] * 2.0, is_dropped=True)),
+        "floor": load(empty),
+        "steady": load(served, Rate(most["per_s"] * 0.7), _OPEN),
+        "past": load(served, Rate(most["per_s"] * 2.0, is_dropped=True), _OPEN),
     }
     say(
         f"{most['per_core_s']:,.0f} checks per second and core, floor "
@@ -172,6 +197,39 @@ def _round(
         f"{made['steady']['by_status']['204']['ms']['p99']:.2f} ms"
     )
     return made
+
+
+def _load(
+    options: argparse.Namespace,
+    requests: list[bytes],
+    target: Served,
+    rate: Rate = _MOST,
+    connections: int = _CLOSED,
+) -> dict[str, Any]:
+    cpu = target.cpu_s()
+    found = run_load(target.address, requests, connections, options.seconds, rate, options.seed)
+    spent = target.cpu_s() - cpu
+    answered = sum(each["count"] for each in found["by_status"].values())
+    return found | {
+        "cpu_s": round(spent, 3),
+        "per_core_s": round(answered / spent, 1),
+        "rss_mb": round(target.rss_mb(), 1),
+    }
+
+
+def _ask_each(target: Served, requests: list[bytes]) -> None:
+    """Have every token verified: what is measured is a token that was seen before."""
+    asked = 0
+    while asked < len(requests):
+        found = run_load(target.address, requests[asked:], _CLOSED, 0.2, _MOST)
+        asked += sum(each["count"] for each in found["by_status"].values())
+
+
+_MEASURED: Final = {
+    "memory": measure_memory,
+    "decisions": _measure_decisions,
+    "reports": measure_reports,
+}
 
 
 if __name__ == "__main__":

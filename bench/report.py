@@ -12,6 +12,8 @@ from durability import bars as durability_bars
 from durability import table as durability_table
 from engine_parts.tables import tables as engine_tables
 from fleet_parts.tables import tables as fleet_tables
+from gates_parts.tables import figure as gates_figure
+from gates_parts.tables import tables as gates_tables
 from growth_parts.tables import figure as growth_figure
 from growth_parts.tables import tables as growth_tables
 from install_parts.tables import tables as install_tables
@@ -291,6 +293,19 @@ def release_lines(result: dict) -> list[str]:
     )
 
 
+def gates_lines(result: dict) -> list[str]:
+    """Return the tables and the figure of what the gates of releases decided."""
+    (RESULTS / "gates.svg").write_text(gates_figure(result))
+    return _section(
+        "Gates of releases, simulated fleets",
+        f"Schedule {'/'.join(f'{each:g}' for each in result['percents'])} %, error rate "
+        f"{result['error_rate']:g}, {result['runs']} releases of each row, {result['seconds']} s. "
+        f"{_where(result)}.{_trial(result)}",
+        gates_tables(result),
+        picture="![Stopped rightly and wrongly](gates.svg)",
+    )
+
+
 def _section(title: str, about: str, shown: Iterable[Table], picture: str = "") -> list[str]:
     lines = [f"## {title}", "", about, ""]
     if picture:
@@ -341,6 +356,7 @@ RENDERERS = {
     "tunnel.json": tunnel_lines,
     "engine.json": engine_lines,
     "release.json": release_lines,
+    "gates.json": gates_lines,
     "chaos.json": chaos_lines,
     "chaos-kafka.json": lambda result: chaos_lines(result, "Chaos over Kafka", "chaos-kafka"),
     "chaos-power.json": lambda result: chaos_lines(result, "Power cuts", "chaos-power"),

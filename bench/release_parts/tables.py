@@ -13,6 +13,8 @@ _DECISION_MAX_US: Final = 20.0
 _MEMORY_MAX_MB: Final = 500
 _RELEASES: Final = 1_000
 _DEVICES: Final = 1_000_000
+_REPORT_MAX_MS: Final = 5.0
+_REPORTS_MIN: Final = 2_000
 _BUSY_MAX: Final = 0.9
 _ROUNDS_MIN: Final = 5
 
@@ -48,6 +50,12 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
         few = "" if found["devices"] >= _DEVICES else "fewer devices than the bar's"
         name = "memory of 1,000,000 known devices, MB"
         made.append((name, _MEMORY_MAX_MB, False, found["mb"], few))
+    for each in _most_known(result["reports"]):
+        few = note if each["devices"] >= _DEVICES else "fewer devices than the bar's"
+        name = f"a report with 1,000,000 known devices, {each['store']}, ms of CPU"
+        made.append((name, _REPORT_MAX_MS, False, each["one_cpu_ms"], few))
+        name = f"reports per second and core, {each['store']}"
+        made.append((name, _REPORTS_MIN, True, each["per_core_s"], few))
     return [
         {
             "name": name,
@@ -73,6 +81,8 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         yield _most(result["rounds"])
     if result["decisions"]:
         yield _decisions(result["decisions"])
+    if result.get("reports"):  # older results have none
+        yield _reports(result["reports"])
     if result["memory"]:
         yield Table(
             "Known devices of one worker",
@@ -84,6 +94,31 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
                 )
             ],
         )
+
+
+def _most_known(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    most = max((each["devices"] for each in reports), default=0)
+    return [each for each in reports if each["devices"] == most]
+
+
+def _reports(reports: list[dict[str, Any]]) -> Table:
+    return Table(
+        "Reports of one device, with a receipt of a release's group",
+        ("store", "known devices", "ms of CPU", "ms", "per second and core", "per second"),
+        [
+            (
+                each["store"],
+                f"{each['devices']:,}",
+                f"{each['one_cpu_ms']:.2f}",
+                f"{each['one_ms']:.2f}",
+                f"{each['per_core_s']:,.0f}",
+                f"{each['per_s']:,.0f}",
+            )
+            for each in reports
+        ],
+        "The first two times are of reports that come one by one, the rates of 32 senders. CPU is "
+        "that of the monitor and of the database's server.",
+    )
 
 
 def _served(load: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +133,14 @@ def _kept(found: dict[str, Any]) -> float:
 
 def _most(rounds: list[dict[str, Any]]) -> Table:
     rows = []
-    for name, key in (("the service", "most"), ("uvicorn with an empty application", "floor")):
+    names = {
+        "the service": "most",
+        "the same, each device with a token": "tokens",
+        "uvicorn with an empty application": "floor",
+    }
+    for name, key in names.items():
+        if any(key not in each for each in rounds):
+            continue  # a result from before there were tokens
         values = [each[key]["per_core_s"] for each in rounds]
         busy = max(each[key]["generator_busy"] for each in rounds)
         rows.append((name, f"{median(values):,.0f}", f"{min(values):,.0f}", f"{busy:.0%}"))

@@ -12,7 +12,8 @@ from walle_deploy.policy.dry_run import answers, grouped
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash, is_within, salt_key, share_limit
 from walle_deploy.policy.index import ReleaseIndex
-from walle_deploy.policy.judging import choose
+from walle_deploy.policy.judging import choose, judge, releases_by_task
+from walle_deploy.policy.model import Policy
 from walle_deploy.policy.versions import parse_version_range, try_version
 
 DEVICES = [f"d-{number}" for number in range(12)]
@@ -78,6 +79,8 @@ def tables(folder, count):
             salt=st.sampled_from(["r1", "r2"]),
             priority=st.integers(0, 2),
             created_ms=st.integers(0, 3),
+            is_watched=st.booleans(),
+            before=st.sampled_from(["", "v0", "v1"]),
         ),
         min_size=count[0],
         max_size=count[1],
@@ -154,6 +157,54 @@ def test_the_index_decides_as_the_plain_reading_does(wide, folder, sources, monk
         index = ReleaseIndex(table, sources)
         for profile in profiles:
             assert sorted(index.decide(profile)) == naive(table, profile, sources)
+
+    check()
+
+
+def naive_standing(table, facts, task, version):
+    """Where a device stands, one release at a time."""
+    device, beyond = facts.profile.device, ("", "")
+    for each in releases_by_task(table).get(task, ()):
+        code = table.interpreters(task, each.version)
+        fits = not code or facts.profile.interpreter in {"", *code}
+        if not fits or not judge(Policy.of(each.policy), facts, each.salt).truth:
+            continue
+        is_named = device in each.devices
+        is_in = is_within(facts.device_hash, salt_key(each.salt), share_limit(each.percent))
+        if is_named or (each.stage != "beta" and is_in):
+            if each.version != version:
+                return ("", "")
+            if beyond[0]:
+                return beyond
+            group = "" if is_named else "new"
+            return (each.release_id, group) if each.is_watched else ("", "")
+        # a share of nobody is of no release in progress
+        has_share = each.stage != "beta" and each.percent > 0
+        if has_share and each.is_watched and each.before == version:
+            beyond = (each.release_id, "control")
+    return beyond
+
+
+@pytest.mark.parametrize("wide", [1, 1_000], ids=["arrays", "loop"])
+def test_the_index_says_where_a_device_stands(wide, folder, sources, monkeypatch):
+    monkeypatch.setattr(index_module, "_WIDE", wide)
+
+    @settings(max_examples=100, deadline=None, database=None)
+    @given(tables(folder, (0, 6)), st.lists(PROFILES, min_size=2, max_size=6))
+    def check(table, profiles):
+        index = ReleaseIndex(table, sources)
+        for profile in profiles:
+            offered = {each.task: each.version for each in index.decide(profile)}
+            versions = {**profile.tasks, **offered}
+            hashed = id_hash(profile.device)
+            facts = Facts(profile, sources, hashed)
+            wanted = {
+                task: naive_standing(table, facts, task, version)
+                for task, version in versions.items()
+                if version
+            }
+            found = index.standings(profile, hashed, versions)
+            assert found == {task: each for task, each in wanted.items() if each[0]}
 
     check()
 

@@ -15,6 +15,7 @@ from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.events import (
     Advanced,
+    Approved,
     Paused,
     Resumed,
     RolledBack,
@@ -27,7 +28,12 @@ from walle_deploy.release.model import Release
 from walle_deploy.release.proof import verify, verify_chain
 from walle_deploy.release.state import OFFERED, ReleaseState, offer_of
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import ConflictError, IntegrityError, ReleaseStateError
+from walle_stream.errors import (
+    ConflictError,
+    ForbiddenError,
+    IntegrityError,
+    ReleaseStateError,
+)
 
 TASK = "shop/ipv"
 TIMES = st.integers(0, 100)
@@ -42,6 +48,7 @@ EVENTS = st.one_of(
     st.builds(Paused, TIMES),
     st.builds(Resumed, TIMES),
     st.builds(Advanced, TIMES, st.sampled_from(["go", "wait", "stop"])),
+    st.builds(Approved, TIMES, st.sampled_from(["ann", "bob"])),
     st.builds(RolledBack, TIMES),
     st.builds(Superseded, TIMES),
 )
@@ -51,7 +58,9 @@ SPECS = st.fixed_dictionaries(
         "simulation": st.just({"kinds": "k", "events": "e"}),
         "beta": st.just({"devices": ["a"], "minDevices": 2}),
         "gray": st.lists(st.integers(1, 100), unique=True, max_size=4).map(
-            lambda found: [{"percent": each, "minDuration": "5ms"} for each in sorted(found)]
+            lambda found: [
+                {"percent": each, "minDuration": "5ms", "minExposure": 0} for each in sorted(found)
+            ]
         ),
         "policy": st.sampled_from([{}, {"os": "x"}]),
         "onStop": st.sampled_from(["rollback", "pause"]),
@@ -102,6 +111,22 @@ def test_a_release_never_gives_less_until_it_gives_nothing_for_good(spec, events
         if change.stable is not None:
             is_back = before.stage == "done" and state.stage == "rolled_back"
             assert change.stable == (previous if is_back else "v2")
+
+
+@given(SPECS, st.lists(EVENTS, max_size=30))
+@settings(max_examples=80)
+def test_nothing_begins_that_no_other_person_approved(spec, events):
+    state, approved_by = ReleaseState(definition=definition("r", spec), author="ann"), []
+    for event in events:
+        with suppress(ConflictError, ForbiddenError, ReleaseStateError):
+            change = advance(state, event)
+            if isinstance(event, Approved):
+                approved_by.append(event.by)
+            state = change.state if change else state
+        if not approved_by:
+            assert state.stage in {"created", "stopped", "superseded"}
+            assert offer_of(state) is None
+    assert approved_by in ([], ["bob"])
 
 
 STEPS = st.lists(

@@ -1,165 +1,252 @@
-"""Reports over several workers of one store: each frame counts once, whatever happens to them.
+"""Reports over several monitors of one store: each frame counts once, whatever happens to them.
 
-The oracle counts the frames that a sender got an answer for, each once, and nothing else.
+The oracle keeps what every counted device said, and answers each question by looking at all of it.
 """
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.deploy.monitoring.reporting import frame, report
+from tests.unit.deploy.monitoring.reporting import (
+    KEYS,
+    MINUTE,
+    TASK,
+    Clocked,
+    frame,
+    publish,
+    receipt,
+    report,
+)
+from walle_deploy.model.health import LEVELS, ReleaseHealthQuery
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
-from walle_deploy.monitoring.worker_rows import SILENT_MS
-from walle_stream.errors import ConflictError, StoreError
+from walle_deploy.store.sqlite import SqliteStore
+from walle_stream.errors import ServiceUnreachableError
 
-TASK, VERSIONS = "shop/ipv", ("v1", "v2")
-SENDERS, WORKERS, STEPS = 3, 3, 30
-START_MS = 10**12
-
-
-class Rows:
-    """A store in memory: before a write others may have their turn, and its answer may be lost."""
-
-    def __init__(self, choose):
-        self.rows = {}
-        self.choose = choose
-        self.between = None
-        self.is_ill = True
-
-    def load(self, *prefixes):
-        return {key: self.rows[key] for key in self.rows if key.startswith(prefixes)}
-
-    def read(self, keys):
-        return {key: self.rows[key] for key in keys if key in self.rows}
-
-    def save(self, rows, expected=None):
-        if self.between is not None:
-            self.between()
-        ill = self.choose.random() if self.is_ill else 0.5
-        if ill < 0.05:
-            raise StoreError("away")
-        if any(self.rows.get(key) != value for key, value in (expected or {}).items()):
-            raise ConflictError("changed")
-        self.rows |= rows
-        self.rows = {key: value for key, value in self.rows.items() if value is not None}
-        if ill > 0.95:
-            raise StoreError("the answer was lost")
+SENDERS, MONITORS, DEVICES, STEPS = 3, 3, 12, 25
+VERSIONS = {"control": "v1", "new": "v2"}
+STATEMENTS_MAX = 40
 
 
-def versions_in(number):
-    return [each for place, each in enumerate(VERSIONS) if number % 3 != place]
+class Ill(Clocked):
+    """Its transactions of reports break before some statement, or once they are kept."""
+
+    choose = None
+
+    @contextmanager
+    def counting(self):
+        left = self.choose.randrange(2 * STATEMENTS_MAX)
+        with self.store.counting() as transaction:
+            transaction.now_ms = lambda: self.now
+            execute = transaction._execute
+
+            def run(*statement):
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    raise ServiceUnreachableError("killed")
+                return execute(*statement)
+
+            transaction._execute = run
+            yield transaction
+        if self.choose.random() < 0.1:
+            raise ServiceUnreachableError("the answer was lost")
+
+
+@dataclass
+class Said:
+    """What one device said in one frame that counted."""
+
+    minute: int
+    version: str
+    group: str | None
+    device: str
+    runs: int
+    failures: int
+    crashes: int
 
 
 @dataclass
 class Sender:
-    """Frames of one partition, in order; what was not answered is sent again, to anybody."""
-
     name: str
-    made: int = 0
+    frames: list = field(default_factory=list)
+    said: list = field(default_factory=list)
+    minutes: dict = field(default_factory=dict)
     answered: int = 0
 
 
 class Fleet:
-    def __init__(self, choose):
-        self.choose = choose
-        self.now_ms = START_MS
-        self.store = Rows(choose)
+    def __init__(self, choose, needs_receipts):
+        self.choose, self.needs_receipts = choose, needs_receipts
+        plain = SqliteStore(Path(":memory:"))
+        publish(plain, *VERSIONS.values())
+        self.store = Ill(plain)
+        self.store.choose = choose
         self.senders = [Sender(f"{n:016x}") for n in range(SENDERS)]
-        self.born = 0
-        self.monitors = []
-        for _ in range(WORKERS):
-            self.start()
-        self.busy = []
-        self.store.between = self.meanwhile
+        self.monitors = [self.monitor() for _ in range(MONITORS)]
+        self.readers = [HealthReader(self.store) for _ in range(2)]
+        self.groups = {f"d{n}": "control" for n in range(DEVICES)}
 
-    def start(self):
-        self.born += 1
-        # of some names there are several that live
-        name = self.choose.choice(["same", f"w{self.born}"])
-        self.monitors.append(Monitor(self.store, name, now_ms=lambda: self.now_ms))
+    def monitor(self):
+        return Monitor(
+            self.store,
+            lambda token: KEYS.read(token, 10**12),  # however late it comes
+            needs_receipts=self.needs_receipts,
+        )
 
-    def frames(self, sender, first, last):
-        return [
-            frame(
-                number,
-                *(
-                    report([(f"{sender.name}-{number}", number, {})], each)
-                    for each in versions_in(number)
-                ),
-                incarnation=sender.name,
-            )
-            for number in range(first, last + 1)
+    def make_frame(self, sender):
+        reports, said = [], []
+        for group, version in self.choose.sample(sorted(VERSIONS.items()), 2):
+            for kind in self.choose.choices(["grouped", "beta", "bare", "forged", "unknown"], k=2):
+                made, rows = self.make_report(kind, group, version)
+                reports.append(made)
+                said += rows
+        sender.frames.append(frame(len(sender.frames), *reports, incarnation=sender.name))
+        sender.said.append(said)
+
+    def make_report(self, kind, group, version):
+        names = sorted(name for name in self.groups if self.groups[name] == group)
+        chosen = self.choose.sample(names, self.choose.randrange(len(names) + 1))
+        devices = []
+        for name in chosen:
+            classes = {"Quarantined": 1, "E": self.choose.choice([1, 6, 20])}
+            failures = self.choose.choice([{}, {}, classes, {"E": 1}])
+            devices.append((name, sum(failures.values()) + self.choose.randrange(3), failures))
+        made = report(devices, "v9" if kind == "unknown" else version)
+        if kind in {"grouped", "beta"}:
+            made.release, made.group = "r1", group if kind == "grouped" else ""
+            for each in made.devices:
+                each.receipt = receipt(each.device_id, version, "r1", made.group)
+        elif kind == "forged":
+            for each in made.devices:
+                each.receipt = receipt("other", version, "r1", group)
+        if kind == "unknown" or (self.needs_receipts and kind in {"bare", "forged"}):
+            return made, []
+        where = {"grouped": group, "beta": ""}.get(kind)
+        return made, [
+            Said(-1, version, where, name, runs, sum(classes.values()), "Quarantined" in classes)
+            for name, runs, classes in devices
+            if runs
         ]
 
     def send(self):
         sender = self.choose.choice(self.senders)
-        sender.made += self.choose.randrange(3)
-        # it may begin again with what was answered long ago
-        first = self.choose.randint(1, sender.answered + 1)
-        last = sender.made
-        free = [each for each in self.monitors if each not in self.busy]
-        if not free:
-            return
-        monitor = self.choose.choice(free)
-        self.busy.append(monitor)
+        first = self.choose.randint(0, sender.answered)
+        monitor = self.choose.choice(self.monitors)
+        for _ in range(self.choose.randrange(3)):
+            self.make_frame(sender)
+        before = self.mark(sender)
         try:
-            monitor.take(self.frames(sender, first, last))
-        except (ConflictError, StoreError):
-            return
-        finally:
-            self.busy.remove(monitor)
-        sender.answered = max(sender.answered, last)
+            monitor.take(sender.frames[first:])
+        except ServiceUnreachableError:
+            if self.choose.random() < 0.3:  # it died
+                self.monitors[self.monitors.index(monitor)] = self.monitor()
+        else:
+            sender.answered = len(sender.frames)
+        for number in range(before + 1, self.mark(sender) + 1):
+            sender.minutes[number] = self.store.now // MINUTE
+        assert all(number in sender.minutes for number in self.counting(sender))
 
-    def meanwhile(self):
-        """What happens while one worker is about to write: the same, of others."""
-        if self.choose.random() < 0.3:
-            self.step()
+    def counting(self, sender):
+        return [number for number in range(sender.answered) if sender.said[number]]
+
+    def mark(self, sender):
+        with self.store.store.counting() as counting:
+            return counting.marks([(sender.name, 0)]).get((sender.name, 0), -1)
 
     def step(self):
-        act = self.choose.choices(["send", "kill", "close", "later", "look"], [12, 2, 1, 2, 2])[0]
+        act = self.choose.choices(["send", "later", "look", "move"], [8, 3, 2, 3])[0]
         if act == "send":
             self.send()
-        elif act == "later":
-            self.now_ms += self.choose.choice([1_000, SILENT_MS // 2, SILENT_MS + 1, 600_000])
         elif act == "look":
             self.check()
+        elif act == "move" and all(each.answered == len(each.frames) for each in self.senders):
+            # what is on its way came before; within a minute a device is in one group
+            self.groups = {name: self.choose.choice(sorted(VERSIONS)) for name in self.groups}
+            self.store.now += MINUTE
         else:
-            gone = self.monitors.pop(self.choose.randrange(len(self.monitors)))
-            if act == "close" and gone not in self.busy:
-                gone.close()  # one that is busy goes on for a while, as one that stood still does
-            self.start()
+            self.store.now += self.choose.choice([1, 2, 90, 700, 2_900]) * MINUTE
+
+    def every(self):
+        found = []
+        for sender in self.senders:
+            for number, minute in sender.minutes.items():
+                found += [Said(**vars(each) | {"minute": minute}) for each in sender.said[number]]
+        return found
 
     def check(self):
-        """Every answered frame is there once; of those on their way each is, or is not."""
-        reader = HealthReader(self.store)
-        marks = [
-            max(0, int(self.store.rows.get(f"mark/{each.name}/0", 0))) for each in self.senders
-        ]
-        for sender, mark in zip(self.senders, marks, strict=True):
-            assert sender.answered <= mark <= sender.made
-        for version in VERSIONS:
-            found = reader.health(TASK, version)
-            counted = [n for mark in marks for n in range(1, mark + 1) if version in versions_in(n)]
-            assert (found.runs, found.devices) == (sum(counted), len(counted))
+        every, now = self.every(), self.store.now // MINUTE
+        since = now - self.choose.choice([0, 1, 5, 300, 1_000])
+        reader = self.choose.choice(self.readers)
+        for version in VERSIONS.values():
+            own = [each for each in every if each.version == version]
+            expect(reader.health(TASK, version), own)
+            late = [each for each in own if each.minute >= since]
+            expect(reader.health(TASK, version, since * MINUTE), late)
+        self.check_groups(every, since, reader)
+        last = {e.device: e.version for e in sorted(every, key=lambda each: each.minute)}
+        with self.store.reading() as reading:
+            assert reading.device_counts(TASK) == Counter(last.values())
+
+    def check_groups(self, every, since, reader):
+        found = reader.release_health(
+            ReleaseHealthQuery(
+                release_id="r1", task=TASK, version="v2", before="v1", step_ms=since * MINUTE
+            )
+        )
+        alone = {each.device for each in every if each.version == "v2" and each.group is None}
+        assert found.unproven_devices == len(alone)
+        for group, version in VERSIONS.items():
+            told = getattr(found, group)
+            named = [e for e in every if e.version == version and e.group is not None]
+            expect(told.release, named)
+            own = [each for each in named if each.group == group]
+            expect(told.step, [each for each in own if each.minute >= since])
+            for window in told.windows:
+                assert window.number <= self.store.now // MINUTE - 2
+                expect_window(window, own, every)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32))
-def test_every_frame_counts_once_whoever_takes_it_dies_or_stands_still(seed):
-    fleet = Fleet(random.Random(seed))
-    for _ in range(STEPS):
-        fleet.step()
-    fleet.check()
-    fleet.now_ms += SILENT_MS + 1
-    fleet.store.is_ill, fleet.store.between = False, None
-    last = Monitor(fleet.store, "last", now_ms=lambda: fleet.now_ms)
-    for sender in fleet.senders:
-        sender.made += 1
-        last.take(fleet.frames(sender, 1, sender.made))
-        sender.answered = sender.made
-    fleet.check()
-    assert list(fleet.store.load("worker/")) == ["worker/last"]
-    assert last.health(TASK, "v1") == HealthReader(fleet.store).health(TASK, "v1")
+def expect(found, said):
+    assert found.runs == sum(each.runs for each in said)
+    assert found.failures == sum(each.failures for each in said)
+    assert found.devices == len({each.device for each in said})
+    assert found.failing_devices == len({each.device for each in said if each.failures})
+    assert found.crashing_devices == len({each.device for each in said if each.crashes})
+    assert sum(found.latency_us.values()) == found.runs
+
+
+def expect_window(window, own, every):
+    inside = [each for each in own if each.minute == window.number]
+    assert window.runs == sum(each.runs for each in inside)
+    for name in ("failures", "crashes"):
+        at_risk, reached = [0] * len(LEVELS), [0] * len(LEVELS)
+        for device in {each.device for each in inside}:
+            told = [each for each in every if each.device == device and each.group]
+            before = sum(getattr(e, name) for e in told if e.minute < window.number)
+            after = sum(getattr(e, name) for e in told if e.minute <= window.number)
+            for place, level in enumerate(LEVELS):
+                at_risk[place] += before < level
+                reached[place] += before < level <= after
+        assert list(getattr(window, f"{name}_at_risk")) == at_risk
+        assert list(getattr(window, f"{name}_reached")) == reached
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_every_frame_counts_once_and_every_figure_is_right(seed, needs_receipts):
+    fleet = Fleet(random.Random(seed), needs_receipts)
+    with closing(fleet.store):
+        for _ in range(STEPS):
+            fleet.step()
+        fleet.check()
+        for sender in fleet.senders:
+            while sender.answered < len(sender.frames):
+                fleet.send()
+        fleet.store.now += 3 * MINUTE
+        fleet.check()

@@ -31,10 +31,11 @@ def measured(tmp_path_factory):
 
 def test_each_load_has_answers_and_the_floor_stands_beside(measured):
     (found,) = measured[0]["rounds"]
-    for name in ("most", "floor", "steady", "past"):
+    for name in ("most", "tokens", "floor", "steady", "past"):
         assert found[name]["by_status"]["204"]["count"] > 0
         assert set(found[name]["by_status"]) <= {"204", "503"}
     assert "503" not in found["most"]["by_status"]
+    assert set(found["tokens"]["by_status"]) == {"204"}
 
 
 def test_decisions_and_memory_have_figures(measured):

@@ -94,9 +94,8 @@ class PartitionHost:
         self._keeper = keeper
         self._rows: PartitionRows | None = None
         self._leaving: list[str] = []
-        self.reports: RunReports | None = None
-        if plan.report_ms:
-            self.reports = RunReports(plan.reported_as, plan.report_ms, wall_ms(), plan.compression)
+        how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
+        self.reports = RunReports(plan.reported_as, *how) if plan.report_ms else None
         self._doubt = Doubt(plan.in_hand, number, _DOUBTED * plan.batch_events)
         self.restart()
 

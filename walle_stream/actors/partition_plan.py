@@ -8,7 +8,7 @@ import msgspec
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT
 from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition_sets import ProgramSource
-from walle_stream.ports import DeadLetterSink, Holdings
+from walle_stream.ports import DeadLetterSink, Holdings, ProofOf
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import InstalledTask
@@ -47,6 +47,8 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """Shortest time between two reports of how tasks do; 0 for none."""
     reported_as: Mapping[str, tuple[str, str]] = {}
     """For tasks of the definition that are reported: name and version as the cloud knows them."""
+    proof_of: ProofOf | None = None
+    """What devices show with their reports; None: nothing."""
     holdings: Holdings | None = None
     """What the cloud side has of the partitions; None where nobody can be asked."""
     programs: ProgramSource | None = None

@@ -11,16 +11,11 @@ A turn's runs count when the turn has committed. One that is tried again counts 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from walle_stream.ports import Proof, ProofOf
 from walle_stream.vm.results import GroupResult
 from walle_stream.vm.shelf import STOPPED
-from walle_stream.wire.reports import (
-    FRAME_DEVICES,
-    DeviceRuns,
-    TaskReport,
-    bucket_of,
-    encode_reports,
-    timed_bucket,
-)
+from walle_stream.wire.buckets import bucket_of, timed_bucket
+from walle_stream.wire.reports import FRAME_DEVICES, DeviceRuns, TaskReport, encode_reports
 
 QUARANTINED: Final = "Quarantined"
 """Error of a run that was not let begin."""
@@ -37,7 +32,12 @@ class RunReports:
     """Reports of one partition. One thread, the device host's; never blocks."""
 
     def __init__(
-        self, labels: Mapping[str, _Label], every_ms: int, now_ms: int, compression: str = "zstd"
+        self,
+        labels: Mapping[str, _Label],
+        every_ms: int,
+        now_ms: int,
+        compression: str = "zstd",
+        proof_of: ProofOf | None = None,
     ) -> None:
         """Start without counts.
 
@@ -47,8 +47,10 @@ class RunReports:
             every_ms: Shortest time between two reports.
             now_ms: Wall clock.
             compression: Of bodies.
+            proof_of: What devices show with their reports; None: nothing.
         """
         self._labels = labels
+        self._proof_of = proof_of or _nothing
         self._every_ms = every_ms
         self._compression = compression
         self._since_ms = now_ms
@@ -85,10 +87,7 @@ class RunReports:
             device_id: Of the device.
             error: Class of the failure.
         """
-        counts = self._counts.get(label)
-        if counts is None:
-            counts = self._counts[label] = _Counts()
-        counts.add_refusal(device_id, error)
+        self._of(label).add_refusal(device_id, error)
 
     def take(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
         """Return the bodies that the commit at hand is to send, usually none.
@@ -105,9 +104,10 @@ class RunReports:
         self._taken_ms = now_ms
         from_ms = min(self._since_ms, now_ms)  # a wall clock may be set back
         reports = [
-            TaskReport(*label, from_ms, now_ms, devices, latency, output)
+            TaskReport(*label, from_ms, now_ms, devices, latency, output, *standing)
             for label, counts in self._counts.items()
-            for devices, latency, output in counts.parts()
+            for standing, group in counts.groups.items()
+            for devices, latency, output in group.parts()
         ]
         return list(encode_reports(reports, self._compression))
 
@@ -129,35 +129,46 @@ class RunReports:
         if self._taken_ms is not None:
             self._counts, self._since_ms, self._taken_ms = {}, self._taken_ms, None
         for label, found, bucket in self._turn:
-            counts = self._counts.get(label)
-            if counts is None:
-                counts = self._counts[label] = _Counts()
-            counts.add(found, bucket)
+            self._of(label).add(found, bucket)
         self._turn = []
 
     def restart(self) -> None:
         """Forget the turn: nothing of it was committed."""
         self._turn, self._taken_ms = [], None
 
+    def _of(self, label: _Label) -> "_Counts":
+        counts = self._counts.get(label)
+        if counts is None:
+            counts = self._counts[label] = _Counts(label, self._proof_of)
+        return counts
+
+
+def _nothing(device_id: str, task: str, version: str) -> Proof:  # noqa: ARG001 - a ProofOf
+    return Proof()
+
 
 class _Counts:
     """Of one version of one task."""
 
-    def __init__(self) -> None:
-        self.devices: dict[str, DeviceRuns] = {}
-        self._latency: dict[int, int] = {}
-        self._output: dict[int, int] = {}
+    def __init__(self, label: _Label, proof_of: ProofOf) -> None:
+        self._label = label
+        self._proof_of = proof_of
+        self.devices: dict[str, tuple[DeviceRuns, _Group]] = {}
+        self.groups: dict[tuple[str, str], _Group] = {}
 
     def add(self, found: Sequence[GroupResult], bucket: int) -> None:
-        devices, output, known = self.devices, self._output, _buckets_of_sizes
+        devices, known = self.devices, _buckets_of_sizes
+        last: _Group | None = None
         runs = 0
-        for group in found:
-            device = devices.get(group.device_id)
-            if device is None:
-                device = devices[group.device_id] = DeviceRuns(group.device_id, 0, {})
-            device.runs += len(group.runs)
-            runs += len(group.runs)
-            for run in group.runs:
+        for each in found:
+            device, group = devices.get(each.device_id) or self._begin(each.device_id)
+            if group is not last:
+                if last is not None:
+                    last.add_time(bucket, runs)
+                last, output, runs = group, group.output, 0
+            device.runs += len(each.runs)
+            runs += len(each.runs)
+            for run in each.runs:
                 if not run.ok:
                     _add_failure(device, run.error)
                     continue
@@ -168,24 +179,43 @@ class _Counts:
                 if place is None:
                     place = _remember(size)
                 output[place] = output.get(place, 0) + 1
-        self._latency[bucket] = self._latency.get(bucket, 0) + runs
+        if last is not None:
+            last.add_time(bucket, runs)
 
     def add_refusal(self, device_id: str, error: str) -> None:
-        device = self.devices.get(device_id)
-        if device is None:
-            device = self.devices[device_id] = DeviceRuns(device_id, 0, {})
+        device, _ = self.devices.get(device_id) or self._begin(device_id)
         device.runs += 1
         _add_failure(device, error)
 
+    def _begin(self, device_id: str) -> "tuple[DeviceRuns, _Group]":
+        # a receipt that comes later is for the next report
+        proof = self._proof_of(device_id, *self._label)
+        group = self.groups.setdefault((proof.release, proof.group), _Group())
+        device = DeviceRuns(device_id, 0, {}, receipt=proof.receipt)
+        group.devices.append(device)
+        found = self.devices[device_id] = device, group
+        return found
+
+
+class _Group:
+    """Of devices whose receipts name the same group of the same release."""
+
+    def __init__(self) -> None:
+        self.devices: list[DeviceRuns] = []
+        self.output: dict[int, int] = {}
+        self._latency: dict[int, int] = {}
+
+    def add_time(self, bucket: int, runs: int) -> None:
+        self._latency[bucket] = self._latency.get(bucket, 0) + runs
+
     def parts(self) -> list[tuple[list[DeviceRuns], dict[int, int], dict[int, int]]]:
         """Cut into what a frame holds."""
-        devices = list(self.devices.values())
-        if len(devices) <= FRAME_DEVICES:
-            return [(devices, self._latency, self._output)]
+        if len(self.devices) <= FRAME_DEVICES:
+            return [(self.devices, self._latency, self.output)]
         parts = []
-        latency, output = dict(self._latency), dict(self._output)
-        for start in range(0, len(devices), FRAME_DEVICES):
-            part = devices[start : start + FRAME_DEVICES]
+        latency, output = dict(self._latency), dict(self.output)
+        for start in range(0, len(self.devices), FRAME_DEVICES):
+            part = self.devices[start : start + FRAME_DEVICES]
             runs = sum(each.runs for each in part)
             # whose run took how long is not kept: any share of so many is as good
             parts.append((part, _taken(latency, runs), _taken(output, runs)))

@@ -30,6 +30,7 @@ from walle_stream.ports import (
     DeviceTunnel,
     ModelRunner,
     Placement,
+    ProofOf,
     ReportSink,
     SourceReader,
 )
@@ -94,6 +95,8 @@ class Assembly:
         self.report_sink: ReportSink | None = None
         """Gets the reports of devices (``spec.reports``), where the cloud side is here; set
         before anything is opened."""
+        self.proof_of: ProofOf | None = None
+        """What devices show with their reports; to be set before anything is opened, too."""
         self.warm_vms = self._spec.runtime.warm_vms
         """VMs that are made ahead. To be set before the run, where versions will be installed."""
         self._services = load_functions("services", self._spec.services)
@@ -451,6 +454,7 @@ class Assembly:
             pipeline=self.name,
             programs=self.installed,
             report_ms=0 if spec.reports is None else spec.reports.every,
+            proof_of=self.proof_of,
             reported_as={}
             if spec.reports is None
             else {

@@ -22,11 +22,14 @@ against the classes)::
     │  └─ BrokerMissingError
     ├─ DeployError
     │  ├─ ConflictError
+    │  ├─ ForbiddenError(PermissionError)
     │  ├─ GitError
-    │  ├─ IntegrityError
+    │  ├─ IdentityError
     │  ├─ ProfileError(ValueError)
     │  ├─ RefNotFoundError(LookupError)
     │  ├─ ReleaseStateError
+    │  ├─ IntegrityError
+    │  │  └─ ReceiptError
     │  └─ ServiceUnreachableError(ConnectionError)
     │     └─ ServiceBusyError
     ├─ EngineError
@@ -99,9 +102,12 @@ from walle_stream.errors.brokers import (
 from walle_stream.errors.deploy import (
     ConflictError,
     DeployError,
+    ForbiddenError,
     GitError,
+    IdentityError,
     IntegrityError,
     ProfileError,
+    ReceiptError,
     RefNotFoundError,
     ReleaseStateError,
     ServiceBusyError,
@@ -172,10 +178,12 @@ __all__ = [
     "EngineError",
     "EnvelopeError",
     "EpochOverError",
+    "ForbiddenError",
     "FormatVersionError",
     "FrameError",
     "FunctionError",
     "GitError",
+    "IdentityError",
     "IntegrityError",
     "IsolationError",
     "LinkAddressError",
@@ -186,6 +194,7 @@ __all__ = [
     "ModelError",
     "PackageError",
     "ProfileError",
+    "ReceiptError",
     "RefNotFoundError",
     "ReleaseStateError",
     "ScriptError",

@@ -21,10 +21,24 @@ class ConflictError(DeployError):
     is_retryable: ClassVar[bool] = True
 
 
+class ForbiddenError(DeployError, PermissionError):
+    """Who asks is known, and may not do this, such as a device that speaks for another one.
+
+    Ask as the one whom it is for; nothing was changed.
+    """
+
+
 class GitError(DeployError):
     """git refused, or cannot be run.
 
     The message ends with git's own line; nothing was changed.
+    """
+
+
+class IdentityError(DeployError):
+    """Nobody has proven who asks: no token, or one that is forged, expired, revoked or another's.
+
+    Nothing was done. Get a new token; the message says what is wrong with this one.
     """
 
 
@@ -43,6 +57,25 @@ class ProfileError(DeployError, ValueError):
 
     Correct what the device sends; docs/deploy has the form.
     """
+
+
+class ReceiptError(IntegrityError):
+    """A device's receipt is not one that this store's release services made, or is too old.
+
+    Its reports are counted apart. The device gets another one with its next check; where it
+    happens again, look at the clock of the store, and at who sends the reports.
+    """
+
+    def __init__(self, message: str = "", problem: str = "forged") -> None:
+        """Keep what is wrong with it.
+
+        Args:
+            message: The whole line.
+            problem: ``forged`` (or of a key that is gone), ``expired``, ``ahead`` of the clock.
+        """
+        super().__init__(message)
+        self.args = (message, problem)
+        self.problem = problem
 
 
 class RefNotFoundError(DeployError, LookupError):

@@ -13,7 +13,7 @@ from walle_stream.ports.letters import (
     KeptLetter,
 )
 from walle_stream.ports.models import ModelRunner
-from walle_stream.ports.reports import ReportFrame, ReportSink
+from walle_stream.ports.reports import Proof, ProofOf, ReportFrame, ReportSink
 from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
 from walle_stream.ports.source import (
     Origins,
@@ -54,6 +54,8 @@ __all__ = [
     "Origins",
     "Placement",
     "PlacingSource",
+    "Proof",
+    "ProofOf",
     "RecordReturn",
     "ReportFrame",
     "ReportSink",

@@ -1,6 +1,6 @@
-"""Where the reports of devices go on the cloud side: whoever watches the tasks."""
+"""Where the reports of devices go on the cloud side, and what devices show with them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -18,10 +18,26 @@ class ReportFrame(NamedTuple):
     """See ``walle_stream.wire.reports``; not trusted."""
 
 
+class Proof(NamedTuple):
+    """What a device has to show for its report of a version; all empty where it has nothing."""
+
+    receipt: str = ""
+    """Goes up as it is."""
+    release: str = ""
+    """That the receipt names."""
+    group: str = ""
+    """Of that release."""
+
+
+type ProofOf = Callable[[str, str, str], Proof]
+"""Says what a device (id) has to show for a task (as the cloud knows it) and a version. Called in
+the hosts' threads, once for each device and report: it may block for a look at a file."""
+
+
 class ReportSink(Protocol):
     """Takes reports. One thread, the cloud side's."""
 
-    def take(self, frames: Sequence[ReportFrame]) -> None:
+    def take(self, frames: Sequence[ReportFrame]) -> object:
         """Take frames; blocks until they are as durable as the sink makes them.
 
         Called before the tunnel is told that they arrived: after a death frames come again,
@@ -29,7 +45,7 @@ class ReportSink(Protocol):
         decoded is the sink's to count.
 
         Args:
-            frames: At least one.
+            frames: At least one. What is returned nobody looks at.
 
         Raises:
             WalleError: The cloud side fails and is restarted: all of them come again. A sink

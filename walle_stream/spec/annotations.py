@@ -6,7 +6,7 @@ our own. Place in the data flow: between ``loader`` and the models.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAliasType, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAliasType, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -45,6 +45,8 @@ def _inside(annotation: Any, part: str) -> Iterator[Any]:
         arguments = get_args(option)
         if isinstance(option, type) and issubclass(option, BaseModel):
             yield from (inner for alias, inner in _fields(option) if alias == part)
+            if part in _tags(option):
+                yield option  # pydantic says so which part of a union it took
         elif get_origin(option) is dict:
             yield arguments[1]  # whatever the name is
         else:
@@ -100,6 +102,12 @@ def _fields(model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
             annotation = Annotated[annotation, PathMarker()]  # type: ignore[assignment]
         alias = field.validation_alias or field.alias or name
         yield (alias if isinstance(alias, str) else name), annotation
+
+
+def _tags(model: type[BaseModel]) -> Iterator[Any]:
+    for _, annotation in _fields(model):
+        if get_origin(annotation) is Literal:
+            yield from get_args(annotation)
 
 
 def _options(annotation: Any, *, is_path: bool = False) -> Iterator[tuple[Any, bool]]:

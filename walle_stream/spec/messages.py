@@ -33,6 +33,7 @@ _TYPES: Final = {
     "list": "a list",
     "mapping": "a mapping",
     "model": "a mapping",
+    "model_attributes": "a mapping",
     "path": "text",
     "set": "a list",
     "string": "text",
@@ -114,6 +115,8 @@ def _explain_one(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool
         )
     if kind == "missing":
         return _missing(refused, location)
+    if kind.startswith("union_tag_"):
+        return _wrong_tag(refused, detail)
     key = _located(refused, location)
     if kind == "value_error":
         return *_value_error(refused, key, detail), False
@@ -126,6 +129,20 @@ def _explain_one(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool
     # also where it was read as a number, which looks different
     is_secret = key in refused.document.secrets and not isinstance(found, (dict, list))
     return key, _wrong(detail, found, MASK if is_secret else shown(found)), False
+
+
+def _wrong_tag(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool]:
+    # which of several parts it is stands in a key of its own
+    location, context = detail["loc"], detail["ctx"]
+    name = context["discriminator"].strip("'")
+    if detail["type"] == "union_tag_not_found":
+        return _missing(refused, (*location, name))
+    key = (*_located(refused, location), name)
+    found, tags = str(detail["input"][name]), context["expected_tags"]
+    close = nearest(found, re.findall(r"'([^']*)'", tags))
+    hint = f", did you mean {close!r}?" if close else ""
+    what = MASK if key in refused.document.secrets else shown(found)
+    return key, f"expected {tags}, found {what}{hint}", False
 
 
 def _missing(refused: Refused, location: tuple[str | int, ...]) -> tuple[Key, str, bool]:

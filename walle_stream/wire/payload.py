@@ -76,7 +76,7 @@ def unpack_payload(version: int, body: bytes) -> bytes:
         raise EnvelopeError("a frame was altered: its checksum does not match")
     try:
         if codec == _CODECS["zstd"]:
-            payload = _zstd.decompressor.decompress(packed, max_output_size=size or 1)
+            payload = _inflated(packed, size)
         elif codec == _CODECS["zlib"]:
             unpacker = zlib.decompressobj()
             payload = unpacker.decompress(packed, size or 1)
@@ -89,3 +89,10 @@ def unpack_payload(version: int, body: bytes) -> bytes:
     if len(payload) != size:
         raise EnvelopeError(f"a frame claims {size} bytes, but holds {len(payload)}")
     return payload
+
+
+def _inflated(packed: bytes, size: int) -> bytes:
+    # what the coded bytes say of their size goes before max_output_size: 6 KB make 200 MB
+    if zstandard.frame_content_size(packed) not in {size, -1}:
+        raise zstandard.ZstdError("its size is another one")
+    return _zstd.decompressor.decompress(packed, max_output_size=size or 1)

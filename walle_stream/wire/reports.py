@@ -7,25 +7,16 @@ them gets percentiles with a known error.
 """
 
 from collections.abc import Iterable, Iterator
-from math import ceil, log
 from typing import Annotated, Final
 
 import msgspec
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.buckets import BUCKET_MAX, CALL_BUCKETS, TIMED_MAX
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 REPORTS_VERSION: Final = 5
 """Version of a body that holds reports."""
-
-BUCKET_GAMMA: Final = (1 + 0.01) / (1 - 0.01)
-"""Ratio of a bucket's bounds: any value in it is at most 1 % from the bucket's middle."""
-
-BUCKET_MAX: Final = 2_000
-"""Highest bucket: values from 2.3e17 on are counted in it."""
-
-CALL_BUCKETS: Final = 4_096
-"""From the buckets of runs in calls of one size to those of the next, see ``timed_bucket``."""
 
 FRAME_DEVICES: Final = 20_000
 """Devices of the reports of one frame; more go into another one."""
@@ -33,17 +24,16 @@ FRAME_DEVICES: Final = 20_000
 REPORTS_MAX_BYTES: Final = 16 * 1024 * 1024
 """Largest payload of reports that is unpacked."""
 
-_SCALE: Final = 1 / log(BUCKET_GAMMA)
 _CLASSES_MAX: Final = 64
-_CALLS_MAX: Final = 15
 _SIZE: Final = slice(2, 6)  # of the payload, in the header of ``wire.payload``
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Time = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+_MaybeName = Annotated[str, msgspec.Meta(max_length=256)]
 _Bucket = Annotated[int, msgspec.Meta(ge=0, le=BUCKET_MAX)]
 _Buckets = Annotated[dict[_Bucket, _Count], msgspec.Meta(max_length=BUCKET_MAX + 1)]
-_Timed = Annotated[int, msgspec.Meta(ge=0, le=_CALLS_MAX * CALL_BUCKETS + BUCKET_MAX)]
+_Timed = Annotated[int, msgspec.Meta(ge=0, le=TIMED_MAX)]
 _TimedBuckets = Annotated[dict[_Timed, _Count], msgspec.Meta(max_length=CALL_BUCKETS)]
 
 
@@ -60,6 +50,8 @@ class DeviceRuns(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     crashes: _Count = 0
     """Of the failed runs, those that were not let begin: the task ended a VM or a process
     here, or was stopped too often, and is quarantined."""
+    receipt: Annotated[str, msgspec.Meta(max_length=4_096)] = ""
+    """What a release service gave the device for this version, unchanged; empty for none."""
 
 
 class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -76,33 +68,14 @@ class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     made in (``timed_bucket``): each has the call's time divided by its runs."""
     output_bytes: _Buckets = {}
     """Runs that succeeded, by bucket of the bytes that they emitted, plus 1."""
+    release: _MaybeName = ""
+    """The release that the receipts of all of these devices name; empty for none."""
+    group: _MaybeName = ""
+    """Of that release, as they say: devices of two groups are never in one report."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final = msgspec.msgpack.Decoder(list[TaskReport])
-
-
-def bucket_of(value: float) -> int:
-    """Return the bucket of a value: ``i`` holds (BUCKET_GAMMA**(i-1), BUCKET_GAMMA**i].
-
-    Args:
-        value: Anything up to 1 is in bucket 0.
-    """
-    return min(ceil(log(value) * _SCALE), BUCKET_MAX) if value > 1 else 0
-
-
-def timed_bucket(call_us: float, runs: int) -> int:
-    """Return the bucket of the runs of one call of a VM.
-
-    A call costs something besides its runs, so runs in small calls look slower: only those of
-    like calls can be compared. ``place // CALL_BUCKETS`` is the size, as a power of two, and
-    ``place % CALL_BUCKETS`` the bucket of a run's time.
-
-    Args:
-        call_us: Time of the call, microseconds.
-        runs: In it, ≥ 1.
-    """
-    return CALL_BUCKETS * min(runs.bit_length() - 1, _CALLS_MAX) + bucket_of(call_us / runs)
 
 
 def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:
@@ -136,6 +109,15 @@ def is_reports(body: bytes) -> bool:
     return body[:1] == bytes((REPORTS_VERSION,))
 
 
+def claimed_bytes(body: bytes) -> int:
+    """Return how long a body of reports is inflated, by what it says itself; 0 for others.
+
+    Args:
+        body: Not trusted; one that is longer is not decoded.
+    """
+    return int.from_bytes(body[_SIZE], "little") if is_reports(body) else 0
+
+
 def decode_reports(body: bytes) -> list[TaskReport]:
     """Decode a body; the inverse of ``encode_reports``.
 
@@ -146,8 +128,8 @@ def decode_reports(body: bytes) -> list[TaskReport]:
         EnvelopeError: They are cut, altered, too large, of another version, or say what
             cannot be, such as more failures than runs.
     """
-    size = int.from_bytes(body[_SIZE], "little")
-    if is_reports(body) and size > REPORTS_MAX_BYTES:
+    size = claimed_bytes(body)
+    if size > REPORTS_MAX_BYTES:
         raise EnvelopeError(
             f"a frame of reports claims {size} bytes, at most {REPORTS_MAX_BYTES} are allowed"
         )

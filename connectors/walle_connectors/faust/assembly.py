@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import IO, Any
 
+from yarl import URL
+
 from walle_connectors.faust.apps import WorkerOptions
 from walle_connectors.faust.baseline import baseline_tables, make_baseline_app
 from walle_connectors.faust.features import make_features_app, tables_of
@@ -20,7 +22,8 @@ from walle_connectors.faust.settings import (
 from walle_connectors.faust.watchdog import Watchdog
 from walle_connectors.faust.web import add_pages
 from walle_connectors.faust.worker import run_app
-from walle_stream.errors import TopicError
+from walle_stream.errors import SpecFileError, TopicError
+from walle_stream.wire.bearer import token_from
 
 
 def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
@@ -52,10 +55,12 @@ def run_cloud(options: argparse.Namespace, out: IO[str]) -> int:
 def _run(
     pipeline: CloudPipeline, worker: WorkerOptions, options: argparse.Namespace, out: IO[str]
 ) -> int:
+    reports = _outlet(options, worker) if options.reports else None
+
     async def make() -> tuple[Any, Watchdog]:
         if options.baseline:
             return await _baseline(baseline_of(pipeline), worker)
-        return await _features(pipeline, worker, options.keep, options.reports)
+        return await _features(pipeline, worker, options.keep, reports)
 
     def ready(_app: Any) -> None:
         out.write(f"walle cloud: ready, {worker.listens_at}/healthz\n")
@@ -64,14 +69,20 @@ def _run(
     return run_app(make, ready)
 
 
+def _outlet(options: argparse.Namespace, worker: WorkerOptions) -> ReportOutlet:
+    token = token_from(options.reports_token)
+    if token is not None and URL(options.reports).user is not None:
+        raise SpecFileError("--reports: its address has a user, and there is a token: give one")
+    # the watchdog must not take an offset that waits for the service for one that stalls
+    return ReportOutlet(options.reports, worker.patience_ms / 1000 / 2, token=token)
+
+
 async def _features(
-    pipeline: CloudPipeline, options: WorkerOptions, keep: int, service: str | None
+    pipeline: CloudPipeline, options: WorkerOptions, keep: int, reports: ReportOutlet | None
 ) -> tuple[Any, Watchdog]:
     shape = await look_at_topic(pipeline.features, tables_of(pipeline))
     if pipeline.letters is not None:
         await look_at_topic(pipeline.letters)
-    # the watchdog must not take an offset that waits for the service for one that stalls
-    reports = ReportOutlet(service, options.patience_ms / 1000 / 2) if service else None
     made = make_features_app(pipeline, shape, options, keep, reports)
     watchdog = Watchdog(made.app, pipeline.features, options.patience_ms)
     add_pages(made, watchdog)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from walle_stream.errors import SpecFileError
 from walle_stream.errors.extras import how_to_install
+from walle_stream.wire.bearer import TOKEN_VARIABLE
 
 _PORTS: Final = range(1, 65_536)
 
@@ -57,6 +58,13 @@ def add(commands: Any) -> None:
         "--baseline",
         action="store_true",
         help="instead: make the features here, from raw events (spec.source: kafka)",
+    )
+    parser.add_argument(
+        "--reports-token",
+        type=Path,
+        metavar="FILE",
+        help="with --reports: token of this relay, read again when it changes (default: "
+        f"${TOKEN_VARIABLE})",
     )
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="warning"

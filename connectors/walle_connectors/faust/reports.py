@@ -11,6 +11,7 @@ dropped when there are too many.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from yarl import URL
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import ReportFrame
+from walle_stream.wire.bearer import bearer_headers
 from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
 
 _log = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
 _BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 10.0
 _FAILED: Final = 300
-_REFUSED: Final = frozenset({400, 413})
+_REFUSED: Final = frozenset({400, 403, 413})
 
 
 class ReportCounts(msgspec.Struct):
@@ -60,7 +62,12 @@ class ReportOutlet:
     """Posts frames to a service in their order. One event loop."""
 
     def __init__(
-        self, url: str, hold_s: float, max_bytes: int = WAITING_MAX_BYTES, timeout_s: float = 10.0
+        self,
+        url: str,
+        hold_s: float,
+        max_bytes: int = WAITING_MAX_BYTES,
+        timeout_s: float = 10.0,
+        token: Callable[[], str] | None = None,
     ) -> None:
         """Begin without frames; nothing is connected before ``run``.
 
@@ -69,12 +76,14 @@ class ReportOutlet:
             hold_s: How long a frame's offset waits for the service.
             max_bytes: Of frames that wait.
             timeout_s: Of one request.
+            token: Says who sends them, asked before each request; None: nobody says it.
         """
         self.counts = ReportCounts()
         self._url = URL(url.rstrip("/") + REPORTS_PATH)
         self._hold_ms = hold_s * 1000
         self._max_bytes = max_bytes
         self._timeout = ClientTimeout(total=timeout_s)
+        self._token = token
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0
         self._came = asyncio.Event()
@@ -135,7 +144,11 @@ class ReportOutlet:
         body = encode_batch(each.frame for each in part)
         try:
             async with client.post(
-                self._url, data=body, timeout=self._timeout, allow_redirects=False
+                self._url,
+                data=body,
+                headers=bearer_headers(self._token),
+                timeout=self._timeout,
+                allow_redirects=False,
             ) as answer:
                 status = answer.status
         except (ClientError, TimeoutError, OSError) as error:

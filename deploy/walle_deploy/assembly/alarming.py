@@ -23,7 +23,7 @@ from walle_deploy.store.port import ReleaseStore
 _LEASE: Final = "alarms"
 _TOLD: Final = "alarms/audit"
 _TOLD_OF: Final = frozenset({"rollback", "stop", "pause"})
-_ALL: Final = 100.0
+_ALL: Final = 99.0  # percent: the rest is a hold-out, which may be no device at all
 _LOOKS: Final = 3
 """A lease lasts as long as so many looks."""
 
@@ -88,7 +88,7 @@ class ReleaseNews:
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
-        told = self._rows.read([_TOLD]).get(_TOLD)
+        told = self._rows.read(_TOLD)
         with self._store.reading() as transaction:
             head = transaction.audit_head().number
             after = max(int(told or 0), self._given)
@@ -110,7 +110,7 @@ class ReleaseNews:
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
-        self._rows.save({_TOLD: b"%d" % self._given})
+        self._rows.save(_TOLD, b"%d" % self._given)
 
 
 @contextmanager
@@ -139,9 +139,8 @@ def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
         with store.writing() as transaction:
             return transaction.take_lease(_LEASE, owner, _LOOKS * spec.every)
 
-    rows = StoredRows(store)
-    options = WatchOptions(rows, offered.has, leads, ReleaseNews(store))
-    with watching(FleetView(rows, wanted), spec, board, options):
+    options = WatchOptions(StoredRows(store), offered.has, leads, ReleaseNews(store))
+    with watching(FleetView(store, wanted), spec, board, options):
         yield
 
 

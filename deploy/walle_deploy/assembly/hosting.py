@@ -1,14 +1,16 @@
 """The platform's side of a running host: agents for its devices, reports to the service."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from walle_deploy.device.agent import DeviceAgent
 from walle_deploy.device.client import ReleaseClient
 from walle_deploy.device.files import VerifiedFiles
 from walle_deploy.device.fleet import Fleet
 from walle_deploy.device.pulling import PulledFiles
+from walle_deploy.device.receipts import ReceiptBook
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.monitoring.transport import HttpReportSink
 from walle_stream.app.assembly import Assembly
@@ -17,12 +19,26 @@ from walle_stream.app.local import LocalRun
 _THREADS = 4
 
 
+class Access(NamedTuple):
+    """Where the release service is, and what proves to it who asks.
+
+    What gives tokens is asked before each request, by any thread; None: nothing is proven.
+    """
+
+    service: str
+    """Its address, without a path."""
+    device_token: Callable[[str], str] | None = None
+    """Returns a device's token by its id."""
+    reports_token: Callable[[], str] | None = None
+    """Returns that of who sends the reports of all devices of the host."""
+
+
 class Hosting:
     """What a host needs to be part of a fleet. Close it."""
 
     def __init__(
         self,
-        service: str,
+        access: Access,
         root: bytes,
         profiles: Sequence[DeviceProfile],
         secrets: Mapping[str, str],
@@ -34,7 +50,7 @@ class Hosting:
         """Prepare; nothing is asked yet.
 
         Args:
-            service: Address of the release service, without a path.
+            access: To the release service.
             root: Root metadata that the devices were made with.
             profiles: Of the host's devices.
             secrets: By device, of its enrolment.
@@ -50,12 +66,18 @@ class Hosting:
         self._every_s = every_s
         self._files = VerifiedFiles(folder, root)
         self._pulled = PulledFiles(self._files, secrets)
-        self._client = ReleaseClient(f"{service.rstrip('/')}/v1/check", connections=_THREADS)
-        self.reports = HttpReportSink(service)
+        self._client = ReleaseClient(
+            f"{access.service.rstrip('/')}/v1/check",
+            connections=_THREADS,
+            token_of=access.device_token,
+        )
+        self.reports = HttpReportSink(access.service, token=access.reports_token)
+        self._receipts = ReceiptBook(folder / "receipts", [each.device for each in profiles])
 
     def fit(self, assembly: Assembly) -> None:
         """Set a pipeline up for what comes to its devices."""
         assembly.report_sink = self.reports
+        assembly.proof_of = self._receipts
         # a version that comes finds a VM
         assembly.warm_vms = max(1, assembly.warm_vms)
 
@@ -63,7 +85,11 @@ class Hosting:
     def beside(self, run: LocalRun) -> Iterator[Fleet]:
         """Keep the devices of a run at their versions, while within."""
         agents = [
-            DeviceAgent(each, self._client, self._pulled, run.installation, self._scenario)
+            DeviceAgent(
+                *(each, self._client, self._pulled, run.installation),
+                self._scenario,
+                self._receipts,
+            )
             for each in self._profiles
         ]
         fleet = Fleet(agents, self._every_s, min(_THREADS, len(agents)))

@@ -1,14 +1,12 @@
 """From a tag to something that can be released: built, signed, stored, known."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.desk import ReleaseDesk
-from walle_deploy.store.port import ReleaseStore
 from walle_deploy.tasks.building import BuiltVersion, build_version
 from walle_deploy.tasks.groups import Group
 from walle_deploy.trust.publishing import ExclusiveFile, publish_version
@@ -28,8 +26,7 @@ def publish_tag(
     group: Group,
     ref: TaskRef,
     repository: TrustedRepository,
-    store: ReleaseStore,
-    by: str,
+    make_known: Callable[[str, str, VersionFiles], object],
     pythons: Sequence[str] = (),
 ) -> Published:
     """Build a version from its tag, sign it, and let releases know it; blocks.
@@ -40,8 +37,7 @@ def publish_tag(
         group: Where the scenario is.
         ref: Which version.
         repository: Gets the files.
-        store: Of the releases.
-        by: Who it is, for the audit log.
+        make_known: Tells releases of a task's version and its files, last.
         pythons: Other interpreters that devices have.
 
     Raises:
@@ -52,7 +48,7 @@ def publish_tag(
     crash_point("publish.built")
     files = publish_version(repository, ref, built.package, _exclusive(built))
     crash_point("publish.signed")
-    ReleaseDesk(store, by).publish(ref.name, ref.version, files)
+    make_known(ref.name, ref.version, files)
     return Published(ref, built.commit, files)
 
 

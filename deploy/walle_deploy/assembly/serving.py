@@ -1,15 +1,15 @@
 """A whole release service: its releases in a store, with controller, monitor and alarms.
 
 Each worker has all of it: the controllers agree by a lease in the store on one that leads, the
-monitors count apart, each frame in one of them. Simulations run in processes of their own.
+monitors count one after the other, each frame once. Simulations run in processes of their own.
 """
 
 import asyncio
 import logging
-import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,24 +18,39 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from walle_deploy.assembly.alarming import alarming
-from walle_deploy.assembly.known import KnownVersions
+from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
-from walle_deploy.monitoring.transport import take_batch
+from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
+from walle_deploy.operators.operator import Operator
+from walle_deploy.page.app import page_routes
 from walle_deploy.release.controller import LEASE_MS, Controller
+from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.service.bodies import BodyRoom, read_body
+from walle_deploy.service.door import OPEN_MODE, Door, picked
+from walle_deploy.service.operating import operator_routes
+from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.service.worker import load_settings, open_table
-from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
+from walle_deploy.store.adapters import StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.trust.repository import TrustedRepository
-from walle_stream.errors import EnvelopeError, RefNotFoundError, SpecFileError, WalleError
+from walle_stream.errors import (
+    EnvelopeError,
+    ForbiddenError,
+    IdentityError,
+    RefNotFoundError,
+    ServiceBusyError,
+    SpecFileError,
+    WalleError,
+)
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
@@ -46,7 +61,7 @@ _REPORTS_AT_ONCE: Final = 2  # of the longest; of usual ones a thousand
 _log = logging.getLogger(__name__)
 
 
-def open_parts(setup: Mapping[str, str]) -> Parts:
+def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
     """Open the seams of a whole service.
 
     Args:
@@ -54,6 +69,7 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
             they are given, ``repository``: folder of the signed files, for simulations and
             exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms,
             ``lease_ms``: of the controllers.
+        door: Lets in who may report.
 
     Raises:
         WalleError: One of them cannot be opened.
@@ -61,21 +77,40 @@ def open_parts(setup: Mapping[str, str]) -> Parts:
     if setup["store"].endswith(".json"):
         return open_table(setup)
     store = open_store(setup["store"])
-    known = KnownVersions(store)
-    monitor = Monitor(StoredRows(store), secrets.token_hex(4), is_known=known)
+    # one more connection: a check's table waits for no reports
+    counted = open_store(setup["store"])
+    receipts = StoredReceiptKeys(store, is_open=door.is_open)
+    monitor = Monitor(
+        counted,
+        lambda token: receipts.keys.read(token, receipts.now_ms()),
+        needs_receipts=not door.is_open,
+    )
+    asked = None if door.operators is None else door.operators.spec
+    if asked is not None:
+        demand_operators(store, asked)
+
+    async def prove(request: Request) -> Operator:
+        return await door.admit_operator(request.scope["headers"], request.scope["client"])
+
+    needs_second = asked is not None and asked.second_person
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
-        StoredDevices(store),
         _signer(setup),
-        (Route(REPORTS_PATH, _taking(monitor), methods=["POST"]),),
+        receipts,
+        (
+            Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),
+            *operator_routes(store, prove, needs_second=needs_second),
+            *page_routes(store, door.admit_operator, partial(_stop, store)),
+        ),
         _beside(
             store,
-            monitor,
+            counted,
             folder,
             Path(setup["alarms"]) if setup.get("alarms") else None,
             int(setup.get("lease_ms", LEASE_MS)),
         ),
+        figures_beside=monitor.figures,
     )
 
 
@@ -103,8 +138,13 @@ def open_service(
     need_addresses(spec, has_own_files=bool(repository))
     opened = open_store(store, make=False)
     signer = _signer({"repository": repository, "keys": keys})
-    parts = Parts(StoredTables(opened), StoredDevices(opened), signer)
-    return ReleaseService(spec, parts._replace(beside=lambda: closing(opened)))
+    door = Door(spec)
+    receipts = StoredReceiptKeys(opened, is_open=door.is_open)
+    parts = Parts(StoredTables(opened), signer, receipts)
+    service = ReleaseService(spec, parts._replace(beside=lambda: closing(opened)), door)
+    if door.is_open:
+        service.warn_once(OPEN_MODE)
+    return service
 
 
 def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
@@ -157,38 +197,66 @@ def _signer(setup: Mapping[str, str]) -> CenSigner | None:
     return CenSigner(read_ring(ring)) if ring.exists() else None
 
 
-def _taking(monitor: Monitor) -> Callable[[Request], object]:
+def _stop(
+    store: ReleaseStore, operator: Operator, name: str, action: str, why: str, revision: int
+) -> None:
+    operator.need("author")
+    desk = ReleaseDesk(store, operator)
+    change = desk.pause if action == "pause" else desk.roll_back
+    change(name, why, revision)
+
+
+def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
     room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
 
     async def take(request: Request) -> Response:
-        with room.share() as share:
-            body = await read_body(request, BATCH_MAX_BYTES, share)
-            if isinstance(body, Response):
-                return body
-            try:
-                new = await asyncio.to_thread(take_batch, monitor, body)
-            except EnvelopeError as error:
-                return JSONResponse({"error": error.message}, 400)
-            except WalleError as error:
-                _log.warning("reports: %s", error)
-                return JSONResponse({"error": error.message}, 503)
+        try:
+            headers = picked(request.scope["headers"], door.headers)
+            visit = door.admit_reports(headers, request.scope["client"])
+            with room.share() as share:
+                is_own = visit.proven.role == "device"
+                most = OWN_MAX_BYTES if is_own else BATCH_MAX_BYTES
+                body = await read_body(request, most, share)
+                door.took(visit, 0, share.held_bytes)
+                if isinstance(body, Response):
+                    return body
+                own = visit.proven.name if is_own else ""
+                frames = await asyncio.to_thread(read_batch, body, own)
+                door.took(visit, len(frames), 0)
+                new = await asyncio.to_thread(monitor.take, frames, own)
+        except ForbiddenError as error:
+            return _refused(door.refused_later(visit.address, error))
+        except (EnvelopeError, IdentityError, ServiceBusyError) as error:
+            return _refused(error)
+        except WalleError as error:
+            _log.warning("reports: %s", error)
+            return _refused(error)
         return JSONResponse({"new": new})
 
     return take
 
 
+def _refused(error: WalleError) -> Response:
+    status, headers = refusal(error)
+    return JSONResponse({"error": error.message}, status, headers)
+
+
 def _beside(
-    store: ReleaseStore, monitor: Monitor, folder: Path | None, alarms: Path | None, lease_ms: int
+    store: ReleaseStore,
+    counted: ReleaseStore,
+    folder: Path | None,
+    alarms: Path | None,
+    lease_ms: int,
 ) -> Callable[[], AbstractContextManager[object]]:
     @contextmanager
     def beside() -> Iterator[None]:
         with ExitStack() as stack:
             stack.callback(store.close)
-            stack.callback(monitor.close)
+            stack.callback(counted.close)
             if alarms is not None:
                 stack.enter_context(alarming(store, alarms))
             simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            health = HealthReader(StoredRows(store))
+            health = HealthReader(store)
             controller = Controller(store, health, simulator, lease_ms)
             if folder is not None:
                 controller.is_retired = TrustedRepository(folder).is_retired

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from walle_deploy.cli.addresses import need_url
 from walle_deploy.cli.fleet_device import add_device, given_profile, refuse_device_options
 from walle_stream.errors import DeployError, SpecFileError
 from walle_stream.errors.extras import how_to_install
+from walle_stream.wire.bearer import TOKEN_VARIABLE, token_from
 
 _MS: int = 1_000
 _EVERY_MIN_MS: int = 10
@@ -39,6 +41,20 @@ def add(commands: Any) -> None:
     add_device(fleet)
     fleet.add_argument(
         "--secrets", type=Path, metavar="FILE", help="JSON Lines of walle repository enrol --json"
+    )
+    proof = fleet.add_mutually_exclusive_group()
+    proof.add_argument(
+        "--token",
+        type=Path,
+        metavar="FILE",
+        help="with --id: the device's token, read again when it changes (default: "
+        f"${TOKEN_VARIABLE})",
+    )
+    proof.add_argument(
+        "--device-key",
+        type=Path,
+        metavar="FILE",
+        help="key of walle token key: signs a token for each device, and for the host's reports",
     )
     fleet.add_argument(
         "--scenario", default="", help="of the pipeline's own tasks, which are reported under it"
@@ -129,7 +145,7 @@ def _hosting(options: argparse.Namespace, profiles: Sequence[Any], data_dir: Pat
     root = _read(options.root)
     check_root(root, f"--root {options.root}")
     return Hosting(
-        options.service,
+        _access(options),
         root,
         profiles,
         read_secrets(options.secrets) if options.secrets else {},
@@ -137,6 +153,20 @@ def _hosting(options: argparse.Namespace, profiles: Sequence[Any], data_dir: Pat
         scenario=options.scenario,
         every_s=options.every / _MS,
     )
+
+
+def _access(options: argparse.Namespace) -> Any:
+    from walle_deploy.assembly.hosting import Access  # noqa: PLC0415 - an extra
+    from walle_deploy.identity.signing import SelfSigned, SigningKey  # noqa: PLC0415 - the same
+
+    if options.token is not None and options.id is None:
+        raise SpecFileError("--token goes with --id: it is of one device")
+    if options.device_key is not None:
+        signed = SelfSigned(SigningKey.read(options.device_key))
+        own = partial(signed.device, options.id) if options.id is not None else signed.relay
+        return Access(options.service, signed.device, own)
+    token = token_from(options.token) if options.id is not None else None
+    return Access(options.service, token and (lambda _: token()), token)
 
 
 def read_profiles(file: Path) -> list[Any]:

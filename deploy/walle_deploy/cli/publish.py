@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from walle_deploy.cli.store_option import add_store
+from walle_deploy.cli.store_option import add_releases
 
 
 def add(commands: Any) -> None:
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
         metavar="P",
         help="also check the script with this interpreter: 3.13, or a path; may be given again",
     )
-    add_store(parser, "; it is made if need be")
+    add_releases(parser, "; it is made if need be")
     parser.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=run_publish)
@@ -46,15 +46,22 @@ def run_publish(options: argparse.Namespace) -> int:
     import msgspec  # noqa: PLC0415 - of this alone
 
     from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra
-    from walle_deploy.cli.release_options import given_store, who  # noqa: PLC0415 - beside it
+    from walle_deploy.cli.release_api import given_releases  # noqa: PLC0415 - beside it
     from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
+    from walle_deploy.model.releases import VersionFiles  # noqa: PLC0415 - beside it
+    from walle_deploy.service.operating import VERSIONS_PATH  # noqa: PLC0415 - beside it
     from walle_deploy.tasks.groups import Group  # noqa: PLC0415 - beside it
     from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
 
     ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
-    with given_store(options, make=True) as store:
+    with given_releases(options, make=True) as releases:
+
+        def make_known(task: str, version: str, files: VersionFiles) -> None:
+            by = options.by or ""
+            releases.change(VERSIONS_PATH, task=task, version=version, files=files, by=by)
+
         repository = TrustedRepository(options.repository, options.keys)
-        found = publish_tag(group, ref, repository, store, who(options), options.python)
+        found = publish_tag(group, ref, repository, make_known, options.python)
     package = found.files.shared[0]
     if options.json:
         line = msgspec.json.encode({"ref": str(ref), "commit": found.commit, "files": found.files})

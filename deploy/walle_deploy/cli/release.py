@@ -1,4 +1,4 @@
-"""``walle release``: create, adopt, status, watch, pause, resume, advance, rollback, audit."""
+"""``walle release``: what brings versions to devices, and shows how that goes."""
 
 import argparse
 from importlib import import_module
@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from walle_deploy.cli import dry_run, publish, simulate
-from walle_deploy.cli.store_option import add_store
+from walle_deploy.cli.store_option import add_releases
+from walle_stream.errors import DeployError
+from walle_stream.errors.extras import how_to_install
 
-_CHANGING: Final = frozenset({"create", "adopt", "pause", "resume", "advance", "rollback"})
+_CHANGES: Final = {
+    "pause": "stop the progress; devices keep what they have",
+    "resume": "let a paused release go on",
+    "approve": "let a release begin that another person created",
+    "advance": "begin the next step now, whatever this one waits for",
+    "rollback": "take the version back from all devices",
+}
+_CHANGING: Final = frozenset({"create", "adopt", *_CHANGES})
 
 
 def add(commands: Any) -> None:
@@ -45,13 +54,7 @@ def add_verbs(verbs: Any) -> None:
     watch.add_argument(
         "--every", type=_seconds, default=1.0, metavar="S", help="seconds between looks (1)"
     )
-    changes = (
-        ("pause", "stop the progress; devices keep what they have"),
-        ("resume", "let a paused release go on"),
-        ("advance", "begin the next step now, whatever this one waits for"),
-        ("rollback", "take the version back from all devices"),
-    )
-    for name, text in changes:
+    for name, text in _CHANGES.items():
         change = verbs.add_parser(name, help=text)
         change.add_argument("release", metavar="RELEASE")
         change.add_argument(
@@ -66,7 +69,16 @@ def add_verbs(verbs: Any) -> None:
         "--head", action="store_true", help="only its end, NUMBER:HASH, to be kept elsewhere"
     )
     audit.add_argument(
+        "--sign", type=Path, metavar="FILE", help="with --head: signing.json of walle token key"
+    )
+    audit.add_argument(
         "--expect", type=_head, metavar="NUMBER:HASH", help="an end that was kept: must be in it"
+    )
+    audit.add_argument(
+        "--against", type=Path, metavar="FILE", help="only whether an end that --head gave is in it"
+    )
+    audit.add_argument(
+        "--keys", type=Path, metavar="FILE", help="with --against: keys.json of who signed it"
     )
     for name, verb in verbs.choices.items():
         if verb.get_default("run") is None:
@@ -74,20 +86,25 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _add_shared(name: str, verb: argparse.ArgumentParser) -> None:
-    add_store(verb)
+    add_releases(verb)
     verb.add_argument("--json", action="store_true", help="one JSON object per line")
     if name in _CHANGING:
         verb.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
         verb.add_argument("--why", default="", metavar="TEXT", help="for the audit log")
-    verb.set_defaults(run=_later(name))
+    verb.set_defaults(run=_later(name), verb=name)
 
 
 def _later(name: str) -> Any:
     module = "release_changes" if name in _CHANGING else "release_verbs"
+    function = "run_change" if name in _CHANGES else f"run_{name}"
 
     def run(options: argparse.Namespace) -> int:
-        point = import_module(f"walle_deploy.cli.{module}")
-        return int(getattr(point, f"run_{name}")(options))
+        try:
+            point = import_module(f"walle_deploy.cli.{module}")
+        except ModuleNotFoundError as error:
+            missing = f"{error.name} is not installed: {how_to_install('deploy')}"
+            raise DeployError(missing) from error
+        return int(getattr(point, function)(options))
 
     return run
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import msgspec
 
 from walle_deploy.cli.store_option import need_store
-from walle_deploy.release.desk import find_release
-from walle_deploy.release.progress import Progress, describe
+from walle_deploy.cli.task_output import print_line
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
 
@@ -37,37 +36,27 @@ def given_store(
 
 
 def who(options: argparse.Namespace) -> str:
-    """Return who does something, for the audit log.
+    """Return who does something, as far as this process knows.
 
     Args:
-        options: With ``by``.
+        options: Maybe with ``by``.
     """
-    if options.by:
-        return str(options.by)
+    by = getattr(options, "by", None)
+    if by:
+        return str(by)
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a process without a name
         return "unknown"
 
 
-def look(store: ReleaseStore, name: str) -> Progress:
-    """Return how a release goes.
-
-    Raises:
-        RefNotFoundError: There is none of that name.
-    """
-    with store.reading() as transaction:
-        stored = find_release(transaction, name)
-        latest = transaction.releases(stored.task)[-1]
-        return describe(transaction, stored, is_latest=latest.release_id == name)
-
-
 def say_json(value: object) -> None:
     """Write a value as a line of JSON."""
-    say(msgspec.json.encode(value).decode())
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
 
 
 def say(line: str) -> None:
-    """Write a line, at once."""
-    sys.stdout.write(line + "\n")
+    """Write a line for people, at once."""
+    print_line(line)
     sys.stdout.flush()

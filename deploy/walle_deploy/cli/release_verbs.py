@@ -10,30 +10,25 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from walle_deploy.cli.release_options import given_store, look, say, say_json
+from walle_deploy.cli.release_api import Releases, given_releases
+from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.cli.release_view import detail, overview, shown_time, step_line
-from walle_deploy.release.audit import AuditEntry, read_entry
-from walle_deploy.release.desk import find_release
-from walle_deploy.release.progress import Progress, describe
-from walle_deploy.release.proof import verify
-from walle_deploy.store.port import ReleaseStore
+from walle_deploy.release.audit import AuditEntry, read_entry, shown_by
+from walle_deploy.release.head import read_head, sign_head
+from walle_deploy.release.progress import Progress
+from walle_deploy.release.proof import need_head, verify_chain
+from walle_deploy.service.operating import AUDIT_PATH, RELEASES_PATH, AuditLog
 from walle_deploy.store.rows import AuditHead
-from walle_stream.errors import ReleaseStateError, ServiceUnreachableError
+from walle_stream.errors import ReleaseStateError, ServiceUnreachableError, SpecFileError
 
 
 def run_status(options: argparse.Namespace) -> int:
     """Say where releases stand."""
-    with given_store(options) as store:
+    with given_releases(options) as releases:
         if options.release:
-            found = [look(store, options.release)]
+            found = [releases.look(options.release)]
         else:
-            with store.reading() as transaction:
-                releases = transaction.releases()
-                latest = {each.task: each.release_id for each in releases}
-                found = [
-                    describe(transaction, each, is_latest=latest[each.task] == each.release_id)
-                    for each in releases
-                ]
+            found = releases.get(RELEASES_PATH, list[Progress])
     if options.json:
         for each in found:
             say_json(each)
@@ -57,10 +52,10 @@ def run_watch(options: argparse.Namespace) -> int:
     Raises:
         ReleaseStateError: It ended otherwise.
     """
-    with given_store(options) as store:
-        progress = look(store, options.release)
+    with given_releases(options) as releases:
+        progress = releases.look(options.release)
         console = Console()
-        followed = _followed(options, store, progress)
+        followed = _followed(options, releases, progress)
         if options.json:
             for progress in followed:
                 say_json(progress)
@@ -81,29 +76,47 @@ def run_watch(options: argparse.Namespace) -> int:
 
 def run_audit(options: argparse.Namespace) -> int:
     """Check the audit log, then print it."""
-    expected = AuditHead(*options.expect) if options.expect else None
-    with given_store(options) as store, store.reading() as transaction:
-        proof = verify(transaction, expected)
+    kept = _kept(options)
+    with given_releases(options) as releases:
+        log = releases.get(AUDIT_PATH, AuditLog)
         if options.release:
-            find_release(transaction, options.release)
-        entries = [] if options.head else transaction.audit(options.release)
-    head = f"{proof.head.number}:{proof.head.hash}"
+            releases.look(options.release)
+    # the service has done so, too, if it is the one that it should be
+    verify_chain(log.entries, log.head)
+    if kept is not None:
+        need_head(log.entries, kept)
+        if options.against is not None:
+            say(f"the chain contains the head that was kept, entry {kept.number}")
+            return 0
+    head = f"{log.head.number}:{log.head.hash}"
+    if options.sign is not None:
+        head = sign_head(log.head, options.sign)
     if options.head:
-        say_json(proof.head) if options.json else say(head)
+        say_json(log.head) if options.json and options.sign is None else say(head)
         return 0
-    for sealed in entries:
+    for sealed in log.entries:
+        if options.release not in {"", sealed.release_id}:
+            continue
         if options.json:
-            say(msgspec.json.encode({"hash": sealed.hash, **_fields(sealed.text)}).decode())
+            say_json({"hash": sealed.hash, **_fields(sealed.text)})
             continue
         entry = read_entry(sealed)
         what = entry.release or f"{entry.task}@{entry.version}"
         stage = f" -> {_reached(entry)}" if entry.stage else ""
         why = f": {entry.why}" if entry.why else ""
         when = shown_time(entry.at_ms)
-        say(f"{entry.number:>6}  {when}  {entry.by}  {entry.action} {what}{stage}{why}")
+        say(f"{entry.number:>6}  {when}  {shown_by(entry)}  {entry.action} {what}{stage}{why}")
     if not options.json:
-        say(f"the chain holds: {proof.head.number} entries, end {head}")
+        say(f"the chain holds: {log.head.number} entries, end {head}")
     return 0
+
+
+def _kept(options: argparse.Namespace) -> AuditHead | None:
+    if options.against is not None:
+        if options.keys is None:
+            raise SpecFileError("--against: needs --keys of who signed that head")
+        return read_head(options.against, options.keys)
+    return AuditHead(*options.expect) if options.expect else None
 
 
 def _reached(entry: AuditEntry) -> str:
@@ -115,7 +128,7 @@ def _reached(entry: AuditEntry) -> str:
 
 
 def _followed(
-    options: argparse.Namespace, store: ReleaseStore, progress: Progress
+    options: argparse.Namespace, releases: Releases, progress: Progress
 ) -> Iterator[Progress]:
     """Yield how it goes, now and whenever that is something else, until the release ends."""
     yield progress
@@ -123,7 +136,7 @@ def _followed(
     while progress.is_open:
         time.sleep(options.every)
         try:
-            found = look(store, options.release)
+            found = releases.look(options.release)
         except ServiceUnreachableError as error:
             if not is_away:  # the release goes on without whoever looks at it
                 sys.stderr.write(f"walle: {error.message}; watching goes on when it answers\n")

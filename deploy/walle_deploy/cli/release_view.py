@@ -1,14 +1,20 @@
 """How releases look in a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from walle_deploy.release.gates import Verdict
 from walle_deploy.release.progress import Progress
+
+_UNAUTHENTICATED: Final = (
+    "unauthenticated: a release service asks nobody who he is (docs/deploy/identity.md)"
+)
 
 
 def overview(releases: Sequence[Progress]) -> RenderableType:
@@ -21,6 +27,8 @@ def overview(releases: Sequence[Progress]) -> RenderableType:
             *(each.release, f"{each.task}@{each.version}", _stage(each), f"{each.percent:g} %"),
             *(f"{each.known_devices.get(each.version, 0):,}", shown_time(each.since_ms)),
         )
+    if any(each.is_open and each.is_unauthenticated for each in releases):
+        return Group(table, Text(f"evidence is {_UNAUTHENTICATED}"))
     return table
 
 
@@ -38,6 +46,8 @@ def detail(progress: Progress) -> RenderableType:
         "devices": ", ".join(
             f"{version}: {count:,}" for version, count in sorted(progress.known_devices.items())
         ),
+        "unproven": _unproven(progress),
+        "evidence": _UNAUTHENTICATED if progress.is_unauthenticated else "",
         "waits for": " and ".join(progress.waits_for),
         "revision": str(progress.revision),
         "can": ", ".join(progress.can),
@@ -50,8 +60,25 @@ def detail(progress: Progress) -> RenderableType:
         # how much of the evidence is there that would stop the release
         bar = ProgressBar(total=1.0, completed=min(1.0, verdict.evidence), width=20)
         gates.add_row(verdict.outcome, bar, Text(verdict.text))
+        for line in _evidence(verdict):
+            gates.add_row("", "", Text(line, style="dim"))
     title = Text(f"release {progress.release}", style="bold")
     return Group(title, facts, gates) if progress.gates else Group(title, facts)
+
+
+def _evidence(verdict: Verdict) -> Iterator[str]:
+    """Yield what a gate of failures or crashes rests on."""
+    for group, side in (("new", verdict.new), ("control", verdict.control)):
+        if side is None:
+            continue
+        first = side.per_device_hour
+        rate = f", {first} of them an hour that runs" if first is not None else ""
+        runs = f", {side.per_run} of the runs fail" if side.per_run is not None else ""
+        yield f"{group}: {side.device_minutes:,} device-minutes{rate}{runs}"
+    if verdict.beyond_tolerated is not None:
+        control = verdict.beyond_control
+        beside = "no control group" if control is None else f"{control:.0%} against control"
+        yield f"evidence: {verdict.beyond_tolerated:.0%} against tolerated, {beside}"
 
 
 def step_line(progress: Progress) -> str:
@@ -67,6 +94,13 @@ def shown_time(at_ms: int) -> str:
         at_ms: Epoch milliseconds; 0 for never.
     """
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z" if at_ms else "–"
+
+
+def _unproven(progress: Progress) -> str:
+    bare, wrong = progress.bare_reports, progress.wrong_reports
+    if not (bare or wrong):
+        return ""
+    return f"{bare:,} reports of devices without a receipt, {wrong:,} with an invalid one"
 
 
 def _stage(progress: Progress) -> str:

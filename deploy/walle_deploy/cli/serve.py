@@ -14,7 +14,7 @@ from walle_deploy.cli.store_option import add_store, need_store
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
 from walle_stream.errors.extras import how_to_install
 
-_PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop")
+_PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop", "cryptography", "jwt")
 _WORKERS_MAX: Final = 256
 _PORT_MAX: Final = 65_535
 _BACKLOG: Final = 4_096
@@ -88,8 +88,12 @@ def run_serve(options: argparse.Namespace) -> int:
     listener = listen(options.listen, "--listen")
     host, port = listener.getsockname()[:2]
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    line = f"release service: {url}, {options.workers} worker(s)"
+    mode = spec.authentication.mode
     fields = {"url": url, "workers": options.workers, "store": options.store}
+    fields["authentication"] = mode
+    fields["operators"] = spec.operators is not None
+    line = f"release service: {url}, {options.workers} worker(s), authentication: {mode}"
+    line += ", operators: " + ("by tokens" if spec.operators else "none, it takes no changes")
     sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
     sys.stdout.flush()
     end_on_signals()

@@ -109,7 +109,7 @@ def _row(kind: "KindReport") -> tuple[str, ...]:
 
 
 def _milliseconds(run: "VersionRun", share: float) -> str:
-    from walle_deploy.monitoring.counts import percentile  # noqa: PLC0415 - brings numpy
+    from walle_deploy.monitoring.counts import percentile  # noqa: PLC0415 - quick start
 
     found = percentile(run.latency_us, share)
     return "" if found is None else f"{found / _US:.2f}"

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+from pathlib import Path
 from typing import Final
 
 from walle_stream.errors import ServiceUnreachableError
 
-_VARIABLE: Final = "WALLE_RELEASES"
+STORE_VARIABLE: Final = "WALLE_RELEASES"
+SERVICE_VARIABLE: Final = "WALLE_SERVICE"
 
 
 def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
@@ -18,9 +20,35 @@ def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
     """
     parser.add_argument(
         "--store",
-        default=os.environ.get(_VARIABLE, ""),
+        default=os.environ.get(STORE_VARIABLE, ""),
         metavar="STORE",
-        help=f"SQLite file, or postgresql://... (default: ${_VARIABLE}){also}",
+        help=f"SQLite file, or postgresql://... (default: ${STORE_VARIABLE}){also}",
+    )
+
+
+def add_releases(parser: argparse.ArgumentParser, also: str = "") -> None:
+    """Add what reaches releases: a service or a store, and what proves who asks.
+
+    Args:
+        parser: Of a command.
+        also: What the command's help says behind ``--store``.
+    """
+    add_store(parser, also)
+    parser.add_argument(
+        "--service",
+        default="",
+        metavar="URL",
+        help=f"of the release service, in place of a store (default: ${SERVICE_VARIABLE})",
+    )
+    proof = parser.add_mutually_exclusive_group()
+    proof.add_argument(
+        "--token", type=Path, metavar="FILE", help="that proves who asks (default: $WALLE_TOKEN)"
+    )
+    proof.add_argument(
+        "--operator-key",
+        type=Path,
+        metavar="FILE",
+        help="signing.json of walle token key, for who has no issuer: signs as an approver",
     )
 
 
@@ -36,6 +64,6 @@ def need_store(options: argparse.Namespace, also: str = "") -> str:
     """
     if not options.store:
         raise ServiceUnreachableError(
-            f"no release store: give --store, or set {_VARIABLE}{also and ', '}{also}"
+            f"no release store: give --store, or set {STORE_VARIABLE}{also and ', '}{also}"
         )
     return str(options.store)

@@ -39,11 +39,12 @@ def add(verbs: Any) -> None:
     listed = verbs.add_parser("list", help="scenarios, tasks and versions")
     listed.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all")
     log = verbs.add_parser("log", help="the commits of a task, or up to a version")
-    log.add_argument("ref", metavar="REF")
+    log.add_argument("ref", nargs="?", metavar="REF", help="default: of the folder here")
     log.add_argument("-n", "--count", type=_count, metavar="N", help="the last N alone")
     diff = verbs.add_parser("diff", help="files and audiences that differ")
-    diff.add_argument("before", metavar="A")
-    diff.add_argument("after", metavar="B")
+    diff.add_argument(
+        "refs", nargs="*", metavar="A B", help="default: the folder here and its last commit"
+    )
     for verb, name in (
         *((init, "init"), (checkout, "checkout"), (commit, "commit"), (tag, "tag")),
         *((test, "test"), (listed, "list"), (log, "log"), (diff, "diff")),

@@ -9,8 +9,11 @@ from walle_deploy.cli.task_output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.owners import USER_PREFIX
 from walle_deploy.tasks.building import build_version, write_version
+from walle_deploy.tasks.differences import Change, diff_folder, diff_versions
+from walle_deploy.tasks.folders import open_folder
 from walle_deploy.tasks.groups import Group
-from walle_deploy.tasks.history import Change, diff_versions, list_tasks, log_task
+from walle_deploy.tasks.history import list_tasks, log_task
+from walle_stream.errors import RefNotFoundError
 
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~"}
 
@@ -35,8 +38,12 @@ def run_list(options: argparse.Namespace) -> int:
 
 def run_log(options: argparse.Namespace) -> int:
     """Print commits, the newest first."""
-    ref = TaskRef.parse(options.ref)
-    entries = log_task(Group.parse(options.group), ref, options.count)
+    if options.ref is None:
+        with open_folder(Path()) as here:
+            ref, group = here.ref, here.group
+    else:
+        ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
+    entries = log_task(group, ref, options.count)
     if not print_json(options, {"ref": str(ref), "commits": entries}):
         for each in entries:
             print_line(f"{each.commit[:SHORT]}  {each.when[:16]}  {each.who}: {each.subject}")
@@ -44,9 +51,21 @@ def run_log(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Print what differs: files, who gets which, the lines."""
-    before, after = TaskRef.parse(options.before), TaskRef.parse(options.after)
-    found = diff_versions(Group.parse(options.group), before, after)
+    """Print what differs: files, who gets which, the lines.
+
+    Raises:
+        RefNotFoundError: There is one task or version, or more than two.
+    """
+    match [TaskRef.parse(each) for each in options.refs]:
+        case []:
+            found = diff_folder(Path())
+        case [before, after]:
+            found = diff_versions(Group.parse(options.group), before, after)
+        case _:
+            raise RefNotFoundError(
+                "expected two tasks or versions, or none within a task's folder: "
+                f"{len(options.refs)} given"
+            )
     if not print_json(options, found):
         for change in (*found.files, *found.audiences):
             print_line(f"{_SIGNS[change.kind]} {_changed(change)}")

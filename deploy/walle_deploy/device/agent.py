@@ -6,13 +6,14 @@ after a pause that doubles; what was installed before goes on meanwhile.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
 import msgspec
 
 from walle_deploy.device.client import ReleaseClient
+from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import DeviceProfile, with_versions
 from walle_deploy.model.pushes import PushedTask
@@ -81,6 +82,18 @@ class FileSource(Protocol):
         ...
 
 
+class ReceiptKeeper(Protocol):
+    """Receipts of devices, as ``device.receipts.ReceiptBook`` keeps them. Any thread."""
+
+    def held(self, device: str, versions: Mapping[str, str]) -> HeldReceipts:
+        """Return what a device says of its receipts."""
+        ...
+
+    def keep(self, device: str, tokens: Collection[str]) -> None:
+        """Keep new ones; blocks for the disk."""
+        ...
+
+
 class Outcome(Enum):
     """What became of a check."""
 
@@ -109,6 +122,7 @@ class DeviceAgent:
         files: FileSource,
         installer: Installer,
         scenario: str = "",
+        receipts: ReceiptKeeper | None = None,
     ) -> None:
         """Begin; asks nothing yet.
 
@@ -119,8 +133,10 @@ class DeviceAgent:
             installer: Of the device's host.
             scenario: Of the definition's tasks, which are reported under it; empty: they
                 are not reported.
+            receipts: Keeps those of the device; None: it takes none.
         """
         self.profile = profile
+        self._receipts = receipts
         self._client = client
         self._files = files
         self._installer = installer
@@ -137,7 +153,7 @@ class DeviceAgent:
     def learn(self) -> None:
         """Ask the host which versions the device has; blocks until its next commit."""
         tasks = self._installer.tasks_of([self.device])[self.device]
-        self.profile = with_versions(self.profile, self._versions(tasks))
+        self._profile_of(self._versions(tasks))
         self._pulled = frozenset(name for name, task in tasks.items() if task.origin)
 
     def check(self) -> Outcome:
@@ -150,6 +166,12 @@ class DeviceAgent:
         """
         answer = self._client.check(self.profile)
         if answer.push is None:
+            return Outcome.NOTHING_NEW
+        if answer.push.receipts and self._receipts is not None:
+            # before the version runs
+            self._receipts.keep(self.device, answer.push.receipts.values())
+            self._profile_of(self.profile.tasks)
+        if not answer.push.tasks:
             return Outcome.NOTHING_NEW
         pushed = {(task.task, task.version) for task in answer.push.tasks}
         self._failed = {key: each for key, each in self._failed.items() if key in pushed}
@@ -173,6 +195,10 @@ class DeviceAgent:
             is_refused |= not self._install(changes)
             self.learn()
         return Outcome.REFUSED if is_refused else Outcome.INSTALLED
+
+    def _profile_of(self, versions: Mapping[str, str]) -> None:
+        held = self._receipts.held(self.device, versions) if self._receipts else None
+        self.profile = with_versions(self.profile, versions, held)
 
     def _named(self, task: PushedTask, changes: Mapping[str, _Taken]) -> TaskRef:
         # a host knows tasks without their scenarios

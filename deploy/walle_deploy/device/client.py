@@ -2,8 +2,9 @@
 
 from base64 import urlsafe_b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
+from functools import partial
 from math import isnan
 from typing import Final
 
@@ -13,14 +14,19 @@ import urllib3
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, encode_profile
 from walle_deploy.model.pushes import PUSH_HEADER, PUSH_TYPE, Push
+from walle_deploy.model.receipts import peek
 from walle_deploy.outbound.bounded import get_unread, limit_headers, one_line, words_of
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
+    DeployError,
+    IdentityError,
     IntegrityError,
+    ReceiptError,
     RefNotFoundError,
     ServiceBusyError,
     ServiceUnreachableError,
 )
+from walle_stream.wire.bearer import bearer_headers
 
 PUSH_MAX_BYTES: Final = 1024 * 1024
 """Longest answer that is read."""
@@ -30,7 +36,8 @@ TASKS_MAX: Final = 256
 
 _NOTHING_NEW: Final = 204
 _GOOD: Final = 200
-_BUSY: Final = 503
+_BUSY: Final = {429, 503}
+_UNPROVEN: Final = {401, 403}
 _AGAIN_S: Final = 5.0
 _CHUNK_BYTES: Final = 65_536
 _SHOWN: Final = 200
@@ -48,7 +55,14 @@ class Answer(msgspec.Struct, frozen=True):
 class ReleaseClient:
     """Asks one address; connections are kept. Any thread."""
 
-    def __init__(self, url: str, *, connections: int = 8, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = 8,
+        timeout_s: float = 5.0,
+        token_of: Callable[[str], str] | None = None,
+    ) -> None:
         """Connect to nothing yet.
 
         Args:
@@ -56,9 +70,12 @@ class ReleaseClient:
                 the header ``walle-push``.
             connections: Kept open at most.
             timeout_s: To connect; for all headers of an answer; for its body.
+            token_of: Says by a device's id what proves who it is, asked before each request;
+                None: nothing does.
         """
         self.url = url
         self._timeout_s = timeout_s
+        self._token_of = token_of
         self._pool = urllib3.PoolManager(maxsize=connections, block=True, retries=False)
         limit_headers(self._pool, timeout_s)
 
@@ -68,9 +85,12 @@ class ReleaseClient:
         Raises:
             ServiceBusyError: Ask again later.
             ServiceUnreachableError: No answer, or one that says nothing of pushes.
+            IdentityError: The service does not believe who asks.
             IntegrityError: The answer is no push.
         """
-        headers = {PROFILE_HEADER: encode_profile(profile)}
+        token_of = self._token_of
+        token = None if token_of is None else partial(token_of, profile.device)
+        headers = {PROFILE_HEADER: encode_profile(profile), **bearer_headers(token)}
         try:
             timeout = urllib3.Timeout(connect=self._timeout_s, read=self._timeout_s)
             answer = get_unread(self._pool, self.url, headers, timeout)
@@ -82,22 +102,23 @@ class ReleaseClient:
             raise ServiceUnreachableError(
                 f"{self.url}: the release service does not answer: {words_of(error)}"
             ) from error
-        if answer.status == _BUSY:
+        if answer.status in _BUSY:
             after_s = _seconds(answer.headers.get("retry-after"))
             raise ServiceBusyError(f"{self.url}: is busy; asked again in {after_s:g} s", after_s)
         pushed = answer.headers.get(PUSH_HEADER)
         told_ms = _told_ms(answer.headers)
         if pushed is not None:
-            return Answer(self._decoded(_unpacked(pushed)), told_ms)
+            return Answer(self._decoded(_unpacked(pushed), profile), told_ms)
         if answer.status == _NOTHING_NEW:
             return Answer(None, told_ms)
         if answer.status != _GOOD:
-            raise ServiceUnreachableError(
+            kind = IdentityError if answer.status in _UNPROVEN else ServiceUnreachableError
+            raise kind(
                 f"{self.url}: answered {answer.status}: {one_line(body.decode('ascii', 'replace'))}"
             )
         if answer.headers.get("content-type", "").partition(";")[0].strip() != PUSH_TYPE:
             return Answer(None, told_ms)  # a business answer with nothing for us
-        return Answer(self._decoded(body), told_ms)
+        return Answer(self._decoded(body, profile), told_ms)
 
     def close(self) -> None:
         """Close all connections."""
@@ -118,11 +139,12 @@ class ReleaseClient:
                 raise IntegrityError(f"{self.url}: answered more than {PUSH_MAX_BYTES} bytes")
         return bytes(body)
 
-    def _decoded(self, body: bytes) -> Push:
+    def _decoded(self, body: bytes, profile: DeviceProfile) -> Push:
         try:
             push = msgspec.json.decode(body, type=Push)
             _check_tasks(push)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RefNotFoundError) as error:
+            _check_receipts(push, profile)
+        except (msgspec.MsgspecError, UnicodeDecodeError, DeployError) as error:
             reason = one_line(str(error))
             raise IntegrityError(f"{self.url}: its answer is no push: {reason}") from error
         return push
@@ -138,6 +160,14 @@ def _check_tasks(push: Push) -> None:
             raise RefNotFoundError(f"{task.task[:_SHOWN]!r} names a version, not a task")
     if len({task.task for task in push.tasks}) != count:
         raise RefNotFoundError("a task is in it twice")
+
+
+def _check_receipts(push: Push, profile: DeviceProfile) -> None:
+    versions = {**profile.tasks, **{each.task: each.version for each in push.tasks}}
+    for task, token in push.receipts.items():
+        _, found = peek(token)
+        if (found.device, found.task, found.version) != (profile.device, task, versions.get(task)):
+            raise ReceiptError(f"a receipt of {found.task[:_SHOWN]!r} that is for another")
 
 
 def _unpacked(value: str) -> bytes:

@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.owners import device_problem
 from walle_stream.errors import ProfileError
 
@@ -27,7 +28,7 @@ _Id = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 _TASKS_MAX: Final = 256
 
 
-_SHORT: Final = {"app_version": "appv", "os_version": "osv"}
+_SHORT: Final = {"app_version": "appv", "os_version": "osv", "receipts": "rc"}
 
 
 class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True, rename=_SHORT):
@@ -57,6 +58,8 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True, rename=_SHO
     """Key into the service's attribute sources; empty when nobody is signed in."""
     tasks: dict[_Text, _Text] = {}
     """The version that is installed of each task ``SCENARIO/TASK``."""
+    receipts: HeldReceipts | None = None
+    """Those that it holds; None: it takes none."""
 
 
 _decoder: Final = msgspec.json.Decoder(DeviceProfile)
@@ -66,10 +69,14 @@ _encode: Final = msgspec.json.Encoder().encode
 def encode_profile(profile: DeviceProfile) -> str:
     """Return the header's value.
 
+    What it says of receipts is left out where it would be too long with that.
+
     Raises:
         ProfileError: It is too long for a header.
     """
     value = urlsafe_b64encode(_encode(profile)).rstrip(b"=").decode("ascii")
+    if len(value) > PROFILE_MAX_BYTES and profile.receipts is not None:
+        return encode_profile(msgspec.structs.replace(profile, receipts=None))
     if len(value) > PROFILE_MAX_BYTES or len(profile.tasks) > _TASKS_MAX:
         raise ProfileError(
             f"device {profile.device!r}: its profile has {len(value)} bytes and "
@@ -104,11 +111,15 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
         ) from error
     if problem := device_problem(profile.device):
         raise ProfileError(f"{PROFILE_HEADER}: {problem}")
-    if len(profile.tasks) > _TASKS_MAX:
-        raise ProfileError(f"{PROFILE_HEADER}: {len(profile.tasks)} tasks, at most {_TASKS_MAX}")
+    said = len(profile.receipts.others) if profile.receipts is not None else 0
+    if max(len(profile.tasks), said) > _TASKS_MAX:
+        count = max(len(profile.tasks), said)
+        raise ProfileError(f"{PROFILE_HEADER}: {count} tasks, at most {_TASKS_MAX}")
     return profile
 
 
-def with_versions(profile: DeviceProfile, versions: Mapping[str, str]) -> DeviceProfile:
+def with_versions(
+    profile: DeviceProfile, versions: Mapping[str, str], receipts: HeldReceipts | None = None
+) -> DeviceProfile:
     """Return the profile after an installation."""
-    return msgspec.structs.replace(profile, tasks=dict(versions))
+    return msgspec.structs.replace(profile, tasks=dict(versions), receipts=receipts)

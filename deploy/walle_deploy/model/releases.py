@@ -25,17 +25,23 @@ class ActiveRelease(msgspec.Struct, frozen=True):
     policy: Mapping[str, Any] = {}
     """Who may get it at all, as plain JSON of the YAML's ``spec.policy``; {} for everybody."""
     devices: frozenset[str] = frozenset()
-    """In stage ``beta``: these alone; in stage ``gray``: these besides the share, so that they
-    keep what they tried."""
+    """In stage ``beta``: these alone; else these besides the share, so that they keep what they
+    tried."""
     percent: float = 100.0
-    """In stage ``gray``: this share, 0 to 100, by a stable hash of salt and device id. A device
-    that is in at 5 % is in at 20 %."""
+    """In stages ``gray`` and ``full``: this share, 0 to 100, by a stable hash of salt and device
+    id. A device that is in at 5 % is in at 20 %."""
     salt: str = ""
     """Of the hash: the release's id, so that not always the same devices come first."""
     priority: int = 0
     """Higher ones first."""
     created_ms: int = 0
     """Of equal priority the newest first."""
+    is_watched: bool = False
+    """Whether it is in progress, and its gates look at it: of the devices that its policy lets in
+    those within the share that have its version are its group ``new``, those beyond it that have
+    the version before are its group ``control``. Named devices are of neither."""
+    before: str = ""
+    """Of one that is watched: the version before; empty: there is no group to compare it with."""
 
 
 def _no_files() -> dict[str, tuple[PushedFile, ...]]:

@@ -1,13 +1,14 @@
-"""What is counted of one version of one task, and percentiles of it."""
+"""What is counted of reports, and in windows of time; percentiles of it."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Self
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
+from typing import Final, Self
 
 import msgspec
 
-from walle_deploy.model.health import VersionHealth
-from walle_deploy.monitoring.devices import EXACT_DEVICES, DeviceSet, device_hash
-from walle_stream.wire.reports import CALL_BUCKETS, TaskReport
+from walle_deploy.model.health import LEVELS
+from walle_stream.wire.buckets import CALL_BUCKETS
+from walle_stream.wire.reports import DeviceRuns, TaskReport
 
 CLASSES_MAX: Final = 64
 """Classes of errors that are told apart; all others are ``(other)``."""
@@ -15,113 +16,153 @@ CLASSES_MAX: Final = 64
 RELATIVE_ACCURACY: Final = 0.01
 """Of percentiles."""
 
+UNIT: Final = 1_000
+"""What one device weighs in the times and sizes of a minute."""
+
+type DeviceValues = tuple[Collection[int], Mapping[int, int], Mapping[int, int]]
+"""Of one report: its devices' hashes, runs by bucket of their time, and of their output."""
+
 _OTHER: Final = "(other)"
-_NUMBERS: Final = ("runs", "failures", "strikes")
-_SETS: Final = ("devices", "failing", "crashing")
+_MOST: Final = 2**62
+"""What liars count to: beyond 64 bits nothing could be stored."""
+_LEVELS: Final = ("failures_at_risk", "failures_reached", "crashes_at_risk", "crashes_reached")
 
 
-class VersionCounts:
-    """Counts over some span of time. One thread; merging is associative and commutative."""
+def _zeros() -> list[int]:
+    return [0] * len(LEVELS)
 
-    def __init__(self, exact_devices: int = EXACT_DEVICES) -> None:
-        """Start with nothing.
 
-        Args:
-            exact_devices: Bound of the sets of devices.
-        """
-        self.runs = 0
-        self.failures = 0
-        self.strikes = 0
-        self.classes: dict[str, int] = {}
-        self.latency_us: dict[int, int] = {}
-        self.output_bytes: dict[int, int] = {}
-        self.devices = DeviceSet(exact_devices)
-        self.failing = DeviceSet(exact_devices)
-        self.crashing = DeviceSet(exact_devices)
+class WindowCounts(msgspec.Struct, array_like=True):
+    """All counts of a window that only ever grow. Merging is associative and commutative."""
 
-    def add(self, report: TaskReport) -> None:
-        """Count a report."""
-        devices, failing, crashing = [], [], []
-        for each in report.devices:
-            hashed = device_hash(each.device_id)
-            devices.append(hashed)
-            self.runs += each.runs
-            if each.failures:
-                failing.append(hashed)
-                self.failures += sum(each.failures.values())
-                self.strikes += each.strikes
-                self._add_classes(each.failures)
-            if each.crashes:
-                crashing.append(hashed)
-        self.devices.add(devices)
-        self.failing.add(failing)
-        self.crashing.add(crashing)
-        _add(self.latency_us, report.latency_us)
-        _add(self.output_bytes, report.output_bytes)
+    runs: int = 0
+    failures: int = 0
+    classes: dict[str, int] = {}
+    latency_us: dict[int, int] = {}
+    """Of each device-minute that has values ``UNIT`` in all, see ``add_values``."""
+    output_bytes: dict[int, int] = {}
+    failures_at_risk: list[int] = msgspec.field(default_factory=_zeros)
+    """See ``GroupWindow``, also for the next ones."""
+    failures_reached: list[int] = msgspec.field(default_factory=_zeros)
+    crashes_at_risk: list[int] = msgspec.field(default_factory=_zeros)
+    crashes_reached: list[int] = msgspec.field(default_factory=_zeros)
+    device_minutes: int = 0
 
-    def merge(self, other: "VersionCounts") -> None:
-        """Add what another worker, or another span of time, counted."""
-        for name in _NUMBERS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in _SETS:
-            getattr(self, name).merge(getattr(other, name))
-        self._add_classes(other.classes)
+    def merge(self, other: "WindowCounts") -> None:
+        """Add what was counted elsewhere, or at another time."""
+        self.runs = min(self.runs + other.runs, _MOST)
+        self.failures = min(self.failures + other.failures, _MOST)
+        self.device_minutes += other.device_minutes
+        self.add_classes(other.classes)
         _add(self.latency_us, other.latency_us)
         _add(self.output_bytes, other.output_bytes)
+        for name in _LEVELS:
+            own: list[int] = getattr(self, name)
+            own[:] = map(int.__add__, own, getattr(other, name))
 
-    def health(self, task: str, version: str) -> VersionHealth:
-        """Return what the gates of a release read.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
-        return VersionHealth(
-            task=task,
-            version=version,
-            devices=len(self.devices),
-            failing_devices=len(self.failing),
-            crashing_devices=len(self.crashing),
-            runs=self.runs,
-            failures=self.failures,
-            failure_classes=dict(self.classes),
-            strikes=self.strikes,
-            latency_us=dict(self.latency_us),
-            output_bytes=dict(self.output_bytes),
-        )
-
-    def dump(self) -> bytes:
-        """Return what ``load`` takes."""
-        plain: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
-        plain |= {name: getattr(self, name).dump() for name in _SETS}
-        plain |= {"classes": self.classes, "latency": self.latency_us, "output": self.output_bytes}
-        return msgspec.msgpack.encode(plain)
-
-    @classmethod
-    def load(cls, dumped: bytes) -> Self:
-        """Return counts that were dumped.
-
-        Args:
-            dumped: Trusted, as it comes from the own store.
-        """
-        plain = msgspec.msgpack.decode(dumped, strict=False)
-        counts = cls()
-        for name in _NUMBERS:
-            setattr(counts, name, plain[name])
-        for name in _SETS:
-            setattr(counts, name, DeviceSet.load(plain[name]))
-        counts.classes = plain["classes"]
-        counts.latency_us, counts.output_bytes = plain["latency"], plain["output"]
-        return counts
-
-    def _add_classes(self, counts: Mapping[str, int]) -> None:
+    def add_classes(self, counts: Mapping[str, int]) -> None:
+        """Add failed runs by the error's class."""
         own = self.classes
         for name, count in counts.items():
             key = name if name in own or len(own) < CLASSES_MAX else _OTHER
-            own[key] = own.get(key, 0) + count
+            own[key] = min(own.get(key, 0) + count, _MOST)
+
+    def add_values(self, values: Iterable[DeviceValues], fresh: set[int]) -> None:
+        """Add times and sizes: of a device its first report in a minute, by shares of its runs.
+
+        Were runs added up, one device that says it had millions would outweigh all others.
+
+        Args:
+            values: By report.
+            fresh: Devices without a report in this minute before; those that are counted go.
+        """
+        self.device_minutes += len(fresh)
+        for devices, latency_us, output_bytes in values:
+            weight = UNIT * len(fresh.intersection(devices))
+            fresh.difference_update(devices)
+            _add(self.latency_us, _shares(latency_us, weight))
+            _add(self.output_bytes, _shares(output_bytes, weight))
 
 
-def percentile(buckets: Mapping[int, int], share: float) -> float | None:
+class ReportCounts:
+    """What is new of one scope, before it is counted."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.counts = WindowCounts()
+        self.devices: dict[int, tuple[int, int]] = {}
+        """Failed runs and crashes by the device's hash."""
+        self.first: dict[int, tuple[int, int]] = {}
+        """Those of each device's first report alone."""
+        self.values: list[DeviceValues] = []
+
+    @classmethod
+    def of(cls, devices: Iterable[DeviceRuns]) -> Self:
+        """Return what some devices did, without the times and sizes of their runs."""
+        made = cls()
+        counts, found = made.counts, made.devices
+        for each in devices:
+            failed = sum(each.failures.values())
+            counts.runs += each.runs
+            if failed:
+                counts.failures += failed
+                counts.add_classes(each.failures)
+            hashed = device_hash(each.device_id)
+            failures, crashes = found.get(hashed, (0, 0))
+            found[hashed] = failures + failed, crashes + each.crashes
+        made.first = dict(found)
+        return made
+
+    def add_runs_of(self, report: TaskReport) -> None:
+        """Add times and sizes of a report's runs, which are those of these devices."""
+        self.values.append((tuple(self.devices), report.latency_us, report.output_bytes))
+
+    def add(self, other: "ReportCounts") -> None:
+        """Add what another report says."""
+        self.counts.merge(other.counts)
+        self.values += other.values
+        own = self.devices
+        for hashed, (failed, crashed) in other.devices.items():
+            failures, crashes = own.get(hashed, (0, 0))
+            own[hashed] = failures + failed, crashes + crashed
+        self.first = other.first | self.first
+
+    def plus(self, other: "ReportCounts") -> "ReportCounts":
+        """Return the sum of both."""
+        made = ReportCounts()
+        made.add(self)
+        made.add(other)
+        return made
+
+
+encode_counts: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(WindowCounts).decode
+
+
+def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
+    """Return the sum of encoded counts.
+
+    Args:
+        parts: Trusted, as they come from the own store; empty ones are nothing.
+    """
+    found = WindowCounts()
+    for each in parts:
+        if each:
+            found.merge(_decode(each))
+    return found
+
+
+def active_devices(part: bytes) -> int:
+    """Return how many devices of a group ran in a window, but for those that crash all the time.
+
+    Args:
+        part: Encoded counts; of an hour this is the sum over its minutes.
+    """
+    counts = _decode(part)
+    return max(*counts.failures_at_risk, *counts.crashes_at_risk)
+
+
+def percentile(buckets: Mapping[int, float], share: float) -> float | None:
     """Return a percentile of bucket counts, at most 1 % off; None where nothing was counted.
 
     Args:
@@ -142,6 +183,19 @@ def percentile(buckets: Mapping[int, int], share: float) -> float | None:
     return found
 
 
+def device_hash(device_id: str) -> int:
+    """Return 64 bits, signed; two of a million ids share one with a probability of 3e-8."""
+    digest = blake2b(device_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _shares(counts: Mapping[int, int], weight: int) -> dict[int, int]:
+    total = sum(counts.values())
+    if not (weight and total):
+        return {}
+    return {place: round(count * weight / total) for place, count in counts.items()}
+
+
 def _add(own: dict[int, int], counts: Mapping[int, int]) -> None:
     for place, count in counts.items():
-        own[place] = own.get(place, 0) + count
+        own[place] = min(own.get(place, 0) + count, _MOST)

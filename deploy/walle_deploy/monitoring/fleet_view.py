@@ -1,38 +1,35 @@
-"""What alarms look at: how versions did of late, over all workers of a store."""
+"""What alarms look at: how versions did of late, whichever worker counted them."""
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 from walle_deploy.model.health import VersionHealth
-from walle_deploy.monitoring.counts import VersionCounts
-from walle_deploy.monitoring.history import SLOT_DEVICES, VersionHistory
-from walle_deploy.monitoring.rows import load_recent
-from walle_deploy.monitoring.snapshots import SnapshotStore
-from walle_stream.clock import wall_ms
+from walle_deploy.monitoring.counting import WINDOW_MS
+from walle_deploy.monitoring.counts import merged_counts
+from walle_deploy.monitoring.reader import health_of
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.rows import END, CountedWindow, Scope
 
 type Version = tuple[str, str]
 """``SCENARIO/TASK``, and a version of it."""
+
+RECENT_WINDOWS: Final = 15
+"""Minutes that ``recent`` is about, with the one at hand."""
 
 
 class FleetView:
     """A ``Seen`` of ``watch``. One thread; blocks on the store."""
 
-    def __init__(
-        self,
-        store: SnapshotStore,
-        wanted: Callable[[], Collection[Version]],
-        now_ms: Callable[[], int] = wall_ms,
-    ) -> None:
+    def __init__(self, store: ReleaseStore, wanted: Callable[[], Collection[Version]]) -> None:
         """Read nothing yet.
 
         Args:
             store: That monitors write to.
             wanted: Gives the versions to look at.
-            now_ms: The clock, epoch milliseconds.
         """
         self._store = store
         self._wanted = wanted
-        self._now_ms = now_ms
-        self._found: dict[Version, list[VersionHistory]] = {}
+        self._found: dict[Version, list[CountedWindow]] = {}
         self._since_ms: dict[Version, int] = {}
 
     def versions(self) -> dict[Version, int]:
@@ -41,26 +38,30 @@ class FleetView:
         Of a version that nobody ever reported: when it was first asked for here.
 
         Raises:
-            StoreError: The store cannot be read.
+            ServiceUnreachableError: The store cannot be read.
         """
-        wanted = {f"{task}@{version}": (task, version) for task, version in self._wanted()}
-        found = load_recent(self._store, wanted)
-        self._found = {wanted[name]: histories for name, histories in found.items() if histories}
-        now_ms, before = self._now_ms(), self._since_ms
-        self._since_ms = {version: before.get(version, now_ms) for version in wanted.values()}
-        return self._since_ms | {
-            version: max(each.seen_ms for each in histories)
-            for version, histories in self._found.items()
-        }
+        wanted = self._wanted()
+        with self._store.reading() as transaction:
+            now_ms, before = transaction.now_ms(), self._since_ms
+            first = now_ms // WINDOW_MS - RECENT_WINDOWS + 1
+            scopes = transaction.scopes([Scope(*version) for version in wanted])
+            self._since_ms = {version: before.get(version, now_ms) for version in wanted}
+            self._found.clear()
+            for scope, stored in scopes.items():
+                windows = transaction.windows(stored.id, first)
+                self._found[scope[:2]] = list(windows)
+                # of one that is silent when it was not
+                last = windows or transaction.windows(stored.id, 0, END)
+                if last:
+                    self._since_ms[scope[:2]] = max(each.last_ms for each in last)
+        return dict(self._since_ms)
 
     def recent(self, task: str, version: str) -> VersionHealth:
-        """Return how a version did, as of the last look.
+        """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look.
 
         Args:
             task: ``SCENARIO/TASK``.
             version: Of it.
         """
-        merged = VersionCounts(SLOT_DEVICES)
-        for each in self._found.get((task, version), ()):
-            merged.merge(each.recent(self._now_ms()))
-        return merged.health(task, version)
+        windows = self._found.get((task, version), [])
+        return health_of(task, version, windows, merged_counts(each.data for each in windows))

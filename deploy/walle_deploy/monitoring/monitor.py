@@ -1,102 +1,124 @@
-"""Takes reports of devices and knows how each version of each task does.
+"""Takes reports of devices and counts them in the release store.
 
 At least once in, exactly once counted: frames of one partition come in order, and one whose
 number was seen is dropped. What frames count and the last number of each of their partitions
-are written in one transaction, which fails where another worker of the same store has counted
-some of them meanwhile; they are then counted again, on what that one wrote. Workers count apart
-and are merged when somebody reads (``reader.HealthReader``); who is silent for long is taken
-over by another.
+are written in one transaction, one such at a time over all processes of the store. So any
+worker of any service may count any frame, and nothing that matters is in memory.
 
-Time is when a report arrives, by the monitor's clock: those of devices may be wrong.
+Time is when a report arrives, by the database's clock: those of devices may be wrong.
 """
 
-import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
 
-from walle_deploy.model.health import VersionHealth
-from walle_deploy.monitoring.history import VersionHistory
-from walle_deploy.monitoring.rows import ask_rows, count_rows, mark_key
-from walle_deploy.monitoring.snapshots import SnapshotStore
-from walle_deploy.monitoring.tally import MonitorCounts, Tally
-from walle_deploy.monitoring.worker_rows import WorkerRows
-from walle_stream.clock import wall_ms
-from walle_stream.errors import ConflictError, WalleError
+import msgspec
+
+from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
+from walle_deploy.monitoring.folding import fold_step
+from walle_deploy.monitoring.proof import Proof, ProvenReport, ReadReceipt
+from walle_deploy.store.port import CountTransaction, ReleaseStore
+from walle_stream.errors import EnvelopeError, ForbiddenError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
+from walle_stream.wire.reports import decode_reports
 
-_ATTEMPTS: Final = 20
-_log = logging.getLogger(__name__)
+OWN: Final = "own "
+"""Begins the incarnation of frames of a device that has proven who it is: all of its partitions of
+all of its data directories are parts of one."""
+
+_OWN_MARKS: Final = 32
+"""Partitions of which such a device is known what was counted; it may invent any number."""
+
+_FOLD_MS: Final = 60_000
+"""Between two looks at what is to be folded, where the last one found nothing."""
+
+
+class MonitorCounts(msgspec.Struct):
+    """What a monitor has done, for metrics."""
+
+    frames: int = 0
+    """That were counted."""
+    reports: int = 0
+    """That were counted."""
+    frames_again: int = 0
+    """That were counted before."""
+    frames_refused: int = 0
+    """Malformed."""
+    reports_refused: int = 0
+    """Of versions that were never published, or without a device that counts."""
+    bare: Counter[str] = msgspec.field(default_factory=Counter)
+    """Reports of devices without a receipt, by ``TASK@VERSION``."""
+    wrong: Counter[str] = msgspec.field(default_factory=Counter)
+    """The same with a receipt that is not valid for what they report."""
+
+    def add(self, other: "MonitorCounts") -> None:
+        """Add what was done beside."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class _Frame(NamedTuple):
+    partition: tuple[str, int]
+    number: int
+    reports: Sequence[ProvenReport] | None
+    """None: it is malformed."""
 
 
 class _Turn:
     """Frames of one call, and what became of them."""
 
-    def __init__(self, frames: Sequence[ReportFrame]) -> None:
+    def __init__(self, frames: Sequence[_Frame]) -> None:
         self.frames = frames
         self.new: int | None = None
 
 
 class Monitor:
-    """One worker's counts. Thread-safe; blocks on its store when it is made, and in ``take``.
-
-    What it says of versions has what is about to be stored, and, where another worker took its
-    counts over, what was counted before, until the next ``take``.
-    """
+    """Counts reports. Thread-safe; blocks on its store in ``take`` alone."""
 
     def __init__(
         self,
-        store: SnapshotStore | None = None,
-        worker: str = "0",
+        store: ReleaseStore,
+        read_receipt: ReadReceipt | None = None,
         *,
-        now_ms: Callable[[], int] = wall_ms,
-        is_known: Callable[[str, str], bool] | None = None,
+        needs_receipts: bool = False,
     ) -> None:
-        """Go on from what is stored; blocks.
+        """Count nothing yet.
 
         Args:
-            store: Where counts are kept; None for memory alone.
-            worker: Which one, without ``/``. It goes on from what one of its name counted; two
-                that live wait for each other at every batch.
-            now_ms: The clock, epoch milliseconds.
-            is_known: Says of a task and a version whether there is one: devices may send
-                what they like. Any is where None.
-
-        Raises:
-            StoreError: The store cannot be read.
+            store: Where counts are kept. Stays the caller's.
+            read_receipt: Says what a receipt says; None: none is valid.
+            needs_receipts: Whether devices without a valid receipt count for nothing, and leave
+                no row; else they count for their version, and apart.
         """
         self.counts = MonitorCounts()
-        self._now_ms = now_ms
-        self._tally = Tally(now_ms, is_known)
-        self._lock = threading.RLock()  # of the tally, and of those who wait
+        self._store = store
+        self._proof = Proof(read_receipt, is_needed=needs_receipts)
+        self._lock = threading.Lock()  # of those who wait
         self._storing = threading.Lock()
         self._waiting: list[_Turn] = []
-        self._marks: dict[str, int] = {}  # where there is no store
-        self._is_sure = False
-        self._store = store
-        self._rows: WorkerRows | None = None
-        if store is not None:
-            self._rows = WorkerRows(store, worker, now_ms)
-            self._learn(self._rows)
+        self._fold_ms = 0
 
-    def take(self, frames: Sequence[ReportFrame]) -> int:
-        """Count frames, once over all workers of the store, and store that; blocks.
+    def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
+        """Count frames, once over all processes of the store, and store that; blocks.
 
         Calls that come while another one stores are stored together.
 
         Args:
             frames: Those of one partition in order; they may come again.
+            device: Who sent them, and may speak for itself alone; empty for who may for any.
 
         Returns:
-            How many were new.
+            How many were counted now.
 
         Raises:
-            ConflictError: Other workers wrote the same rows again and again.
-            StoreError: It may or may not be stored: give them again, here or to another worker.
+            ForbiddenError: A device speaks for another one: nothing was counted.
+            ServiceUnreachableError: They may or may not be stored: give them again, here or to
+                another worker.
         """
-        turn = _Turn(frames)
+        turn = _Turn([self._read(frame, device) for frame in frames])
         with self._lock:
             self._waiting.append(turn)
         with self._storing:
@@ -104,139 +126,110 @@ class Monitor:
                 self._take_waiting(turn)
         return turn.new or 0
 
-    def health(self, task: str, version: str, since_ms: int = 0) -> VersionHealth:
-        """Return how a version does here; all zero where nothing was reported.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-            since_ms: Only what happened since then; epoch milliseconds, 0 for all. Asked for the
-                first time it is known to the minute (the hour for what is old), from then on to
-                the report.
-        """
+    def figures(self) -> dict[str, dict[str, int]]:
+        """Return what was done, as ``Parts.figures_beside`` of the release service has it."""
         with self._lock:
-            return self._tally.health(task, version, since_ms)
+            counts = self.counts
+            return {
+                "report_frames_total": {
+                    "counted": counts.frames,
+                    "again": counts.frames_again,
+                    "malformed": counts.frames_refused,
+                },
+                "reports_total": {"counted": counts.reports, "refused": counts.reports_refused},
+                "reports_without_receipt_total": dict(counts.bare),
+                "reports_with_invalid_receipt_total": dict(counts.wrong),
+            }
 
-    def recent(self, task: str, version: str) -> VersionHealth:
-        """Return how a version did here in the last ``history.WINDOW_MS``.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
-        with self._lock:
-            found = self._tally.versions.get(f"{task}@{version}") or VersionHistory()
-            return found.recent(self._now_ms()).health(task, version)
-
-    def versions(self) -> dict[tuple[str, str], int]:
-        """Return when the last report of each version came, epoch ms, by task and version."""
-        with self._lock:
-            return {_parted(name): each.seen_ms for name, each in self._tally.versions.items()}
-
-    def close(self) -> None:
-        """Let another worker take over at once what this one counted; blocks.
-
-        Where the store does not answer, another does so when this one was silent for a while.
-        """
-        with self._storing:
-            if self._rows is not None:
-                try:
-                    self._rows.give_up()
-                except WalleError as error:
-                    _log.info("counts of reports are left as they are: %s", error)
+    def _read(self, frame: ReportFrame, device: str) -> _Frame:
+        reports = None
+        with suppress(EnvelopeError):
+            found = decode_reports(frame.body)
+            names = (each.device_id for report in found for each in report.devices)
+            if device and (others := {*names} - {device}):
+                raise ForbiddenError(
+                    f"device {device!r} sent a report of {min(others)[:256]!r}: each reports for "
+                    "itself alone"
+                )
+            reports = [self._proof.sort(each) for each in found]
+        return _Frame((frame.incarnation, frame.partition), frame.number, reports)
 
     def _take_waiting(self, own: _Turn) -> None:
         with self._lock:
             turns, self._waiting = self._waiting, []
+        done = MonitorCounts()
         try:
-            for attempt in range(_ATTEMPTS):
-                try:
-                    self._count(turns)
-                except ConflictError:
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-                else:
-                    break
+            with self._store.counting() as transaction:
+                new = self._count(transaction, turns, done)
+                crash_point("reports.before")
+            crash_point("reports.after")
         except BaseException:
             with self._lock:  # each of them is tried again by its own thread
                 self._waiting = [each for each in turns if each is not own] + self._waiting
             raise
-
-    def _count(self, turns: Sequence[_Turn]) -> None:
-        rows, store = self._rows, self._store
-        if rows is None or store is None:
-            with self._lock:
-                self._tell(turns, *self._tallied(turns, self._marks))
-            return
-        self._learn(rows)
-        self._take_over(rows)
-        asks = ask_rows(store)
-        stored = store.read({mark_key(frame) for turn in turns for frame in turn.frames})
-        marks = {key: int(number) for key, number in stored.items()}
-        with self._changing() as names:
-            with self._lock:
-                self._tally.begin(asks)
-                told = self._tallied(turns, marks)
-                names.update(self._tally.changed)
-                new = count_rows(rows.worker, {each: self._tally.versions[each] for each in names})
-                self._tally.changed -= names
-            moved = {key: b"%d" % number for key, number in marks.items()}
-            moved = {key: number for key, number in moved.items() if number != stored.get(key)}
-            if new or moved:
-                crash_point("reports.before")
-                rows.save(new | moved, {key: stored.get(key) for key in moved})
-                crash_point("reports.after")
-        self._tell(turns, *told)
-
-    @contextmanager
-    def _changing(self) -> Iterator[set[str]]:
-        """Lend a set for the names of versions whose rows are written in the block."""
-        names: set[str] = set()
-        self._is_sure = False
-        try:
-            yield names
-        except BaseException:
-            with self._lock:
-                self._tally.changed |= names
-            raise
-        self._is_sure = True
-
-    def _tallied(
-        self, turns: Sequence[_Turn], marks: dict[str, int]
-    ) -> tuple[list[int], MonitorCounts]:
-        done = MonitorCounts()
-        return [self._tally.take(turn.frames, marks, done) for turn in turns], done
-
-    def _tell(self, turns: Sequence[_Turn], new: Sequence[int], done: MonitorCounts) -> None:
-        self.counts.add(done)
+        with self._lock:
+            self.counts.add(done)
         for turn, number in zip(turns, new, strict=True):
             turn.new = number
 
-    def _learn(self, rows: WorkerRows) -> None:
-        """Put what is stored in place of what is in memory where it may be another."""
-        if not self._is_sure:
-            with self._lock:
-                changed = set(self._tally.changed)
-            found = rows.load(changed)
-            with self._lock:
-                self._tally.replace(found)
-            self._is_sure = True
+    def _count(
+        self, transaction: CountTransaction, turns: Sequence[_Turn], done: MonitorCounts
+    ) -> list[int]:
+        now_ms = transaction.now_ms()
+        batch, new = ReportBatch(), []
+        moved: dict[tuple[str, int], int] = {}
+        marks = transaction.marks({frame.partition for turn in turns for frame in turn.frames})
+        fresh = [
+            [each for each in turn.frames if each.number > marks.get(each.partition, -1)]
+            for turn in turns
+        ]
+        done.frames_again += sum(len(each.frames) for each in turns) - sum(map(len, fresh))
+        names = {
+            report.version[:2]
+            for frames in fresh
+            for frame in frames
+            for report in frame.reports or ()
+            if f"{report.version.task}{report.version.version}".isprintable()
+        }
+        published = transaction.published(names)
+        for frames in fresh:
+            counted = 0
+            for frame in frames:
+                if frame.number <= moved.get(frame.partition, -1):
+                    done.frames_again += 1
+                elif _add(batch, frame, published, done):
+                    # only these: what counts for nothing leaves no row
+                    moved[frame.partition] = frame.number
+                    counted += 1
+            new.append(counted)
+        batch.write(transaction, now_ms)
+        transaction.put_marks(moved, now_ms)
+        for own in {each[0] for each in moved.keys() - marks.keys() if each[0].startswith(OWN)}:
+            transaction.trim_marks(own, _OWN_MARKS)
+        if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
+            transaction, now_ms // WINDOW_MS
+        ):
+            self._fold_ms = now_ms
+        return new
 
-    def _take_over(self, rows: WorkerRows) -> None:
-        for worker in rows.silent():
-            found = rows.load_silent(worker)
-            if found is None:
-                continue
-            with self._changing() as names:
-                names.update(found.histories)
-                with self._lock:
-                    self._tally.merge(found.histories)
-                    own = {each: self._tally.versions[each] for each in names}
-                    new = count_rows(rows.worker, own, is_whole=True)
-                    self._tally.changed -= names
-                rows.save({**new, **found.rows}, found.expected)
 
-
-def _parted(name: str) -> tuple[str, str]:
-    task, _, version = name.partition("@")
-    return task, version
+def _add(
+    batch: ReportBatch,
+    frame: _Frame,
+    published: Collection[tuple[str, str]],
+    done: MonitorCounts,
+) -> bool:
+    if frame.reports is None:
+        done.frames_refused += 1
+        return False
+    counted = 0
+    for report in frame.reports:
+        if report.version[:2] in published:
+            name = f"{report.version.task}@{report.version.version}"
+            done.bare[name] += report.bare
+            done.wrong[name] += report.wrong
+            counted += batch.add(report)
+    done.reports += counted
+    done.reports_refused += len(frame.reports) - counted
+    done.frames += bool(counted)
+    return bool(counted)

@@ -1,43 +1,160 @@
-"""Reads how versions do over all workers, in any process."""
+"""Reads how versions, and the groups of releases, do: of all that any worker counted."""
 
-from walle_deploy.model.health import VersionHealth
-from walle_deploy.monitoring.counts import VersionCounts
-from walle_deploy.monitoring.rows import ask, load_version
-from walle_deploy.monitoring.snapshots import SnapshotStore
-from walle_stream.errors import ServiceUnreachableError, StoreError
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from walle_deploy.model.health import (
+    GroupHealth,
+    GroupWindow,
+    ReleaseHealth,
+    ReleaseHealthQuery,
+    VersionHealth,
+)
+from walle_deploy.monitoring.counting import WINDOW_MS
+from walle_deploy.monitoring.counts import UNIT, WindowCounts, merged_counts
+from walle_deploy.monitoring.proof import UNPROVEN, group_scope
+from walle_deploy.store.port import ReadTransaction, ReleaseStore
+from walle_deploy.store.rows import CountedWindow, Scope, StoredScope
+from walle_stream.errors import DeployError, ServiceUnreachableError
+
+CLOSED_MS: Final = WINDOW_MS
+"""After its end nothing is counted in a window any more: who counts has read the clock long ago."""
+
+_KEPT_MAX: Final = 256
+type _Kept = dict[tuple[int, int], tuple[int, WindowCounts]]
 
 
 class HealthReader:
-    """Health of versions over all workers of a store. One thread; blocks on the store."""
+    """A ``HealthSource``. One thread; blocks on the store.
 
-    def __init__(self, store: SnapshotStore) -> None:
-        """Keep what to read."""
+    What closed windows add up to is remembered, so that asking again costs as much as is new.
+    """
+
+    def __init__(self, store: ReleaseStore) -> None:
+        """Read nothing yet."""
         self._store = store
-        self._asked: set[tuple[str, int]] = set()
+        self._kept: _Kept = {}
+        """By scope and first window: up to which one, and what was counted until then."""
 
     def health(self, task: str, version: str, since_ms: int = 0) -> VersionHealth:
-        """Return how a version does, as of the workers' last batches.
+        """Return how a version does on all devices that count, as of the last batch.
 
         Args:
             task: ``SCENARIO/TASK``.
             version: Of it.
-            since_ms: Only what happened since then; epoch milliseconds, 0 for all. Workers learn
-                of it at their next batch; what was before that they know to the minute (the hour
-                for what is old), what is after to the report.
+            since_ms: Only what happened since the beginning of its minute (of its hour, more than
+                26 hours ago; of all time, more than 30 days ago); epoch milliseconds, 0 for all.
 
         Raises:
             ServiceUnreachableError: The store cannot be read.
         """
-        name = f"{task}@{version}"
-        merged = VersionCounts()
+        with self._looking(f"{task}@{version}") as look:
+            return look.health(Scope(task, version), since_ms // WINDOW_MS, task, version)
+
+    def release_health(self, query: ReleaseHealthQuery) -> ReleaseHealth:
+        """Return how both groups of a release do.
+
+        Raises:
+            ServiceUnreachableError: The store cannot be read.
+        """
+        with self._looking(f"release {query.release_id}") as look:
+            unproven = Scope(query.task, query.version, group=UNPROVEN)
+            return ReleaseHealth(
+                new=look.group(query, "new", query.version),
+                control=look.group(query, "control", query.before),
+                unproven_devices=look.health(unproven, 0, query.task, query.version).devices,
+            )
+
+    @contextmanager
+    def _looking(self, what: str) -> Iterator["_Look"]:
         try:
-            if since_ms > 0 and (name, since_ms) not in self._asked:
-                ask(self._store, name, since_ms)
-                self._asked.add((name, since_ms))
-            for found in load_version(self._store, name):
-                merged.merge(found.since(since_ms))
-        except StoreError as error:
+            with self._store.reading() as transaction:
+                yield _Look(transaction, self._kept)
+        except DeployError as error:
             raise ServiceUnreachableError(
-                f"how {name} does is not known now: {error.message}"
+                f"how {what} does is not known now: {error.message}"
             ) from error
-        return merged.health(task, version)
+        while len(self._kept) > _KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+
+
+class _Look:
+    def __init__(self, transaction: ReadTransaction, kept: _Kept) -> None:
+        self._transaction = transaction
+        self._kept = kept
+        self._closed = (transaction.now_ms() - CLOSED_MS) // WINDOW_MS - 1
+
+    def health(self, scope: Scope, first: int, task: str, version: str) -> VersionHealth:
+        stored = self._transaction.scopes([scope]).get(scope)
+        if stored is None:
+            return VersionHealth(task=task, version=version)
+        key = stored.id, first
+        until, counts = self._kept.pop(key, (-1, WindowCounts()))
+        if until < stored.minutes_from - 1:
+            until, counts = -1, WindowCounts()  # what was not looked at may be in an hour now
+        windows = self._transaction.windows(stored.id, stored.row_of(first), until)
+        closed = [each.data for each in windows if until < each.number <= self._closed]
+        counts.merge(merged_counts(closed))
+        self._kept[key] = max(until, self._closed), counts
+        found = merged_counts(
+            each.data for each in windows if each.number > max(until, self._closed)
+        )
+        found.merge(counts)
+        return health_of(task, version, windows, found)
+
+    def group(self, query: ReleaseHealthQuery, group: str, version: str) -> GroupHealth:
+        every = Scope(query.task, version, query.release_id)
+        own = group_scope(query.task, query.release_id, group)
+        stored = self._transaction.scopes([own]).get(own)
+        return GroupHealth(
+            release=self.health(every, 0, query.task, version),
+            step=self.health(own, query.step_ms // WINDOW_MS, query.task, version),
+            windows=() if stored is None else self._windows(stored, query.after),
+        )
+
+    def _windows(self, scope: StoredScope, after: int) -> tuple[GroupWindow, ...]:
+        # one that has become part of an hour tells nothing of minutes any more
+        first = max(after + 1, scope.minutes_from)
+        return tuple(
+            _group_window(each)
+            for each in self._transaction.windows(scope.id, first)
+            if each.number <= self._closed
+        )
+
+
+def health_of(
+    task: str, version: str, windows: Sequence[CountedWindow], counts: WindowCounts
+) -> VersionHealth:
+    """Return what windows say.
+
+    Args:
+        task: ``SCENARIO/TASK``.
+        version: Of it.
+        windows: All from some moment on: each device is in one of them.
+        counts: Of them all.
+    """
+    return VersionHealth(
+        task=task,
+        version=version,
+        devices=sum(each.seen for each in windows),
+        failing_devices=sum(each.failed for each in windows),
+        crashing_devices=sum(each.crashed for each in windows),
+        runs=counts.runs,
+        failures=counts.failures,
+        failure_classes=counts.classes,
+        device_minutes=counts.device_minutes,
+        latency_us={place: count / UNIT for place, count in counts.latency_us.items()},
+        output_bytes={place: count / UNIT for place, count in counts.output_bytes.items()},
+    )
+
+
+def _group_window(window: CountedWindow) -> GroupWindow:
+    counts = merged_counts([window.data])
+    return GroupWindow(
+        window.number,
+        tuple(counts.failures_at_risk),
+        tuple(counts.failures_reached),
+        tuple(counts.crashes_at_risk),
+        tuple(counts.crashes_reached),
+    )

@@ -1,57 +1,71 @@
 """Reports on their way to a monitor in another process: batches of frames over HTTP.
 
 For cloud sides that are not the monitor's own process: ``HttpReportSink`` there,
-``take_batch`` behind a path of the release service. ``walle cloud`` has a sender of its own.
+``read_batch`` behind a path of the release service. ``walle cloud`` has a sender of its own.
 """
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Final
 
-from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.monitor import OWN
+from walle_stream.errors import EnvelopeError
 from walle_stream.ports import ReportFrame
-from walle_stream.wire.report_batch import REPORTS_PATH, decode_batch, encode_batch
+from walle_stream.wire.bearer import bearer_headers
+from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH, decode_batch, encode_batch
+from walle_stream.wire.reports import REPORTS_MAX_BYTES, claimed_bytes
 
 _log = logging.getLogger(__name__)
 
+OWN_MAX_BYTES: Final = 1024 * 1024
+"""Largest batch of a device that reports for itself: it has one device's counts."""
+
+_OWN_FRAMES_MAX: Final = 1_000
+_INFLATED: Final = 4
+"""So many times as long a batch may be inflated."""
 _WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
 _BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0
 _FAILED: Final = 300
-_REFUSED: Final = {400, 413}
+_UNPROVEN: Final = 401
+_REFUSED: Final = {400, 403, 413}
 
 
-def take_batch(monitor: Monitor, batch: bytes) -> int:
-    """Count a batch, once over all workers of the store; blocks on the monitor's store.
+def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
+    """Return the frames of a batch, of which nothing is counted yet.
 
-    Returns:
-        How many frames were new.
+    Args:
+        batch: As received.
+        device: Who sent it, and may speak for itself alone; empty for who may speak for any.
 
     Raises:
-        EnvelopeError: It is no batch, or too large: nothing of it was counted.
-        StoreError: It may not be stored: whoever sent it should send it again, to any worker.
+        EnvelopeError: It is no batch, or too large, also inflated, or has too many frames for one
+            device.
     """
-    return monitor.take([ReportFrame(*frame) for frame in decode_batch(batch)])
+    frames = [ReportFrame(*frame) for frame in decode_batch(batch)]
+    most = _INFLATED * (OWN_MAX_BYTES if device else BATCH_MAX_BYTES)
+    claimed = [claimed_bytes(each.body) for each in frames]  # longer ones are not decoded
+    if (size := sum(each for each in claimed if each <= REPORTS_MAX_BYTES)) > most:
+        raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
+    if not device:
+        return frames
+    if len(frames) > _OWN_FRAMES_MAX:
+        raise EnvelopeError(
+            f"a batch of {len(frames)} frames of device {device!r}: at most {_OWN_FRAMES_MAX}"
+        )
+    return [_own(frame, device) for frame in frames]
 
 
-class MonitorSink:
-    """A ``ReportSink`` in one process with its monitor."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        """Keep the monitor."""
-        self._monitor = monitor
-
-    def take(self, frames: Sequence[ReportFrame]) -> None:
-        """Count frames and store them; see ``ReportSink.take``. Blocks on the monitor's store.
-
-        Raises:
-            StoreError: They may not be stored, and come again.
-        """
-        self._monitor.take(frames)
+def _own(frame: ReportFrame, device: str) -> ReportFrame:
+    # numbers of a data directory that another one has must not be used up by this one
+    own = blake2b(device.encode(), digest_size=8).hexdigest()
+    part = blake2b(f"{frame.incarnation}/{frame.partition}".encode(), digest_size=7).digest()
+    return frame._replace(incarnation=OWN + own, partition=int.from_bytes(part))
 
 
 class HttpReportSink:
@@ -62,7 +76,11 @@ class HttpReportSink:
     """
 
     def __init__(
-        self, url: str, max_bytes: int = _WAITING_MAX_BYTES, backoff_s: float = _BACKOFF_S
+        self,
+        url: str,
+        max_bytes: int = _WAITING_MAX_BYTES,
+        backoff_s: float = _BACKOFF_S,
+        token: Callable[[], str] | None = None,
     ) -> None:
         """Start its thread.
 
@@ -70,12 +88,15 @@ class HttpReportSink:
             url: Of the service, without a path.
             max_bytes: Of frames that wait.
             backoff_s: Before the second attempt, doubled for each further one, up to 10 s.
+            token: Says who sends them, asked before each request; None: nobody says it.
         """
         self.dropped = 0
         """Frames, because the service was away for too long or refused them."""
         self._url = url.rstrip("/") + REPORTS_PATH
         self._max_bytes = max_bytes
         self._backoff_s = backoff_s
+        self._token = token
+        self._said = 0
         self._waiting: deque[ReportFrame] = deque()
         self._waiting_bytes = 0
         self._alone = 0  # so many are sent one by one: one of them was refused
@@ -120,7 +141,11 @@ class HttpReportSink:
             while (part := self._next()) and not self._ends.is_set():
                 try:
                     answer = http.request(
-                        "POST", self._url, body=encode_batch(part), preload_content=False
+                        "POST",
+                        self._url,
+                        body=encode_batch(part),
+                        headers=bearer_headers(self._token),
+                        preload_content=False,
                     )
                 except urllib3.exceptions.HTTPError as error:
                     _log.info("reports wait: %s: %s", self._url, words_of(error))
@@ -130,13 +155,20 @@ class HttpReportSink:
                     if status in _REFUSED and len(part) > 1:
                         self._alone = len(part)  # the others are good
                         continue
+                    self._say(status)
                     if status < _FAILED or status in _REFUSED:
                         self._settle(part, is_refused=status >= _FAILED)
                         backoff_s = self._backoff_s
                         continue
-                    _log.info("reports wait: %s answered %d", self._url, status)
                 self._ends.wait(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+    def _say(self, status: int) -> None:
+        if status >= _FAILED and status not in _REFUSED and status != self._said:
+            # a token that is none keeps all of them waiting until somebody gives another
+            level = logging.WARNING if status == _UNPROVEN else logging.INFO
+            _log.log(level, "reports wait: %s answered %d", self._url, status)
+        self._said = status
 
     def _next(self) -> list[ReportFrame]:
         with self._changed:

@@ -9,7 +9,7 @@ import msgspec
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
-from walle_deploy.monitoring.snapshots import SnapshotStore
+from walle_deploy.store.adapters import StoredRows
 from walle_stream.clock import wall_ms
 from walle_stream.errors import WalleError
 
@@ -19,7 +19,7 @@ _KEY: Final = "alarms/board"
 
 
 class Seen(Protocol):
-    """What alarms are about: a ``Monitor``, or a ``FleetView`` over all workers."""
+    """What alarms are about, such as a ``FleetView``."""
 
     def versions(self) -> Mapping[tuple[str, str], int]:
         """Return when the last report of each version came, epoch ms, by task and version.
@@ -56,7 +56,7 @@ class _NoNews:
 class WatchOptions(msgspec.Struct, frozen=True):
     """What a watch has besides."""
 
-    store: SnapshotStore | None = None
+    rows: StoredRows | None = None
     """Keeps which alarms were told, so that a restart, or another process, tells none again."""
     is_active: Callable[[str, str], bool] = lambda _task, _version: True
     """Whether a version should be on devices: others may be silent."""
@@ -105,8 +105,8 @@ class AlarmWatch:
             StoreError: It was told, and will be again after a restart.
         """
         self.keep()
-        board, store = self._board, self._options.store
-        if self._is_kept and store is not None and (row := store.read([_KEY]).get(_KEY)):
+        board, rows = self._board, self._options.rows
+        if self._is_kept and rows is not None and (row := rows.read(_KEY)):
             # another process may have looked meanwhile
             firing = msgspec.msgpack.decode(row, type=list[tuple[str, str, str, int]])
             board.firing = {(rule, task, version): since for rule, task, version, since in firing}
@@ -134,9 +134,9 @@ class AlarmWatch:
         """
         if self._is_kept or not self._options.is_idle():
             return
-        if self._options.store is not None:
+        if self._options.rows is not None:
             left = [(*key, since) for key, since in self._board.firing.items()]
-            self._options.store.save({_KEY: msgspec.msgpack.encode(left)})
+            self._options.rows.save(_KEY, msgspec.msgpack.encode(left))
         self._options.news.keep()
         self._is_kept = True
 

@@ -8,7 +8,7 @@ known of it; one that could never be read makes its conditions unknown.
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from walle_deploy.policy.compact import CompactIds
 from walle_stream.errors import SpecFileError
@@ -18,6 +18,7 @@ type Stamp = tuple[tuple[int, int, int] | None, ...]
 
 _log = logging.getLogger(__name__)
 
+_UNREAD: Final = (OSError, UnicodeError, SpecFileError)
 _IDS_MAX: Final = 20_000_000
 _LINE_MAX: Final = 1_024
 
@@ -40,6 +41,25 @@ class WatchedFile[T]:
         self._read = read
         self._stamp: Stamp | None = None
 
+    @classmethod
+    def opened(cls, path: Path, read: Callable[[Path], T]) -> Self:
+        """Return one that was read, for files that nothing goes without; blocks.
+
+        Args:
+            path: Of the file.
+            read: As for ``__init__``.
+
+        Raises:
+            SpecFileError: It cannot be read.
+        """
+        made = cls(path, read)
+        stamp = made._look()
+        try:
+            made.known, made._stamp = made._known(), stamp
+        except _UNREAD as error:
+            raise SpecFileError(made._why(error), str(path)) from error
+        return made
+
     def refresh(self) -> bool:
         """Read the file if it has changed; blocks.
 
@@ -51,10 +71,10 @@ class WatchedFile[T]:
             return False
         try:
             known = self._known()
-        except (OSError, UnicodeError, SpecFileError) as error:
-            problem = f"{self.path}: {getattr(error, 'strerror', None) or error}"
+        except _UNREAD as error:
+            problem = self._why(error)
             if problem != self.problem:
-                _log.warning("policies: %s; what was known before stays", problem)
+                _log.warning("%s; what was known before stays", problem)
             self.problem = problem
             return False
         # the stamp is older than what was read: a change meanwhile is seen the next time
@@ -66,6 +86,10 @@ class WatchedFile[T]:
         if self.path.exists() and not self.path.is_file():
             raise SpecFileError("is no file")
         return self._read(self.path)
+
+    def _why(self, error: Exception) -> str:
+        text = getattr(error, "strerror", None) or str(error)
+        return text if text.startswith(str(self.path)) else f"{self.path}: {text}"
 
     def _look(self) -> Stamp:
         # a database in WAL mode changes the file beside it first
@@ -86,6 +110,17 @@ def read_ids(path: Path) -> CompactIds:
     """
     with path.open(encoding="utf-8") as lines:
         return CompactIds(_ids_of(path, lines))
+
+
+def read_lines(path: Path) -> frozenset[str]:
+    """Read a file of few ids, names or secrets; see ``read_ids``.
+
+    Raises:
+        SpecFileError: A line is too long.
+        OSError: It cannot be read.
+    """
+    with path.open(encoding="utf-8") as lines:
+        return frozenset(_ids_of(path, lines))
 
 
 def _ids_of(path: Path, lines: Iterator[str]) -> Iterator[str]:

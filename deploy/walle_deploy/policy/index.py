@@ -8,7 +8,7 @@ what policies tell apart, not by what devices make up, and all caches have a bou
 Held against ``judging.choose`` by property tests. Not for several threads at once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.receipts import Group as Side
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
 from walle_deploy.policy.compiling import FIELDS, Compiler, guarded
 from walle_deploy.policy.facts import Facts, Sources
@@ -56,6 +57,17 @@ class Offer(NamedTuple):
     """Empty for the stable version."""
 
 
+class Standing(NamedTuple):
+    """Where a device that has a version of a task stands among the releases in progress."""
+
+    release_id: str = ""
+    """The one that it is part of; empty for none."""
+    group: Side = ""
+
+
+_NOWHERE: Final = Standing()
+
+
 class _Compiled(NamedTuple):
     release: ActiveRelease
     code: Static | None
@@ -63,6 +75,8 @@ class _Compiled(NamedTuple):
     node: Node
     key: int
     limit: int
+    group: Side = ""
+    """Of those whom it takes in."""
 
 
 class _Candidate(NamedTuple):
@@ -71,6 +85,10 @@ class _Candidate(NamedTuple):
     test: Test | None
     version: str
     release_id: str
+    standing: Standing
+    """Of those whom it takes in."""
+    before: str
+    """Who is beyond the limit and has this version is of its control group; empty: nobody."""
 
 
 class _Row(NamedTuple):
@@ -81,6 +99,8 @@ class _Row(NamedTuple):
     """Those that any device of the class may be taken in by."""
     every: tuple[_Candidate, ...]
     """And those for named devices or users."""
+    is_watched: bool
+    """Whether one of them is in progress."""
 
 
 class _Guarded(NamedTuple):
@@ -133,6 +153,9 @@ class ReleaseIndex:
         self._gone = frozenset(
             (task, version) for task, gone in table.withdrawn.items() for version in gone
         )
+        self.tasks = frozenset(releases_by_task(table))
+        """Those that it knows anything of."""
+        self._is_watching = any(each.is_watched for each in table.releases)
         self._unfit: dict[str, set[int]] = {}
         self._fields = self._compiler.fields
         self._outcomes: list[dict[Any, tuple[bool | None, ...]]] = [{} for _ in FIELDS]
@@ -158,6 +181,25 @@ class ReleaseIndex:
                     known.add(hashed)
         return found.decide(Facts(profile, self._sources, hashed))
 
+    def standings(
+        self, profile: DeviceProfile, device_hash: int, versions: Mapping[str, str]
+    ) -> dict[str, Standing]:
+        """Return where a device stands in releases in progress, by task; never blocks.
+
+        Args:
+            profile: Of the device.
+            device_hash: ``id_hash`` of its id.
+            versions: What it has of each task, or is about to have.
+
+        Returns:
+            Tasks of which no release in progress concerns it are not there.
+        """
+        if not self._is_watching:
+            return {}
+        fields = _get_fields(profile)
+        found = self._by_profile.get(fields) or self._class_of(fields)
+        return found.standings(Facts(profile, self._sources, device_hash), versions)
+
     @property
     def unfit_devices(self) -> dict[str, int]:
         """Devices that asked and whose Python a version was not checked with, by release.
@@ -175,15 +217,13 @@ class ReleaseIndex:
         node = self._compiler.compile(Policy.of(release.policy), release.salt)
         interpreters = self._table.interpreters(release.task, release.version)
         code = self._compiler.compile_code(interpreters) if interpreters else None
-        if release.stage == "beta" or (release.stage == "gray" and release.devices):
+        if release.stage == "beta" or release.devices:
             # named devices first: guards are looked for from the left
             named = guarded(Guard(is_user=False, ids=release.devices))
             yield _Compiled(release, code, Group(is_all=True, parts=(named, node)), 0, MASK)
-        if release.stage == "gray":
+        if release.stage != "beta":
             key, limit = salt_key(release.salt), share_limit(release.percent)
-            yield _Compiled(release, code, node, key, limit)
-        elif release.stage == "full":
-            yield _Compiled(release, code, node, 0, MASK)
+            yield _Compiled(release, code, node, key, limit, "new")
 
     def _class_of(self, fields: tuple[Any, ...]) -> "_Class":
         outcomes = tuple(
@@ -253,7 +293,16 @@ class _Task:
             guard = guard_of(node)
             test = None if node is True else test_of(node)
             release = each.release
-            candidate = _Candidate(each.key, each.limit, test, release.version, release.release_id)
+            is_watched = release.is_watched
+            candidate = _Candidate(
+                each.key,
+                each.limit,
+                test,
+                release.version,
+                release.release_id,
+                Standing(release.release_id, each.group) if is_watched else _NOWHERE,
+                release.before if is_watched and each.group else "",
+            )
             every.append(candidate)
             if guard is not None:
                 self._names.add(self._name, guard)
@@ -261,7 +310,8 @@ class _Task:
             opened.append(candidate)
             if test is None and each.limit == MASK:
                 break  # takes everybody: nobody behind it is asked
-        row = _Row(self._name, tuple(opened), tuple(every)) if every else None
+        is_watched = any(each.standing.release_id for each in every)
+        row = _Row(self._name, tuple(opened), tuple(every), is_watched) if every else None
         return _Guarded(row, tuple(unfit))
 
 
@@ -277,6 +327,7 @@ class _Class:
         self._numbers: dict[str, int] = {}
         self.unfit = tuple({each: None for row in rows for each in row.unfit})
         self._plain = [(number, row.task, row.open) for number, row in enumerate(self._rows)]
+        self._watched = {row.task: row for row in self._rows if row.is_watched}
         count = sum(len(row.open) for row in self._rows)
         self._is_wide = count >= _WIDE
         if self._is_wide:
@@ -284,6 +335,15 @@ class _Class:
 
     def decide(self, facts: Facts) -> list[Offer]:
         return self._decide_wide(facts) if self._is_wide else self._decide_narrow(facts)
+
+    def standings(self, facts: Facts, versions: Mapping[str, str]) -> dict[str, Standing]:
+        found = {}
+        for task in self._watched.keys() & versions.keys():
+            version = versions[task]
+            standing = _stand(self._watched[task].every, facts, version) if version else _NOWHERE
+            if standing.release_id:
+                found[task] = standing
+        return found
 
     def _with_losses(self, offers: list[Offer], facts: Facts) -> list[Offer]:
         """Whom nobody gives anything loses what was withdrawn."""
@@ -320,7 +380,7 @@ class _Class:
         for number, task, candidates in self._plain:
             if named and number in named:
                 candidates = rows[number].every  # noqa: PLW2901 - the exception
-            for key, limit, test, version, release_id in candidates:
+            for key, limit, test, version, release_id, _, _ in candidates:
                 if (hashed * key & MASK) <= limit and (test is None or test(facts) is True):
                     if installed(task, "") != version:
                         offers.append(Offer(task, version, release_id))
@@ -377,9 +437,27 @@ class _Class:
         return self._with_losses(offers, facts)
 
 
+def _stand(candidates: tuple[_Candidate, ...], facts: Facts, version: str) -> Standing:
+    hashed = facts.device_hash
+    beyond = _NOWHERE
+    for key, limit, test, given, release_id, standing, before in candidates:
+        is_beyond = (hashed * key & MASK) > limit
+        if is_beyond and before != version:
+            continue
+        if test is not None and test(facts) is not True:
+            continue
+        if is_beyond:
+            beyond = Standing(release_id, "control")
+        elif given != version:
+            return _NOWHERE  # it is to have another one
+        else:
+            return beyond if beyond.release_id else standing
+    return beyond  # it keeps what it has
+
+
 def _choose(candidates: tuple[_Candidate, ...], facts: Facts) -> tuple[str | None, str]:
     hashed = facts.device_hash
-    for key, limit, test, version, release_id in candidates:
+    for key, limit, test, version, release_id, _, _ in candidates:
         if (hashed * key & MASK) <= limit and (test is None or test(facts) is True):
             return version, release_id
     return None, ""

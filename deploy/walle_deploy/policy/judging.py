@@ -17,6 +17,7 @@ from walle_deploy.policy.versions import parse_memory_range, parse_version_range
 WITHDRAWN: Final = "(withdrawn)"
 """Stands for a release's id where a device has what it has to lose."""
 
+_ALL: Final = 100
 _SHOWN_MAX: Final = 5
 
 
@@ -118,8 +119,8 @@ def _stage(release: ActiveRelease, facts: Facts) -> Verdict:
             is_in = facts.profile.device in release.devices
             what = f"beta: one of {len(release.devices)} devices"
             return Verdict(what, is_in, facts.profile.device)
-        case "gray":
-            share = _share("gray", release.percent, release.salt, facts)
+        case "gray" | "full" if release.stage == "gray" or release.percent < _ALL:
+            share = _share(release.stage, release.percent, release.salt, facts)
             if facts.profile.device in release.devices:
                 named = Verdict("named: tried it before the share", truth=True)
                 return Verdict("any", any_of([named.truth, share.truth]), "", (named, share))

@@ -7,18 +7,15 @@ end of the chain is kept beside it; who can write all of the database can make a
 but not the head that somebody has written down elsewhere.
 """
 
-import hashlib
 import json
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.digests import digest_text
 from walle_deploy.store.port import WriteTransaction
-from walle_deploy.store.rows import SealedEntry, StoredRelease
+from walle_deploy.store.rows import SealedEntry
 from walle_stream.errors import IntegrityError
-
-_encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,6 +27,16 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The database's clock."""
     by: str
     """Who: a user's name, or ``controller``."""
+    verified: bool | None = None
+    """Whether a person proved who it is; False: it is what somebody typed; None: no person."""
+    issuer: str = ""
+    """Who says who it is, of a person who proved it."""
+    subject: str = ""
+    """Whom the issuer means by that."""
+    role: str = ""
+    """Of the person, at that time."""
+    request: str = ""
+    """Id that whoever asked gave it: the same once more is the same request."""
     action: str
     """One word; see ``machine.Change``, and ``create``, ``publish`` and ``adopt``."""
     why: str = ""
@@ -70,6 +77,11 @@ def record(transaction: WriteTransaction, entry: AuditEntry) -> AuditEntry:
     return entry
 
 
+def shown_by(entry: AuditEntry) -> str:
+    """Return who did it, for people."""
+    return f"{entry.by} (unverified)" if entry.verified is False else entry.by
+
+
 def read_entry(sealed: SealedEntry) -> AuditEntry:
     """Return what an entry says.
 
@@ -90,28 +102,5 @@ def broken(number: int, problem: str) -> str:
     )
 
 
-def digest_text(text: str) -> str:
-    """Return the hash of an entry's text.
-
-    Args:
-        text: As it is stored; what no text of ours has is hashed, too.
-    """
-    return _sha256(text.encode("utf-8", "surrogatepass"))
-
-
-def digest_release(release: StoredRelease) -> str:
-    """Return the digest of a release's row."""
-    return _sha256(_encode(release))
-
-
-def digest_files(files: VersionFiles) -> str:
-    """Return the digest of a version's files."""
-    return _sha256(_encode(files))
-
-
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
-from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.health import ReleaseHealthQuery
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.events import RolledBack, Simulated, Tick
 from walle_deploy.release.gates import judge
 from walle_deploy.release.machine import AnyEvent, advance
+from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.ports import (
     HealthSource,
     SimulationRequest,
@@ -26,23 +27,18 @@ from walle_deploy.release.ports import (
     Simulator,
 )
 from walle_deploy.release.state import OFFERED, ReleaseState
-from walle_deploy.release.stored_health import put_health
+from walle_deploy.release.stored_health import put_memory, read_memory
 from walle_deploy.store.port import LEADER, ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
 from walle_stream.errors import ConflictError, WalleError
 from walle_stream.faults import crash_point
-
-LOOKBACK_MS: Final = 600_000
-"""The previous version's health counts from so long before the release was offered: until then
-most of its devices have reported. Much longer, and devices would have had more time to fail
-under it, and other hours of the day to be slow in."""
 
 CONTROLLER: Final = "controller"
 """Who it is, in the audit log."""
 LEASE_MS: Final = 10_000
 """For how long a controller leads from a turn on."""
 
-_SHOWN_MAX: Final = 64
+_PACKAGES_MAX: Final = 64
 _log = logging.getLogger(__name__)
 
 
@@ -80,7 +76,6 @@ class Controller:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._desk = ReleaseDesk(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
-        self._shown: dict[tuple[str, str, str], VersionHealth] = {}
         self._running: dict[str, _Running] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
@@ -152,11 +147,8 @@ class Controller:
             return self._simulated(stored, state, now_ms) if state.paused_ms is None else None
         if state.stage not in OFFERED:
             return Tick(now_ms, why=state.reason)
-        new = self._health.health(stored.task, stored.version, state.offered_ms)
-        old = self._previous(stored, state)
-        self._show(stored, new, old)
-        judgement = judge(state.release.spec.gates, new, old)
-        return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why)
+        judgement = judge(state.release.spec.gates, self._look(stored, state))
+        return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why, judgement.exposure)
 
     def _package(self, stored: StoredRelease) -> str:
         """Return the name under which a release's package is signed; empty where none is known."""
@@ -164,34 +156,36 @@ class Controller:
         if key not in self._packages:
             with self._store.reading() as transaction:
                 files = transaction.files(*key)
-            if len(self._packages) >= _SHOWN_MAX:
+            if len(self._packages) >= _PACKAGES_MAX:
                 self._packages.clear()
             self._packages[key] = files.shared[0].target if files and files.shared else ""
         return self._packages[key]
 
-    def _show(self, stored: StoredRelease, *found: VersionHealth | None) -> None:
-        """Keep what the gates see, for whoever asks for the release's status."""
-        last = self._shown
-        # by release: the store forgets what it has of a version when another one is created
-        known = {(stored.release_id, each.task, each.version): each for each in found if each}
-        news = {key: each for key, each in known.items() if last.get(key) != each}
-        if not news:
-            return
-        with self._store.writing() as transaction:
-            now = transaction.release(stored.release_id)
-            if now is None or now.revision != stored.revision:
-                return  # it may have ended, and another one of these versions begun
-            for each in news.values():
-                put_health(transaction, each)
-        if len(last) > _SHOWN_MAX:
-            last.clear()
-        last.update(news)
+    def _look(self, stored: StoredRelease, state: ReleaseState) -> Memory:
+        """Fold what was counted since the last look, and keep that, for whoever looks next.
 
-    def _previous(self, stored: StoredRelease, state: ReleaseState) -> VersionHealth | None:
-        if state.before in {"", stored.version}:
-            return None
-        since_ms = state.offered_ms - LOOKBACK_MS
-        return self._health.health(stored.task, state.before, since_ms)
+        Raises:
+            ConflictError: Another one leads now.
+        """
+        with self._store.reading() as reading:
+            before = read_memory(reading, stored.release_id)
+        query = ReleaseHealthQuery(
+            release_id=stored.release_id,
+            task=stored.task,
+            version=stored.version,
+            before=state.before,
+            step_ms=state.step_ms,
+            after=before.window,
+        )
+        health = self._health.release_health(query)
+        gates, control = state.release.spec.gates, state.control_percent
+        memory = look(before, gates, health, state.step_ms, control_percent=control)
+        if memory != before:
+            with self._store.writing() as transaction:
+                # in place of what was there, so that no window counts twice, whoever leads
+                self._refuse_follower(transaction)
+                put_memory(transaction, stored.release_id, memory)
+        return memory
 
     def _simulated(
         self, stored: StoredRelease, state: ReleaseState, now_ms: int

@@ -12,16 +12,18 @@ from typing import Final
 from msgspec import json as packed
 
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.model import Policy
-from walle_deploy.release.audit import AuditEntry, digest_files, digest_release, record
-from walle_deploy.release.events import Advanced, Paused, Resumed, RolledBack, Superseded
+from walle_deploy.release.audit import AuditEntry, read_entry, record
+from walle_deploy.release.digests import digest_files, digest_release
+from walle_deploy.release.events import Advanced, Approved, Paused, Resumed, RolledBack, Superseded
 from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release
 from walle_deploy.release.state import ReleaseState, offer_of
-from walle_deploy.release.stored_health import forget_health, judge_stored
+from walle_deploy.release.stored_health import judge_stored
 from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
 from walle_deploy.store.rows import StoredRelease
-from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
+from walle_stream.errors import ConflictError, ForbiddenError, RefNotFoundError, ReleaseStateError
 from walle_stream.faults import crash_point
 from walle_stream.spec.suggestions import nearest
 
@@ -31,13 +33,57 @@ type Guard = Callable[[WriteTransaction], None]
 """Refuses a change within its transaction by raising."""
 
 
+def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., StoredRelease]:
+    def change(
+        desk: "ReleaseDesk", release_id: str, why: str = "", revision: int | None = None
+    ) -> StoredRelease:
+        """Change a release.
+
+        Args:
+            desk: Whose method it is.
+            release_id: Which.
+            why: For the audit log.
+            revision: Refuse it where the release was changed since this one.
+
+        Raises:
+            ConflictError: Somebody changed it since, or approved it first.
+            ForbiddenError: One approves what one created.
+            RefNotFoundError: There is none of that name.
+            ReleaseStateError: That cannot be done where it stands.
+        """
+        return desk.apply(release_id, lambda now: event(now, why, desk.person), revision)
+
+    return change
+
+
 class ReleaseDesk:
     """Changes releases on a store; safe in any number of processes at once."""
 
-    def __init__(self, store: ReleaseStore, by: str) -> None:
-        """Work on a store."""
+    def __init__(
+        self,
+        store: ReleaseStore,
+        by: str | Operator,
+        request: str = "",
+        *,
+        needs_second: bool = False,
+    ) -> None:
+        """Work on a store.
+
+        Args:
+            store: Stays the caller's.
+            by: A person; or the name of a program.
+            request: Id of what is asked for: a change that was made for it is not made again.
+            needs_second: Whether what is created begins when another person has approved it.
+        """
         self._store = store
-        self._by = by
+        self._request = request
+        self.person = by.person if isinstance(by, Operator) else by
+        """What tells whoever it is from others."""
+        self._needs_second = needs_second
+        self._who: dict[str, object] = {"by": by}
+        if isinstance(by, Operator):
+            self._who = {"by": by.name, "role": by.role, "verified": by.is_verified}
+            self._who |= {"issuer": by.issuer, "subject": by.subject}
 
     def publish(self, task: str, version: str, files: VersionFiles) -> None:
         """Make a version known, so that it can be released; the same once more changes nothing.
@@ -71,7 +117,13 @@ class ReleaseDesk:
             ConflictError: The task has a stable version, or a release, which would end on what
                 was there when it began.
             RefNotFoundError: The version was not published.
+            ForbiddenError: Another person would have to approve it.
         """
+        if self._needs_second:
+            raise ForbiddenError(
+                "adopt gives devices a version that no other person approved, and "
+                "spec.operators.secondPerson asks for that: create a release"
+            )
         with self._store.writing() as transaction:
             if transaction.stable().get(task):
                 raise ConflictError(f"{task} has a stable version already: release another one")
@@ -104,7 +156,10 @@ class ReleaseDesk:
         """
         name, spec = release.metadata.name, release.spec
         with self._store.writing() as transaction:
-            if transaction.release(name) is not None:
+            existing = transaction.release(name)
+            if existing is not None:
+                if self._is_done(transaction, name):
+                    return existing
                 raise ConflictError(
                     f"there is a release {name!r} already: names are used once, give "
                     "metadata.name another"
@@ -124,44 +179,25 @@ class ReleaseDesk:
                 compared=_still_offered(transaction, spec.task),
                 created_ms=transaction.now_ms(),
                 reason=why,
+                author=self.person if self._needs_second else "",
             )
-            # what the gates saw of an earlier release of these versions is no evidence here
-            for version in (spec.version, state.before):
-                forget_health(transaction, spec.task, version)
             stored = self._put(transaction, name, 1, Change(state, "create", why))
             crash_point("change.before")
         crash_point("change.after")
         return stored
 
-    def pause(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
-        """Stop the progress; devices keep what they have, the gates go on looking.
+    pause = _changing_by(lambda now, why, _: Paused(now, why))
+    """Stop the progress; devices keep what they have, the gates go on looking."""
 
-        Args:
-            release_id: Which.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
+    resume = _changing_by(lambda now, why, _: Resumed(now, why))
+    """Let a paused release go on."""
 
-        Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It is paused already, or ended.
-        """
-        return self.apply(release_id, lambda now: Paused(now, why), revision)
+    approve = _changing_by(lambda now, why, person: Approved(now, person, why))
+    """Let a release begin that another person created."""
 
-    def resume(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
-        """Let a paused release go on.
-
-        Args:
-            release_id: Which.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
-
-        Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It is not paused.
-        """
-        return self.apply(release_id, lambda now: Resumed(now, why), revision)
+    roll_back = _changing_by(lambda now, why, _: RolledBack(now, why))
+    """Take the version back: devices get the stable one with their next request. One that is done
+    can be taken back, too, while it is the newest."""
 
     def advance(self, release_id: str, why: str = "", revision: int | None = None) -> StoredRelease:
         """Begin the next step now, whatever the one at hand waits for: time, devices, schedule.
@@ -186,23 +222,6 @@ class ReleaseDesk:
             return Advanced(transaction.now_ms(), why=why)
 
         return self._change(release_id, make, revision, None)
-
-    def roll_back(
-        self, release_id: str, why: str = "", revision: int | None = None
-    ) -> StoredRelease:
-        """Take the version back: devices get the stable one with their next request.
-
-        Args:
-            release_id: Which; one that is done can be, too, while it is the newest.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
-
-        Raises:
-            ConflictError: Somebody changed it since.
-            RefNotFoundError: There is none of that name.
-            ReleaseStateError: It ended, or another one came after it.
-        """
-        return self.apply(release_id, lambda now: RolledBack(now, why), revision)
 
     def apply(
         self,
@@ -241,6 +260,8 @@ class ReleaseDesk:
             if guard is not None:
                 guard(transaction)
             stored = find_release(transaction, release_id)
+            if self._is_done(transaction, release_id):
+                return stored
             if revision is not None and stored.revision != revision:
                 raise ConflictError(
                     f"release {release_id!r} is at revision {stored.revision}, you saw {revision}: "
@@ -250,6 +271,13 @@ class ReleaseDesk:
             crash_point("change.before")
         crash_point("change.after")
         return changed
+
+    def _is_done(self, transaction: ReadTransaction, release_id: str) -> bool:
+        """Return whether the request came before, and was done: its answer was lost."""
+        if not self._request:
+            return False
+        entries = map(read_entry, reversed(transaction.audit(release_id)))
+        return any(each.request == self._request for each in entries)
 
     def _apply(
         self, transaction: WriteTransaction, stored: StoredRelease, event: AnyEvent
@@ -320,7 +348,8 @@ class ReleaseDesk:
         return stored
 
     def _record(self, transaction: WriteTransaction, **fields: object) -> None:
-        record(transaction, AuditEntry(number=0, at_ms=0, by=self._by, **fields))  # type: ignore[arg-type]
+        given = {**self._who, "request": self._request, **fields}
+        record(transaction, AuditEntry(number=0, at_ms=0, **given))  # type: ignore[arg-type]
 
 
 def _still_offered(transaction: ReadTransaction, task: str) -> str:

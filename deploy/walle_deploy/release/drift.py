@@ -12,14 +12,15 @@ besides its runs, and a version that few devices have has small calls.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from walle_deploy.model.health import GAMMA
+from walle_deploy.model.health import GAMMA, VersionHealth
 from walle_deploy.release.evidence import DRIFT_BETS, Counts, exceeds_other
-from walle_stream.wire.reports import CALL_BUCKETS
+from walle_deploy.release.limits import DriftGate, LatencyGate
+from walle_stream.wire.buckets import CALL_BUCKETS, bucket_of
 
 SLOWER: Final = (0.5, 0.9, 0.99)
 """Quantiles at which latency is compared."""
@@ -62,7 +63,65 @@ class Values(msgspec.Struct, frozen=True):
         return Counts(worth * marked / runs, worth)
 
 
-def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
+class Moved(NamedTuple):
+    """What was found of values of two groups."""
+
+    new: Values
+    old: Values
+    evidence: float = 0.0
+    """Logarithm of the e-value against: they moved by what is tolerated at most."""
+    is_alike: bool = True
+    """Whether values of like calls were compared; without, only bounds of them."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both groups have values."""
+        return bool(self.new.buckets and self.old.buckets)
+
+    def ratio(self, share: float) -> float:
+        """Return how many times as large a quantile of the new values is.
+
+        Args:
+            share: 0 to 1.
+        """
+        return float(GAMMA ** (self.new.quantile(share) - self.old.quantile(share)))
+
+
+def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> Moved:
+    """Compare the times of runs of two groups.
+
+    Args:
+        gate: What is tolerated.
+        new: Of the new version, over the span that ``old`` is of.
+        old: Of the one before.
+    """
+    found = Moved(Values(new.latency_us, new.devices), Values(old.latency_us, old.devices))
+    if not (gate.enabled and found.is_known):
+        return found
+    least = bucket_of(1_000.0 * gate.floor)
+    mine, usual = _matched(found.new, found.old, least)
+    if mine.buckets:
+        return Moved(mine, usual, _grew(mine, usual, gate.tolerated))
+    evidence = _grew(*_bounded(found.new, found.old, least), gate.tolerated)
+    return Moved(found.new, found.old, evidence, is_alike=False)
+
+
+def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Moved:
+    """Compare the sizes of the output of runs of two groups.
+
+    Args:
+        gate: What is tolerated.
+        new: Of the new version, over the span that ``old`` is of.
+        old: Of the one before.
+    """
+    mine, usual = Values(new.output_bytes, new.devices), Values(old.output_bytes, old.devices)
+    found = Moved(mine, usual)
+    if not (gate.enabled and found.is_known):
+        return found
+    return Moved(mine, usual, _changed(mine, usual, gate.tolerated))
+
+
+def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     """Return the times of both versions as if they had been called alike.
 
     Runs of calls of a size that one version has not are left out; the old ones get the weights
@@ -70,7 +129,7 @@ def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     then (Kish's effective number).
 
     Args:
-        new: Times of the new version, by ``wire.reports.timed_bucket``.
+        new: Times of the new version, by ``wire.buckets.timed_bucket``.
         old: Of the previous one.
         least: Bucket below which all are the same.
 
@@ -82,7 +141,7 @@ def matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     return _standardised(pairs, new.devices, old.devices)
 
 
-def bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
+def _bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     """Return times of both versions, where no calls are alike, so that the new ones are no longer.
 
     They are of a version that is as fast. A call costs something besides its runs, so in larger
@@ -143,7 +202,7 @@ def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, fl
     return found
 
 
-def grew(new: Values, old: Values, tolerated: float) -> float:
+def _grew(new: Values, old: Values, tolerated: float) -> float:
     """Return the logarithm of the e-value against: values grew by what is tolerated at most.
 
     Args:
@@ -155,7 +214,7 @@ def grew(new: Values, old: Values, tolerated: float) -> float:
     return _mean([_larger(new, old, old.quantile(share), shift) for share in SLOWER])
 
 
-def changed(new: Values, old: Values, tolerated: float) -> float:
+def _changed(new: Values, old: Values, tolerated: float) -> float:
     """Return the logarithm of the e-value against: values grew or shrank by that at most.
 
     Args:

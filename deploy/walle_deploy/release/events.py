@@ -1,5 +1,6 @@
 """What can happen to a release; ``machine.advance`` says what comes of it."""
 
+from math import inf
 from typing import Literal
 
 import msgspec
@@ -18,6 +19,8 @@ class Tick(_Event, frozen=True):
     devices: int = 0
     """That reported runs of the new version."""
     why: str = ""
+    exposure: float = inf
+    """See ``Judgement.exposure``."""
 
 
 class Simulated(_Event, frozen=True):
@@ -44,6 +47,14 @@ class Advanced(_Event, frozen=True):
 
     judgement: Literal["go", "wait", "stop"] = "wait"
     """What the gates said last: what is to be stopped is stopped."""
+    why: str = ""
+
+
+class Approved(_Event, frozen=True):
+    """Somebody else than who created it lets it begin."""
+
+    by: str
+    """``Operator.person``."""
     why: str = ""
 
 

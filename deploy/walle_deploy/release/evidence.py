@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 type Array = NDArray[np.float64]
 
 # by which factor the odds are larger, and how much is bet on it; the rest is kept
-SHARES_BETS: Final = ((1.25, 0.05), (2.0, 0.1), (4.0, 0.2), (16.0, 0.35), (64.0, 0.2))
-"""For marks of few: a change of a few parts in a thousand matters."""
+SHARES_BETS: Final = ((2.0, 0.05), (8.0, 0.6), (64.0, 0.25))
+"""For marks of few devices: four of 500 are to be evidence against one in a thousand."""
 
 DRIFT_BETS: Final = ((1.5, 0.25), (2.5, 0.3), (5.0, 0.25), (25.0, 0.1))
 """For shares of about a half, as those of runs slower than the median."""
@@ -54,9 +54,7 @@ def exceeds(counts: Counts, limit: float, bets: tuple[tuple[float, float], ...])
     return float(_above(counts, np.array([limit]), bets)[0])
 
 
-def exceeds_other(
-    new: Counts, old: Counts, bets: tuple[tuple[float, float], ...], least: float = 0.0
-) -> float:
+def exceeds_other(new: Counts, old: Counts, bets: tuple[tuple[float, float], ...]) -> float:
     """Return the logarithm of the e-value against: the new share is the old one at most.
 
     For each share that the old one could have, the money is what the new counts win against
@@ -67,10 +65,8 @@ def exceeds_other(
         new: Counts of the new.
         old: Counts of the old, independent of them.
         bets: What is bet on which odds.
-        least: Smaller old shares are not considered: another test bears on them.
     """
-    first = max(least, _SMALL)
-    shares = _spread(np.linspace(np.log(first / (1 - first)), np.log(1 / _SMALL), _GRID))
+    shares = _spread(np.linspace(np.log(_SMALL), np.log(1 / _SMALL), _GRID))
     return float(np.min(_above(new, shares, bets) + _below(old, shares, bets)))
 
 

@@ -1,38 +1,67 @@
 """The gates of a release: whether it may go on, has to wait, or is stopped.
 
-Each gate is a sequential test of the new version against the previous one that may be looked at
-any number of times. ``errorRate`` is shared evenly by the gates that are on (Bonferroni).
+Each gate is a sequential test that may be looked at any number of times. ``errorRate`` is shared
+evenly by the four of them (Bonferroni).
 
-- failures, crashes: a device is the unit. Null hypothesis: at most ``tolerated`` of the devices
-  have one. Where the previous version has more than that itself, the new one is measured
-  against it: see ``_share``.
-- latency: at most ``tolerated`` times slower; output: at most so many times larger or smaller.
+- failures, crashes: a device is the unit, and two tests must both reject: that at most
+  ``tolerated`` of the devices have one (``evidence``), and that devices of the new version have
+  theirs no sooner than those of the control group beside them (``logrank``).
+- latency: at most ``tolerated`` times slower than the control group; output: at most so many times
+  larger or smaller (``drift``).
 
-A version that keeps the null hypothesis is stopped with a probability of ``errorRate`` at most,
-over the whole release. That is proven of failures and crashes, and measured of the others, where
-it needs devices with about equally many runs. docs/deploy/releases.md has the figures.
+A version that is like the one before is stopped with a probability of ``errorRate`` at most over
+the whole release, and so is one that keeps what is tolerated. That is proven of failures and
+crashes, and measured of the others, where it needs devices with about equally many runs.
+docs/deploy/releases.md has the figures.
 """
 
 import math
 from typing import Final, Literal
 
 import msgspec
+import numpy as np
 
-from walle_deploy.model.health import GAMMA, VersionHealth
-from walle_deploy.release.drift import Values, bounded, changed, grew, matched
-from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds, exceeds_other
-from walle_deploy.release.limits import Gates, LatencyGate
-from walle_stream.wire.reports import bucket_of
+from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
+from walle_deploy.release.drift import Moved, moved_latency, moved_output
+from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
+from walle_deploy.release.limits import Gates
+from walle_deploy.release.logrank import Array, gains, strength
+from walle_deploy.release.memory import Folded, Memory
+from walle_deploy.release.rates import Rate, rate_of, share_of
 
 type Outcome = Literal["go", "wait", "stop"]
 """``wait`` is not enough data yet."""
 
-# how much less evidence against the previous version's share suffices, and the least: measured
-_COMPARED: Final = 40.0
-_LEAST: Final = 0.2
+GATES: Final = 4
+"""That share the error rate, also where some are off, or have nothing to compare with for now."""
+
+_HOUR: Final = 60
+
+_EXPECTED: Final = 5.0
+"""Where so many devices of the control group are expected, they are there, and only late."""
+
+_WEAK: Final = math.log(2)
+"""Evidence against the control group that does where that one keeps what is tolerated: then a
+version like it does so, too, and the other test bears on it. Measured, not proven."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """What one group showed of failures, or of crashes."""
+
+    version: str
+    devices: int
+    """That reported runs since the release was offered."""
+    affected: int
+    """Of these, devices that had one."""
+    device_minutes: int
+    """Minutes in which a device ran and had none before, over all: what rates are of."""
+    per_device_hour: Rate | None
+    """First ones of devices, by hours in which these ran."""
+    per_run: Rate | None = None
+    """Share of the runs that failed, taken as independent; of crashes, runs are not counted."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What one gate found."""
 
     gate: str
@@ -42,6 +71,15 @@ class Verdict(msgspec.Struct, frozen=True):
     """0 to 1 and more: at 1 the release is stopped. Logarithmic."""
     text: str
     """For people, with the figures."""
+    beyond_tolerated: float | None = None
+    """Of failures and crashes: the evidence against what is tolerated; at 1 it would suffice."""
+    beyond_control: float | None = None
+    """The same against the control group; None without one."""
+    new: Side | None = None
+    control: Side | None = None
+    decides: int | None = None
+    """So many more devices with one, and no more in the control group, would stop it now; None: no
+    number of those that have the version, or it is not about devices."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -51,6 +89,9 @@ class Judgement(msgspec.Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     devices: int
     """That reported runs of the new version."""
+    exposure: float = math.inf
+    """Minutes in which each device of the group ``new`` ran in this step, on average over those
+    that did; infinite where none did."""
 
     @property
     def why(self) -> str:
@@ -60,101 +101,186 @@ class Judgement(msgspec.Struct, frozen=True):
         return f"{self.devices} devices, no gate stops it"
 
 
-def judge(gates: Gates, new: VersionHealth, old: VersionHealth | None) -> Judgement:
-    """Look at a release's health.
+def judge(gates: Gates, memory: Memory) -> Judgement:
+    """Return what the gates of a release say.
 
     Args:
         gates: Of the release.
-        new: Of its version, since it was first offered.
-        old: Of the previous version, since ``controller.LOOKBACK_MS`` before; None where there
-            is none.
+        memory: What they have seen.
     """
-    drifting = old is not None and (gates.latency.enabled, gates.output.enabled)
-    count = 2 + (sum(drifting) if drifting else 0)
-    limit = math.log(count / gates.error_rate)
+    health = memory.health
+    if health is None:
+        return Judgement("wait", (), 0)
+    limit = math.log(GATES / gates.error_rate)
     verdicts = [
-        _share("failures", gates.failures.tolerated, new, old, limit),
-        _share("crashes", gates.crashes.tolerated, new, old, limit),
+        _share("failures", gates.failures.tolerated, limit, memory, health),
+        _share("crashes", gates.crashes.tolerated, limit, memory, health),
     ]
-    if old is not None and gates.latency.enabled:
-        verdicts.append(_latency(gates.latency, new, old, limit))
-    if old is not None and gates.output.enabled:
-        verdicts.append(_output(gates.output.tolerated, new, old, limit))
-    outcomes = {each.outcome for each in verdicts}
-    outcome: Outcome = "stop" if "stop" in outcomes else "wait" if "wait" in outcomes else "go"
-    return Judgement(outcome, tuple(verdicts), new.devices)
+    if memory.control_percent:
+        new, old = health.new.step, health.control.step
+        if gates.latency.enabled:
+            moved = moved_latency(gates.latency, new, old)
+            verdicts.append(_latency(gates.latency.tolerated, moved, memory.latency, old, limit))
+        if gates.output.enabled:
+            moved = moved_output(gates.output, new, old)
+            verdicts.append(_output(gates.output.tolerated, moved, memory.output, old, limit))
+    devices = health.new.release.devices
+    is_stopped = any(each.outcome == "stop" for each in verdicts)
+    outcome: Outcome = "stop" if is_stopped else "go" if devices else "wait"
+    step = health.new.step
+    exposure = step.device_minutes / step.devices if step.devices else math.inf
+    return Judgement(outcome, tuple(verdicts), devices, exposure)
+
+
+def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
+    """Return whether there is a group to compare with; a hold-out of few devices may hold none."""
+    share = memory.control_percent / 100
+    if not share or health.control.release.devices:
+        return share > 0
+    return health.new.step.devices * share / (1 - share) > _EXPECTED
+
+
+class _Tests:
+    """Both tests of a share of devices, as they would be with more devices that have one."""
+
+    def __init__(
+        self, new: Side, control: Side | None, folded: Folded, beside: tuple[float, float]
+    ) -> None:
+        self._new, self._control = new, control
+        self._logs, self._beside = np.asarray(folded.logs), beside
+
+    def evidence(self, tolerated: float, limit: float, more: int = 0) -> tuple[float, float | None]:
+        """Return the evidence against what is tolerated, and against the control group."""
+        counts = Counts(self._new.affected + more, self._new.devices)
+        found = exceeds(counts, tolerated, SHARES_BETS) / limit
+        if self._control is None:
+            return found, None
+        logs = self._logs.copy()
+        if more:
+            mine, others = self._beside
+            logs[0] += gains(_group(mine, more), _group(others, 0))[0]
+        is_sound = self._control.affected <= tolerated * self._control.devices
+        return found, float(strength(logs)) / (min(limit, _WEAK) if is_sound else limit)
+
+    def decides(self, tolerated: float, limit: float) -> int | None:
+        """Return how few more would do, by bisection: evidence grows with each."""
+
+        def is_stopped(more: int) -> bool:
+            return _both(self.evidence(tolerated, limit, more)) >= 1
+
+        low, high = 0, int(min(self._new.devices - self._new.affected, self._beside[0]))
+        if not is_stopped(high):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_stopped(middle) else (middle + 1, high)
+        return low
+
+
+def _both(evidence: tuple[float, float | None]) -> float:
+    found, compared = evidence
+    return found if compared is None else min(found, compared)
+
+
+def _beside(health: ReleaseHealth) -> tuple[float, float]:
+    """Return how many devices of each group there are in this step."""
+    return float(health.new.step.devices), float(health.control.step.devices)
+
+
+def _group(at_risk: float, reached: float) -> tuple[Array, Array]:
+    return np.array([at_risk]), np.array([reached])
 
 
 def _share(
-    gate: str, tolerated: float, new: VersionHealth, old: VersionHealth | None, limit: float
+    gate: str, tolerated: float, limit: float, memory: Memory, health: ReleaseHealth
 ) -> Verdict:
-    """Test a share of devices.
+    """Test a share of devices, and how soon they are affected.
 
-    Two tests must both reject. Against "at most ``tolerated``" with the gate's whole error rate:
-    this is the promise, and it holds whatever the previous version does. Against "at most the
-    previous version's, which is more than ``tolerated``" with much less evidence: no data of a
-    few hundred devices could decide that at the same rate (where both versions fail on 1 %, 4 of
-    200 against 0 of 200 is chance in 2 of 100 releases), and that the stable version breaks the
-    promise is the exception. How often that test errs is measured, not proven.
+    The first test is the promise, whatever the control group does. The second one alone would stop
+    a version that fails on two devices of a million.
     """
-    counts = Counts(_marked(gate, new), new.devices)
-    found = exceeds(counts, tolerated, SHARES_BETS) / limit
-    text = f"{gate}: {_devices(counts)} of {new.version}"
-    if old is not None and old.devices:
-        usual = Counts(_marked(gate, old), old.devices)
-        text += f", {_devices(usual)} of {old.version}"
-        compared = exceeds_other(counts, usual, SHARES_BETS, tolerated)
-        found = min(found, compared / max(_LEAST, limit - math.log(_COMPARED)))
+    folded = memory.failures if gate == "failures" else memory.crashes
+    has_control = _has_control(memory, health)
+    new = _side(gate, health.new, folded, 0)
+    control = _side(gate, health.control, folded, 1) if has_control else None
+    tests = _Tests(new, control, folded, _beside(health))
+    beyond, compared = tests.evidence(tolerated, limit)
+    found, more = _both((beyond, compared)), tests.decides(tolerated, limit)
+    text = f"{gate}: {_devices(new)}"
+    text += ", no control group" if control is None else f", {_devices(control)} beside"
     text += f", tolerated {tolerated:.2%}"
-    return _verdict(gate, found, text, is_known=new.devices > 0)
+    if found < 1 and more is not None:
+        text += f"; {more} more would stop it"
+    return Verdict(
+        gate=gate,
+        outcome=_outcome(found, new.devices),
+        evidence=_shown(found),
+        text=text,
+        beyond_tolerated=_shown(beyond),
+        beyond_control=None if compared is None else _shown(compared),
+        new=new,
+        control=control,
+        decides=more,
+    )
 
 
-def _latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth, limit: float) -> Verdict:
-    mine, usual = Values(new.latency_us, new.devices), Values(old.latency_us, old.devices)
-    if not (mine.buckets and usual.buckets):
-        return _verdict("latency", 0.0, "latency: no runs to compare yet", is_known=False)
-    least, tolerated = bucket_of(1_000.0 * gate.floor), gate.tolerated
-    alike, usual_alike = matched(mine, usual, least)
-    if not alike.buckets:
-        found = grew(*bounded(mine, usual, least), tolerated) / limit
+def _side(gate: str, group: GroupHealth, folded: Folded, place: int) -> Side:
+    health, minutes = group.release, folded.at_risk[place]
+    is_failures = gate == "failures"
+    return Side(
+        version=health.version,
+        devices=health.devices,
+        affected=health.failing_devices if is_failures else health.crashing_devices,
+        device_minutes=minutes,
+        per_device_hour=rate_of(folded.reached[place], minutes / _HOUR),
+        per_run=share_of(health.failures, health.runs) if is_failures else None,
+    )
+
+
+def _latency(
+    tolerated: float, moved: Moved, before: float, old: VersionHealth, limit: float
+) -> Verdict:
+    found = (before + moved.evidence) / limit
+    if not moved.is_known:
+        text = "latency: no runs to compare yet"
+    elif not moved.is_alike:
         text = (
             f"latency: no calls as large as those of {old.version}; as far as others say, "
             f"{'slower' if found >= 1 else 'not slower'} than {tolerated:g} times"
         )
-        return _verdict("latency", found, text)
-    mine, usual = alike, usual_alike
-    found = grew(mine, usual, tolerated) / limit
-    text = (
-        f"latency: p50 {_ratio(mine, usual, 0.5):.2f}, p99 {_ratio(mine, usual, 0.99):.2f} times "
-        f"that of {old.version}, tolerated {tolerated:g}"
-    )
-    return _verdict("latency", found, text)
+    else:
+        text = (
+            f"latency: p50 {moved.ratio(0.5):.2f}, p99 {moved.ratio(0.99):.2f} times "
+            f"that of {old.version}, tolerated {tolerated:g}"
+        )
+    return _drift("latency", found, text)
 
 
-def _output(tolerated: float, new: VersionHealth, old: VersionHealth, limit: float) -> Verdict:
-    mine, usual = Values(new.output_bytes, new.devices), Values(old.output_bytes, old.devices)
-    if not (mine.buckets and usual.buckets):
-        return _verdict("output", 0.0, "output: no runs to compare yet", is_known=False)
-    found = changed(mine, usual, tolerated) / limit
+def _output(
+    tolerated: float, moved: Moved, before: float, old: VersionHealth, limit: float
+) -> Verdict:
+    found = (before + moved.evidence) / limit
+    if not moved.is_known:
+        return _drift("output", found, "output: no runs to compare yet")
     text = (
-        f"output: median {_ratio(mine, usual, 0.5):.2f} times that of {old.version}, "
+        f"output: median {moved.ratio(0.5):.2f} times that of {old.version}, "
         f"tolerated {tolerated:g} either way"
     )
-    return _verdict("output", found, text)
+    return _drift("output", found, text)
 
 
-def _verdict(gate: str, found: float, text: str, *, is_known: bool = True) -> Verdict:
-    outcome: Outcome = "stop" if found >= 1 else "go" if is_known else "wait"
-    return Verdict(gate, outcome, round(max(0.0, found), 3), text)
+def _drift(gate: str, found: float, text: str) -> Verdict:
+    outcome = _outcome(found, 1)
+    return Verdict(gate=gate, outcome=outcome, evidence=_shown(found), text=text)
 
 
-def _marked(gate: str, health: VersionHealth) -> int:
-    return health.failing_devices if gate == "failures" else health.crashing_devices
+def _outcome(found: float, devices: int) -> Outcome:
+    return "stop" if found >= 1 else "go" if devices else "wait"
 
 
-def _devices(counts: Counts) -> str:
-    return f"{counts.marked:g} of {counts.total:g} devices"
+def _shown(found: float) -> float:
+    return round(max(0.0, found), 3)
 
 
-def _ratio(new: Values, old: Values, share: float) -> float:
-    return float(GAMMA ** (new.quantile(share) - old.quantile(share)))
+def _devices(side: Side) -> str:
+    return f"{side.affected:g} of {side.devices:g} devices of {side.version}"

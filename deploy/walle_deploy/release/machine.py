@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from walle_deploy.policy.model import Policy
 from walle_deploy.release.events import (
     Advanced,
+    Approved,
     Paused,
     Resumed,
     RolledBack,
@@ -24,9 +25,9 @@ from walle_deploy.release.events import (
 )
 from walle_deploy.release.state import OFFERED, ReleaseState, Stage, current_step
 from walle_deploy.release.steps import Step
-from walle_stream.errors import ReleaseStateError
+from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
-type AnyEvent = Tick | Simulated | Paused | Resumed | Advanced | RolledBack | Superseded
+type AnyEvent = Tick | Simulated | Paused | Resumed | Advanced | Approved | RolledBack | Superseded
 """What ``advance`` takes."""
 
 
@@ -36,7 +37,7 @@ class Change(msgspec.Struct, frozen=True):
     state: ReleaseState
     action: str
     """One word for the audit log: ``begin``, ``simulated``, ``finish``, ``stop``, ``pause``,
-    ``resume``, ``advance``, ``rollback`` or ``supersede``."""
+    ``resume``, ``advance``, ``approve``, ``rollback`` or ``supersede``."""
     why: str
     stable: str | None = None
     """The task's stable version from now on, "" for none at all; None where it stays."""
@@ -47,31 +48,36 @@ def advance(state: ReleaseState, event: AnyEvent) -> Change | None:
 
     Raises:
         ReleaseStateError: Somebody asked for what cannot be done where the release stands.
+        ConflictError: Another person approved it already.
+        ForbiddenError: Who created it approves it himself.
     """
     match event:
         case Tick():
-            return _tick(state, event)
+            change = _tick(state, event)
         case Simulated():
-            return _simulated(state, event)
+            change = _simulated(state, event)
         case Paused():
             _refuse(state, "paused", unless=state.is_open)
             if state.paused_ms is not None:
                 raise ReleaseStateError(f"{_name(state)} is paused already: {state.reason}")
-            return Change(
+            change = Change(
                 replace(state, paused_ms=event.at_ms, reason=event.why), "pause", event.why
             )
         case Resumed():
-            return _resume(state, event)
+            change = _resume(state, event)
         case Advanced():
-            return _go_on(state, event)
+            change = _go_on(state, event)
+        case Approved():
+            change = _approve(state, event)
         case RolledBack() | Superseded():
-            return _taken_back(state, event)
+            change = _taken_back(state, event)
         case _:
             assert_never(event)
+    return change
 
 
 def _tick(state: ReleaseState, event: Tick) -> Change | None:
-    if not state.is_open:
+    if not state.is_open or state.is_unapproved:
         return None
     if event.judgement == "stop" and state.stage in OFFERED:
         # also while it is paused: devices have it
@@ -86,6 +92,8 @@ def _tick(state: ReleaseState, event: Tick) -> Change | None:
 
 def _go_on(state: ReleaseState, event: Advanced) -> Change | None:
     _refuse(state, "advanced", unless=state.is_open)
+    if state.is_unapproved:
+        raise ReleaseStateError(f"{_name(state)} waits for another person: approve it")
     if state.paused_ms is not None:
         raise ReleaseStateError(
             f"{_name(state)} is paused ({state.reason or 'no reason given'}): resume it, then "
@@ -117,7 +125,8 @@ def _has_to_stay(state: ReleaseState, event: Tick) -> bool:
     if step is None:
         return False
     is_short = event.at_ms - state.since_ms < step.min_duration
-    return is_short or event.devices < step.min_devices or event.judgement != "go"
+    is_unseen = event.devices < step.min_devices or event.exposure < step.min_exposure
+    return is_short or is_unseen or event.judgement != "go"
 
 
 def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:
@@ -143,6 +152,7 @@ def _begin(state: ReleaseState, stage: Stage, index: int, event: Tick | Advanced
         stage=stage,
         step=index,
         since_ms=event.at_ms,
+        step_ms=event.at_ms,
         offered_ms=event.at_ms if is_first else state.offered_ms,
         is_offered=not is_for_all if is_done else stage in OFFERED,
         reason=event.why,
@@ -158,6 +168,17 @@ def _simulated(state: ReleaseState, event: Simulated) -> Change | None:
     if not event.passed:
         return _end(state, event, "stopped", "stop")
     return Change(replace(state, is_simulated=True, reason=event.why), "simulated", event.why)
+
+
+def _approve(state: ReleaseState, event: Approved) -> Change:
+    _refuse(state, "approved", unless=state.is_open)
+    if not state.author:
+        raise ReleaseStateError(f"{_name(state)} needs no approval")
+    if state.is_approved:
+        raise ConflictError(f"{_name(state)} was approved already: {state.reason or 'it goes on'}")
+    if event.by == state.author:
+        raise ForbiddenError(f"{_name(state)} is yours: another person has to approve it")
+    return Change(replace(state, is_approved=True, reason=event.why), "approve", event.why)
 
 
 def _resume(state: ReleaseState, event: Resumed) -> Change:

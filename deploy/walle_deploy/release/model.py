@@ -40,6 +40,9 @@ class ReleaseSpec(Strict):
     simulation: SimulationStep | None = None
     beta: BetaStep | None = None
     gray: Annotated[tuple[GrayStep, ...], Field(max_length=_STEPS_MAX)] = _DEFAULT_GRAY
+    hold_out: Annotated[float, Field(ge=0, le=50)] = 1.0
+    """Percent of the devices that keep the version before, where there is one, in gray and full,
+    so that there is always something to compare with; they get the version when it is done."""
     full: Step = Step()
     """Everybody whom the policy lets in; watched until it is over."""
     gates: Gates = Gates()

@@ -64,8 +64,10 @@ def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) 
         notes.append(f"{task}@{release.spec.version} is not published: create will ask for it")
     is_over = existing is None or not (existing.is_open or existing.is_offered)
     created_ms = transaction.now_ms() if existing is None or is_over else existing.created_ms
-    offer = offer_at(release, *moment, created_ms)
     others = tuple(each for each in table.releases if each.release_id not in gone)
+    # the others are done: the newest of them, as create takes it
+    before = others[0].version if others else table.stable.get(task, "")
+    offer = offer_at(release, *moment, created_ms, before)
     lost = {task: frozenset(withdrawn)} if withdrawn else {}
     return Plan(replace(table, releases=(*others, offer), withdrawn=lost), tuple(notes))
 

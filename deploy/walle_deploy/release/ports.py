@@ -6,22 +6,20 @@ from typing import Protocol
 
 import msgspec
 
-from walle_deploy.model.health import VersionHealth
+from walle_deploy.model.health import ReleaseHealth, ReleaseHealthQuery
 from walle_deploy.model.releases import VersionFiles
 
 
 class HealthSource(Protocol):
-    """Tells how a version does on the devices that have it."""
+    """Tells how a release does on the devices of its groups."""
 
-    def health(self, task: str, version: str, since_ms: int) -> VersionHealth:
+    def release_health(self, query: ReleaseHealthQuery) -> ReleaseHealth:
         """Return what devices reported; may block, is called about once a second.
 
+        Both groups are of one moment: of a window, either both are there or none.
+
         Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-            since_ms: Only what happened since then, epoch milliseconds. What is told of an
-                earlier time as well makes the gates slower to stop where it is the previous
-                version's, and wrong where it is the new one's.
+            query: Of which release, and since when.
 
         Raises:
             ServiceUnreachableError: Not known now; the release waits.

@@ -7,7 +7,8 @@ from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored
 from walle_deploy.store.port import LEADER, ReadTransaction
-from walle_deploy.store.rows import StoredRelease
+from walle_deploy.store.receipt_keys import open_until_ms
+from walle_deploy.store.rows import Scope, StoredRelease
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,30 +33,35 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: tuple[str, ...]
     """What has to be so before it goes on."""
     can: tuple[str, ...]
-    """Which of ``pause``, ``resume``, ``advance`` and ``rollback`` can be done."""
+    """Which of ``pause``, ``resume``, ``advance``, ``approve`` and ``rollback`` can be done."""
     created_ms: int
     since_ms: int
     """When the stage or step began; of one that ended, when it did."""
     known_devices: dict[str, int]
-    """By version, as the release service counts them."""
+    """By version: each device with the one that it reported last."""
     reporting_devices: int
     """That reported runs of the version."""
+    bare_reports: int
+    """Of devices that reported it without a receipt."""
+    wrong_reports: int
+    """Of devices that reported it with an invalid one."""
     gates: tuple[Verdict, ...]
+    is_unauthenticated: bool = False
+    """Whether its evidence may be from anybody: a release service asked nobody who he is since
+    the release was created."""
 
 
-def describe(
-    transaction: ReadTransaction, stored: StoredRelease, *, is_latest: bool = True
-) -> Progress:
+def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """Return how a release goes.
 
     Args:
         transaction: To look in.
         stored: The release.
-        is_latest: Whether the task has no later one, which would have the gates to itself: what
-            is kept of a version's health is of the latest release's time.
     """
     state = read_state(stored)
-    judgement = judge_stored(transaction, state) if is_latest else None
+    judgement = judge_stored(transaction, state)
+    version = Scope(stored.task, stored.version)
+    counted = transaction.scopes([version]).get(version)
     waits_for = []
     if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
         waits_for.append("a release service, as none takes releases on now (walle serve)")
@@ -78,13 +84,18 @@ def describe(
         since_ms=state.since_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
         reporting_devices=judgement.devices if judgement is not None else 0,
+        bare_reports=counted.bare if counted is not None else 0,
+        wrong_reports=counted.wrong if counted is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
+        is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
     )
 
 
 def _can(state: ReleaseState) -> tuple[str, ...]:
     if not state.is_open:
         return ("rollback",) if state.stage == "done" else ()
+    if state.is_unapproved:
+        return ("approve", "rollback")
     if state.paused_ms is not None:
         return ("resume", "rollback")
     if state.stage == "simulation" and not state.is_simulated:
@@ -95,6 +106,10 @@ def _can(state: ReleaseState) -> tuple[str, ...]:
 def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) -> list[str]:
     if not state.is_open:
         return []
+    if state.is_unapproved:
+        return [
+            f"another person to approve it ('walle release approve {state.release.metadata.name}')"
+        ]
     if state.paused_ms is not None:
         return ["resume, as it is paused"]
     if state.stage == "simulation" and not state.is_simulated:
@@ -112,6 +127,9 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) ->
                 f"{missing} more devices to report runs (a share of a small fleet may hold none: "
                 f"'walle release advance {state.release.metadata.name}' goes on without them)"
             )
+        if judgement.exposure < step.min_exposure:
+            so_far = f"(so far {judgement.exposure:.1f})"
+            found.append(f"its devices to run in {step.min_exposure:g} minutes each {so_far}")
         unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
         if unknown:
             found.append(f"something to look at for {', '.join(unknown)}")

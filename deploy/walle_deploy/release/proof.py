@@ -4,13 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from walle_deploy.release.audit import (
-    broken,
-    digest_files,
-    digest_release,
-    digest_text,
-    read_entry,
-)
+from walle_deploy.release.audit import broken, read_entry
+from walle_deploy.release.digests import digest_files, digest_release, digest_text
 from walle_deploy.store.port import ReadTransaction
 from walle_deploy.store.rows import AuditHead, SealedEntry
 from walle_stream.errors import IntegrityError
@@ -36,12 +31,7 @@ def verify(transaction: ReadTransaction, expected: AuditHead | None = None) -> P
     """
     entries = verify_chain(transaction.audit(), transaction.audit_head())
     if expected is not None:
-        found = entries[expected.number - 1].hash if 0 < expected.number <= len(entries) else ""
-        if found != expected.hash:
-            raise IntegrityError(
-                f"audit log: entry {expected.number} is not the one that was written down: the "
-                "log was made anew or cut off"
-            )
+        need_head(entries, expected)
     read = [read_entry(each) for each in entries]
     rows = {each.release_id: digest_release(each) for each in transaction.releases()}
     logged_rows = {each.release: each.digest for each in read if each.release}
@@ -93,6 +83,24 @@ def verify_chain(entries: Sequence[SealedEntry], head: AuditHead) -> Sequence[Se
             "one: its end was cut off or altered"
         )
     return entries
+
+
+def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
+    """Refuse a log that does not contain a head that was kept elsewhere.
+
+    Args:
+        entries: All of the log, after ``verify_chain``.
+        kept: Its end at that time.
+
+    Raises:
+        IntegrityError: It was made anew, or cut off, such as by an old copy of the database.
+    """
+    found = entries[kept.number - 1].hash if 0 < kept.number <= len(entries) else ""
+    if found != kept.hash:
+        raise IntegrityError(
+            f"audit log: entry {kept.number} is not the one that was written down: the log was "
+            f"made anew or cut off; it ends at entry {len(entries)}"
+        )
 
 
 def _compare(logged: Mapping[str, object], found: Mapping[str, object], what: str) -> None:

@@ -3,10 +3,11 @@
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.policy.model import Policy
-from walle_deploy.release.model import Release
+from walle_deploy.release.model import Release, ReleaseSpec
 from walle_deploy.release.steps import Step
 
 type Stage = Literal[
@@ -48,10 +49,16 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """When the first device was offered it; 0 for not yet."""
     since_ms: int = 0
     """When the stage or step began; a pause is not counted. Of one that ended: its end."""
+    step_ms: int = 0
+    """When the stage or step began, whatever pauses there were."""
     paused_ms: int | None = None
     """When it was paused; None when it is not."""
     reason: str = ""
     """Why it stands where it stands, for people."""
+    author: str = ""
+    """``Operator.person`` of who created it; empty where it needs nobody's approval."""
+    is_approved: bool = False
+    """Whether another person let it begin."""
     is_simulated: bool = False
     """Whether the simulation was passed."""
     is_offered: bool = False
@@ -66,9 +73,23 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return self.compared or self.previous
 
     @property
+    def control_percent(self) -> float:
+        """Share of the devices that its policy lets in which keep the version before; 0 for none.
+
+        In a beta it is 0: named devices are no sample of the others.
+        """
+        has_version = self.before not in {"", self.release.spec.version}
+        return 100.0 - self.percent if has_version and self.stage in {"gray", "full"} else 0.0
+
+    @property
     def release(self) -> Release:
         """The definition, checked."""
         return Release.model_validate(self.definition, by_alias=True, by_name=False)
+
+    @property
+    def is_unapproved(self) -> bool:
+        """Whether it waits for another person before it begins."""
+        return bool(self.author) and not self.is_approved
 
     @property
     def is_open(self) -> bool:
@@ -85,7 +106,9 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             return 100.0
         if not self.is_offered or self.stage == "beta":
             return 0.0
-        return self.release.spec.gray[self.step].percent if self.stage == "gray" else 100.0
+        spec = self.release.spec
+        percent = spec.gray[self.step].percent if self.stage == "gray" else 100.0
+        return _share(spec, percent, self.before)
 
 
 def reach_of(state: ReleaseState) -> str:
@@ -122,23 +145,33 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
         return ActiveRelease(name, spec.task, spec.version, "withdrawn")
     if not state.is_offered:
         return None
-    stage: Literal["beta", "gray", "full"] = (
-        "beta" if state.stage == "beta" else "gray" if state.stage == "gray" else "full"
-    )
-    percent = state.percent if stage != "beta" else 100.0
-    return offer_at(state.release, stage, percent, state.created_ms)
+    release, created_ms = state.release, state.created_ms
+    match state.stage:
+        case "beta" | "full":
+            return offer_at(release, state.stage, 100.0, created_ms, state.before)
+        case "gray":
+            percent = release.spec.gray[state.step].percent
+            return offer_at(release, "gray", percent, created_ms, state.before)
+        case _:  # done: it stays with the devices that its policy lets in, all of them
+            offer = offer_at(release, "full", 100.0, created_ms)
+            return replace(offer, devices=frozenset(), is_watched=False)
 
 
 def offer_at(
-    release: Release, stage: Literal["beta", "gray", "full"], percent: float, created_ms: int
+    release: Release,
+    stage: Literal["beta", "gray", "full"],
+    percent: float,
+    created_ms: int,
+    before: str = "",
 ) -> ActiveRelease:
-    """Return what devices are given at a stage of a release.
+    """Return what devices are given at a stage of a release in progress.
 
     Args:
         release: Its definition.
         stage: Of it.
-        percent: Of the devices, at stage ``gray``.
+        percent: Of the devices, at stage ``gray``; the hold-out is no part of it.
         created_ms: When it was created.
+        before: The version that it is compared with; empty for none.
     """
     spec = release.spec
     return ActiveRelease(
@@ -147,9 +180,16 @@ def offer_at(
         version=spec.version,
         stage=stage,
         policy=spec.policy.plain,
-        devices=frozenset(spec.beta.devices) if spec.beta and stage != "full" else frozenset(),
-        percent=percent,
+        devices=frozenset(spec.beta.devices) if spec.beta else frozenset(),
+        percent=100.0 if stage == "beta" else _share(spec, percent, before),
         salt=release.metadata.name,
         priority=spec.priority,
         created_ms=created_ms,
+        is_watched=True,
+        before=before if before != spec.version else "",
     )
+
+
+def _share(spec: ReleaseSpec, percent: float, before: str) -> float:
+    has_hold_out = before not in {"", spec.version}
+    return min(percent, 100.0 - spec.hold_out) if has_hold_out else percent

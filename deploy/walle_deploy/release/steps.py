@@ -91,6 +91,9 @@ class Step(Strict):
     """How long it lasts at least; what fails seldom or late must have had its time to."""
     min_devices: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
     """That must have reported runs of the new version, over all steps so far."""
+    min_exposure: Annotated[float, Field(ge=0, le=10_000)] = 3.5
+    """Minutes in which each device of the release's share must have run, on average, in this step:
+    at night there are few, and gates see nothing."""
     not_before: Annotated[str, AfterValidator(_moment)] | None = None
     """It begins then at the earliest."""
     hours: Hours | None = None

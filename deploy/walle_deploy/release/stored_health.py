@@ -1,70 +1,55 @@
-"""Health of versions by way of the store: monitoring writes it, any process reads it."""
+"""What gates have seen by way of the store: the controller writes it, any process reads it."""
 
 from typing import Final
 
 import msgspec
 
-from walle_deploy.model.health import VersionHealth
 from walle_deploy.release.gates import Judgement, judge
+from walle_deploy.release.memory import Memory
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.store.port import ReadTransaction, WriteTransaction
 from walle_stream.errors import IntegrityError
 
-_KIND: Final = "health"
+_KIND: Final = "gates"
 
 
-def put_health(transaction: WriteTransaction, health: VersionHealth) -> None:
-    """Keep a version's health in place of what was put before.
-
-    Args:
-        transaction: To write in.
-        health: Of one version, over all devices and processes.
-    """
-    name = f"{health.task}@{health.version}"
-    transaction.put_snapshot(_KIND, name, msgspec.json.encode(health))
-
-
-def forget_health(transaction: WriteTransaction, task: str, version: str) -> None:
-    """Put zeros in place of what was put of a version: another release looks at it anew.
+def put_memory(transaction: WriteTransaction, release_id: str, memory: Memory) -> None:
+    """Keep what a release's gates have seen, in place of what they had before.
 
     Args:
         transaction: To write in.
-        task: ``SCENARIO/TASK``.
-        version: Of it; empty for none.
+        release_id: A name is used once, so nobody else's is there.
+        memory: After the last look.
     """
-    if version:
-        put_health(transaction, VersionHealth(task=task, version=version))
+    transaction.put_snapshot(_KIND, release_id, msgspec.json.encode(memory))
 
 
-def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement | None:
-    """Return what a release's gates say of what was put last, None before the first offer.
-
-    Raises:
-        IntegrityError: What is there is no health.
-    """
-    if not state.offered_ms:
-        return None
-    spec = state.release.spec
-    new = read_health(transaction, spec.task, spec.version)
-    old = read_health(transaction, spec.task, state.before) if state.before else None
-    return judge(spec.gates, new, old)
-
-
-def read_health(transaction: ReadTransaction, task: str, version: str) -> VersionHealth:
-    """Return what was put last of a version, or zeros.
+def read_memory(transaction: ReadTransaction, release_id: str) -> Memory:
+    """Return what a release's gates have seen, empty before their first look.
 
     Args:
         transaction: To read in.
-        task: ``SCENARIO/TASK``.
-        version: Of it.
+        release_id: Which.
 
     Raises:
-        IntegrityError: What is there is no health.
+        IntegrityError: What is there is no memory of gates.
     """
-    data = transaction.snapshots(_KIND).get(f"{task}@{version}")
+    data = transaction.named_snapshots(_KIND, [release_id]).get(release_id)
     if data is None:
-        return VersionHealth(task=task, version=version)
+        return Memory()
     try:
-        return msgspec.json.decode(data, type=VersionHealth)
+        return msgspec.json.decode(data, type=Memory)
     except msgspec.MsgspecError as error:
-        raise IntegrityError(f"health of {task}@{version} in the release store: {error}") from error
+        raise IntegrityError(f"gates of {release_id!r} in the release store: {error}") from error
+
+
+def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement | None:
+    """Return what a release's gates say of what they saw last, None before the first offer.
+
+    Raises:
+        IntegrityError: What is there is no memory of gates.
+    """
+    if not state.offered_ms:
+        return None
+    release = state.release
+    return judge(release.spec.gates, read_memory(transaction, release.metadata.name))

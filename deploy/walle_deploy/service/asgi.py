@@ -1,11 +1,12 @@
 """The service over HTTP: ``/v1/check`` by a plain ASGI function, the rest by Starlette.
 
 A check is ``GET /v1/check`` with the header ``walle-profile``; the answer is 204 when nothing
-is new, else 200 with a ``Push`` as JSON; 400 for a header that is no profile, 413 for a body
-that is too long, 503 with ``Retry-After`` while there is no table.
+is new, else 200 with a ``Push`` as JSON; 400 for a header that is no profile, 401 for who has not
+proven who he is, 403 for a profile of another device, 413 for a body that is too long, 429 with
+``Retry-After`` for who asks too often, 503 with ``Retry-After`` while there is no table.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -14,8 +15,9 @@ import msgspec
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_TYPE
 from walle_deploy.service.admin import admin_app
+from walle_deploy.service.door import picked
+from walle_deploy.service.refusals import REFUSALS, refusal
 from walle_deploy.service.service import ReleaseService
-from walle_stream.errors import ProfileError, ServiceUnreachableError
 
 type Message = MutableMapping[str, Any]
 type Receive = Callable[[], Awaitable[Message]]
@@ -25,6 +27,7 @@ type App = Callable[[Any, Receive, Send], Awaitable[None]]
 CHECK_PATH: Final = "/v1/check"
 
 _PROFILE: Final = PROFILE_HEADER.encode()
+_LENGTH: Final = b"content-length"
 _PUSH_TYPE: Final = PUSH_TYPE.encode()
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _NOTHING_NEW: Final[Message] = {
@@ -47,27 +50,34 @@ def service_app(service: ReleaseService) -> App:
     body_max = service.spec.limits.body_bytes
     # these have bounds of their own
     others = frozenset(route.path for route in service.routes)
-    retry_s = str(-(-service.spec.retry_after_ms // 1_000)).encode()
+    retry_s = -(-service.spec.retry_after_ms // 1_000)
+    door = service.door
+    wanted = door.headers | {_PROFILE, _LENGTH, user_header}
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(service, receive, send)
             return
-        profile, user, length = _read(scope["headers"], user_header)
-        if length > body_max and scope["path"] not in others:
-            await _answer(send, 413, {"error": f"a body of more than {body_max} bytes"}, close=True)
+        headers = picked(scope["headers"], wanted)
+        length = headers.get(_LENGTH, b"0")
+        if scope["path"] not in others and length.isdigit() and int(length) > body_max:
+            said = {"error": f"a body of more than {body_max} bytes"}
+            await _answer(send, 413, said, {"connection": "close"})
         elif scope["path"] == CHECK_PATH:
-            await check(send, profile, user)
+            await check(send, headers, scope["client"])
         else:
             await admin(scope, receive, send)
 
-    async def check(send: Send, profile: bytes, user: bytes) -> None:
+    async def check(
+        send: Send, headers: Mapping[bytes, bytes], client: tuple[str, int] | None
+    ) -> None:
         try:
-            push = service.check(profile, user.decode("utf-8", "replace"))
-        except ProfileError as error:
-            await _answer(send, 400, {"error": error.message})
-        except ServiceUnreachableError as error:
-            await _answer(send, 503, {"error": error.message}, retry_s)
+            device = door.admit_check(headers, client)
+            user = headers.get(user_header, b"").decode("utf-8", "replace")
+            push = service.check(headers.get(_PROFILE, b""), user, device)
+        except REFUSALS as error:
+            status, more = refusal(error, retry_s)
+            await _answer(send, status, {"error": error.message}, more)
         else:
             if push is None:
                 await send(_NOTHING_NEW)
@@ -91,9 +101,8 @@ async def _answer(
     send: Send,
     status: int,
     value: Any,
-    retry_s: bytes = b"",
+    more: Mapping[str, str] | None = None,
     *,
-    close: bool = False,
     kind: bytes = b"application/json",
 ) -> None:
     body = _encode(value)
@@ -102,22 +111,6 @@ async def _answer(
         (b"content-length", str(len(body)).encode()),
         _NO_STORE,
     ]
-    if retry_s:
-        headers.append((b"retry-after", retry_s))
-    if close:
-        headers.append((b"connection", b"close"))
+    headers += [(name.encode(), text.encode()) for name, text in (more or {}).items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _read(headers: Iterable[tuple[bytes, bytes]], user_header: bytes) -> tuple[bytes, bytes, int]:
-    """Return the profile, the user that a gateway vouches for, and the body's stated length."""
-    profile, user, length = b"", b"", 0
-    for name, value in headers:
-        if name == _PROFILE:
-            profile = value
-        elif name == b"content-length":
-            length = int(value) if value.isdigit() else 0
-        elif name == user_header:
-            user = value
-    return profile, user, length

@@ -23,6 +23,11 @@ _DEAD_MS: Final = 30_000
 _COUNTERS: Final = {
     "checks_total": ("Checks of this worker by answer.", "answer"),
     "offers_total": ("Versions offered, by release.", "release"),
+    "report_frames_total": ("Frames of devices' reports by what became of them.", "outcome"),
+    "reports_total": ("Devices' reports by what became of them.", "outcome"),
+    "reports_without_receipt_total": ("Reports of devices without a receipt.", "version"),
+    "reports_with_invalid_receipt_total": ("Reports of devices with an invalid one.", "version"),
+    "refused_total": ("Requests that were refused at the door.", "why"),
 }
 _GAUGES: Final = {
     "unfit_devices": ("Devices whose Python a release's version was not checked with.", "release"),
@@ -30,7 +35,8 @@ _GAUGES: Final = {
     "device_classes": ("Classes of devices that are kept.", ""),
     "generation": ("Of the table in use.", ""),
     "table_is_old": ("1 while a newer table cannot be loaded.", ""),
-    "files_unread": ("Files of policies that cannot be read.", ""),
+    "files_unread": ("Files of policies, keys and revocations that cannot be read.", ""),
+    "open": ("1 while nobody is asked who he is.", ""),
 }
 
 

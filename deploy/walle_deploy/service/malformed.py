@@ -4,12 +4,11 @@ import logging
 from collections import Counter
 from typing import Final
 
-from walle_stream.clock import monotonic_ms
+from walle_deploy.service.seldom import Seldom
 
 BAD_REQUEST: Final = "bad_request"
 """Under which they are counted among a service's answers."""
 
-_PAUSE_MS: Final = 60_000
 _log = logging.getLogger(__name__)
 
 
@@ -23,7 +22,7 @@ class MalformedRequests:
             answers: Of the service; counts them.
         """
         self._answers = answers
-        self._quiet_until_ms = -float(_PAUSE_MS)
+        self._seldom = Seldom()
 
     def add(self, client: tuple[str, int] | None) -> None:
         """Count one; the first in a minute is logged.
@@ -32,10 +31,8 @@ class MalformedRequests:
             client: Address and port of who sent it, where they are known.
         """
         self._answers[BAD_REQUEST] += 1
-        now_ms = monotonic_ms()
-        if now_ms < self._quiet_until_ms:
+        if not self._seldom.is_due():
             return
-        self._quiet_until_ms = now_ms + _PAUSE_MS
         _log.warning(
             "%s sent a request that is no HTTP, it was refused (400): %d since the start of this "
             "worker; the next line comes in a minute at the earliest, /metrics counts all "

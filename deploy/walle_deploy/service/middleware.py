@@ -5,7 +5,7 @@ Walle, section 4.2: devices send business requests anyway, so no request is made
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from secrets import randbelow
 from typing import Any, Final
 
@@ -14,8 +14,9 @@ import msgspec
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_HEADER, Push
 from walle_deploy.service.asgi import App, Message, Receive, Send
+from walle_deploy.service.door import picked
+from walle_deploy.service.refusals import REFUSALS
 from walle_deploy.service.service import ReleaseService
-from walle_stream.errors import ProfileError, ServiceUnreachableError
 
 _PROFILE: Final = PROFILE_HEADER.encode()
 _PUSH: Final = PUSH_HEADER.encode()
@@ -23,6 +24,8 @@ PUSH_HEADER_BYTES: Final = 3_072
 """Longest value of the header: proxies take a head of 4 KiB by default (nginx:
 ``proxy_buffer_size``), and answer 502 to a longer one; the rest of it is the business's."""
 
+_BEGINNINGS: Final = 1_000
+_RECEIPTS: Final = ',"receipts":{}'
 _CACHE: Final = (b"cache-control", b"no-store")
 _log = logging.getLogger(__name__)
 
@@ -38,7 +41,8 @@ def push_middleware(
     The service runs from the application's start-up to its shutdown, which an ASGI server tells
     this outermost application alone: where another one mounts it, enter ``service.running()`` in
     that one's lifespan. A request without a profile, with a bad one, or before there is a table,
-    is the application's own affair alone; so is one whose ``user_of`` fails. An answer with a push
+    or by who has not proven who he is (``spec.authentication``), is the application's own affair
+    alone; so is one whose ``user_of`` fails. An answer with a push
     is for one device: ``Cache-Control: no-store`` takes the place of what it said.
 
     Args:
@@ -68,7 +72,7 @@ def push_middleware(
                 push = _push(service, header, scope, user_of)
                 value = b""
                 if push is not None:
-                    value, too_long = encode_push(push, header_bytes, randbelow(len(push.tasks)))
+                    value, too_long = encode_push(push, header_bytes, randbelow(_BEGINNINGS))
                     for task in too_long:
                         service.warn_once(
                             f"{task}: no device is told of its new version by {PUSH_HEADER}: its "
@@ -95,8 +99,10 @@ def _push(
         )
         return None
     try:
-        return service.check(header, user_of(scope) if user_of else "")
-    except (ProfileError, ServiceUnreachableError) as error:
+        headers = picked(scope["headers"], service.door.headers)
+        device = service.door.admit_check(headers, scope.get("client"))
+        return service.check(header, user_of(scope) if user_of else "", device)
+    except REFUSALS as error:
         _log.debug("no push: %s", error)
     except Exception as error:  # noqa: BLE001 - the answer is the business's
         service.warn_once(f"no push: {type(error).__name__}: {error}")
@@ -109,29 +115,52 @@ def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list
     Args:
         push: Not empty.
         max_bytes: Of the value.
-        begin: Where not all fit, the task to begin with, another one each time: one that a device
-            always refuses must not keep the others away.
+        begin: Where not all fit, the task (and the receipt) to begin with, another one each time:
+            one that a device always refuses must not keep the others away.
 
     Returns:
-        base64url of JSON, empty where no task fits; the tasks that would not even fit alone.
+        base64url of JSON, empty where nothing fits; the tasks that would not even fit alone.
     """
     made = msgspec.json.encode(push)
     room = max_bytes * 3 // 4
     if len(made) <= room:
         return _base64(made), []
-    room += 1 - len(msgspec.json.encode(msgspec.structs.replace(push, tasks=())))
-    fitting, too_long, left = [], [], room
-    for task in (*push.tasks[begin:], *push.tasks[:begin]):
-        length = len(msgspec.json.encode(task)) + 1  # and a comma but before the first
+    # and a comma but before the first
+    room += 1 - len(msgspec.json.encode(msgspec.structs.replace(push, tasks=(), receipts={})))
+    if push.receipts:
+        room += 1 - len(_RECEIPTS)
+    fitting, receipts, too_long, left = [], dict[str, str](), [], room
+    for task in _rotated(push.tasks, begin):
+        own = {name: token for name, token in push.receipts.items() if name == task.task}
+        length = len(msgspec.json.encode(task)) + 1 + _length(own)
         if length > room:
             too_long.append(task.task)
         elif length <= left:
             fitting.append(task)
+            receipts |= own
             left -= length
-    if not fitting:
+    alone = push.receipts.keys() - {task.task for task in push.tasks}
+    for name in _rotated(sorted(alone), begin):
+        own = {name: push.receipts[name]}
+        if _length(own) <= left:
+            receipts |= own
+            left -= _length(own)
+    if not fitting and not receipts:
         return b"", too_long
-    made = msgspec.json.encode(msgspec.structs.replace(push, tasks=tuple(fitting)))
+    made = msgspec.json.encode(
+        msgspec.structs.replace(push, tasks=tuple(fitting), receipts=receipts)
+    )
     return _base64(made), too_long
+
+
+def _length(receipts: Mapping[str, str]) -> int:
+    # without its braces, with a comma
+    return len(msgspec.json.encode(receipts)) - 1 if receipts else 0
+
+
+def _rotated[T](items: Sequence[T], begin: int) -> Sequence[T]:
+    begin %= max(len(items), 1)
+    return [*items[begin:], *items[:begin]]
 
 
 def _base64(made: bytes) -> bytes:

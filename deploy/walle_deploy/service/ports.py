@@ -1,14 +1,15 @@
-"""The seams of the service: where releases come from, where devices go, who signs addresses.
+"""The seams of the service: where releases come from, who signs addresses.
 
-All methods may block; the service calls them in a thread beside its event loop.
+All methods may block; the service calls them in a thread beside its event loop. Who asks is found
+out by ``identity.ports``.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ReleaseTable
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 from walle_stream.store.files import put_file
@@ -48,41 +49,24 @@ class UrlSigner(Protocol):
         ...
 
 
-class KnownDevice(NamedTuple):
-    """A device that is new, or has other versions than before."""
+class ReceiptSource(Protocol):
+    """Keys of receipts and the clock that these go by: one for all services of a store."""
 
-    device_hash: int
-    """64 bits of blake2b of its id, see ``policy.hashing.id_hash``."""
-    seen_s: int
-    """When, epoch seconds."""
-    tasks: tuple[tuple[str, str], ...]
-    """Versions by task."""
+    @property
+    def keys(self) -> ReceiptKeys:
+        """Those of the last ``refresh``."""
+        ...
 
+    def now_ms(self) -> int:
+        """Return the clock of the store, epoch milliseconds; must not block."""
+        ...
 
-class DeviceBatch(NamedTuple):
-    """What a worker has to tell of the devices that it knows."""
-
-    worker: str
-    """Stays the same while the worker lives; no other has it."""
-    at_ms: int
-    """When, epoch milliseconds."""
-    devices: int
-    """That the worker knows now."""
-    counts: Mapping[tuple[str, str], int]
-    """Devices by task and version, of all that the worker knows: replaces what it told before.
-    A device that changed workers is counted by both until the first one forgets it."""
-    changed: tuple[KnownDevice, ...]
-    """Since the batch before; for stores that keep a row per device and count exactly."""
-
-
-class DeviceSink(Protocol):
-    """Where a worker's known devices are written, every few seconds."""
-
-    def write(self, batch: DeviceBatch) -> None:
-        """Take a batch over; one that fails is not repeated, the next one has the counts again.
+    def refresh(self) -> None:
+        """Look for newer keys, and what the time is; called twice a second.
 
         Raises:
-            ServiceUnreachableError: The database does not answer.
+            ServiceUnreachableError: The database does not answer; the last keys stay in use.
+            IntegrityError: What is stored are no keys.
         """
         ...
 

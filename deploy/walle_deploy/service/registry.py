@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_deploy.service.ports import KnownDevice
 from walle_deploy.service.shard import Shard
 
 OTHER: Final = 0
@@ -22,7 +21,6 @@ _CLASSES_MAX: Final = 65_535
 _SETS_MAX: Final = 65_536
 _CELLS_MAX: Final = 500_000
 """Tasks in all sets of versions: what a hostile fleet can make us remember."""
-_CHANGED_MAX: Final = 200_000
 
 type Tasks = tuple[tuple[str, str], ...]
 
@@ -38,7 +36,6 @@ class KnownDevices:
         self._shards = [Shard(rows_max) for _ in range(shards)]
         self._classes: dict[tuple[Any, ...], int] = {("",): OTHER}
         self._sets = _VersionSets()
-        self._changed: dict[int, tuple[int, int]] = {}
         self.forgotten = 0
         """Devices that had to make room."""
 
@@ -71,8 +68,6 @@ class KnownDevices:
         if is_new or before != number:
             self._sets.move(-1 if is_new else before, number)
             shard.sets[slot] = number
-            if len(self._changed) < _CHANGED_MAX:
-                self._changed[hashed] = (now_s, number)
         shard.seen[slot] = now_s
         shard.classes[slot] = self._class_of(kind)
 
@@ -109,15 +104,6 @@ class KnownDevices:
         return {
             kind: int(totals[number]) for kind, number in self._classes.items() if totals[number]
         }
-
-    def take_changed(self) -> tuple[KnownDevice, ...]:
-        """Return the devices that are new or have other versions since the last call."""
-        changed, self._changed = self._changed, {}
-        sets = self._sets
-        return tuple(
-            KnownDevice(hashed, seen_s, sets.tasks(number))
-            for hashed, (seen_s, number) in changed.items()
-        )
 
 
 class _VersionSets:
@@ -168,9 +154,6 @@ class _VersionSets:
     def remove(self, numbers: Any) -> None:
         for number, count in zip(*np.unique(numbers, return_counts=True), strict=True):
             self._devices[int(number)] -= int(count)
-
-    def tasks(self, number: int) -> Tasks:
-        return self._tasks[number]
 
     def counts(self) -> dict[tuple[str, str], int]:
         found: Counter[tuple[str, str]] = Counter()

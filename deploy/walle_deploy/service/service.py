@@ -15,18 +15,31 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext,
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from walle_deploy.model.profile import DeviceProfile, decode_profile
 from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.service.door import Door
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
-from walle_deploy.service.ports import DeviceBatch, DeviceSink, TableSource, UrlSigner
+from walle_deploy.service.ports import (
+    ReceiptSource,
+    TableSource,
+    UrlSigner,
+)
 from walle_deploy.service.pushing import PushBuilder
+from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import wall_ms
-from walle_stream.errors import ProfileError, ServiceUnreachableError, WalleError
+from walle_stream.errors import (
+    ForbiddenError,
+    ProfileError,
+    ServiceUnreachableError,
+    WalleError,
+)
 
 _WARNINGS_MAX: Final = 100
 _log = logging.getLogger(__name__)
@@ -36,18 +49,20 @@ class Parts(NamedTuple):
     """What a service is put together of."""
 
     table: TableSource
-    sink: DeviceSink | None = None
-    """None: known devices are counted by the worker alone."""
     signer: UrlSigner | None = None
     """None: no exclusive files are offered."""
+    receipts: ReceiptSource | None = None
+    """None: devices get none."""
     routes: Sequence[Any] = ()
-    """Starlette routes beside those of the service."""
+    """Starlette routes beside those of the service; they let nobody in past its door."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
     """Entered in a thread before the first check, left after the last one."""
     making: Callable[[], AbstractContextManager[object]] = nullcontext
     """Entered while a table is made, in a thread beside the checks."""
     figures: Path | None = None
     """Folder of the figures of all workers; None: there is one."""
+    figures_beside: Callable[[], Mapping[str, Mapping[str, int]]] = dict
+    """Gives further figures, by name and label."""
 
 
 class _Current(NamedTuple):
@@ -58,14 +73,19 @@ class _Current(NamedTuple):
 class ReleaseService:
     """Answers checks; used by one event loop."""
 
-    def __init__(self, spec: ServiceSpec, parts: Parts) -> None:
+    def __init__(self, spec: ServiceSpec, parts: Parts, door: Door | None = None) -> None:
         """Load nothing yet.
 
         Args:
             spec: How it is set up.
             parts: Its seams.
+            door: Of a service that is set up so; None: one is made.
+
+        Raises:
+            SpecFileError: A file that says who may ask cannot be read.
         """
         self.spec = spec
+        self.door = door or Door(spec)
         self.known = KnownDevices(spec.known_devices.max)
         self.answers: Counter[str] = Counter()
         """Checks by what became of them."""
@@ -79,6 +99,8 @@ class ReleaseService:
         self.is_running = False
         """Whether ``running`` was entered, and not left."""
         self._warned: set[str] = set()
+        self.routes = parts.routes
+        """Starlette routes beside those of the service."""
         self._parts = parts
         self._shared = FiguresFolder(parts.figures, self.worker) if parts.figures else None
         self._current: _Current | None = None
@@ -93,18 +115,20 @@ class ReleaseService:
         """That of the table in use."""
         return self._current.releases if self._current else None
 
-    def check(self, header: bytes, vouched: str = "") -> Push | None:
+    def check(self, header: bytes, vouched: str = "", proven: str = "") -> Push | None:
         """Answer a check.
 
         Args:
             header: Value of the header ``walle-profile``; nothing of it is trusted.
             vouched: User who is signed in, by somebody who knows.
+            proven: Device that asks, see ``Door.admit_check``; empty where nobody was asked.
 
         Returns:
             What is new for the device, None for nothing.
 
         Raises:
             ProfileError: The header is no profile.
+            ForbiddenError: It is that of another device.
             ServiceUnreachableError: There is no table yet.
         """
         current = self._current
@@ -116,14 +140,27 @@ class ReleaseService:
         except ProfileError:
             self.answers["bad_profile"] += 1
             raise
+        if proven and profile.device != proven:
+            raise self.door.refused_later(
+                f"device {proven!r}",
+                ForbiddenError(
+                    f"device {proven!r} sent the profile of {profile.device!r}: each asks for "
+                    "itself alone"
+                ),
+            )
         hashed = id_hash(profile.device)
         self.known.see(hashed, _kind(profile), profile.tasks, wall_ms() // 1_000)
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
+        if profile.receipts is not None and self._parts.receipts is not None:
+            pushed = {each.task: each.version for each in push.tasks} if push else {}
+            due = receipts_due(self._parts.receipts, current.releases, profile, hashed, pushed)
+            if due:
+                push = replace(push or Push(()), receipts=due)
         if push is None:
             self.answers["nothing_new"] += 1
             return None
-        self.answers["pushed"] += 1
+        self.answers["pushed" if push.tasks else "receipts"] += 1
         for each in push.tasks:
             self.offered[each.release] += 1
         return push
@@ -142,12 +179,15 @@ class ReleaseService:
             "device_classes": index.class_count if index else 0,
             "generation": index.generation if index else 0,
             "table_is_old": int(bool(self.problem)),
-            "files_unread": len(self.sources.problems),
+            "files_unread": len(self.sources.problems) + len(self.door.problems),
+            "open": int(self.door.is_open),
         }
         labelled: dict[str, Mapping[str, int]] = {
             "checks_total": self.answers,
             "offers_total": self.offered,
+            "refused_total": self.door.refused,
             "unfit_devices": index.unfit_devices if index else {},
+            **self._parts.figures_beside(),
         }
         found = [Figure(name, self.worker, "", value) for name, value in known.items()]
         for name, values in labelled.items():
@@ -160,7 +200,7 @@ class ReleaseService:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Load the table, keep it new, write the known devices behind, until left.
+        """Load the table, and keep it new, until left.
 
         A table that cannot be loaded is tried again until it can.
         """
@@ -169,11 +209,7 @@ class ReleaseService:
             await asyncio.to_thread(beside.__enter__)
         await self._look()
         self.is_running = True
-        spec = self.spec
-        loops = [
-            asyncio.create_task(_every(spec.poll_ms, self._look)),
-            asyncio.create_task(_every(spec.known_devices.flush_ms, self._write)),
-        ]
+        loops = [asyncio.create_task(_every(self.spec.poll_ms, self._look))]
         if self._shared is not None:
             loops.append(asyncio.create_task(_every(TELL_MS, self._tell)))
         try:
@@ -187,14 +223,8 @@ class ReleaseService:
                     await each
             if self._shared is not None:
                 await asyncio.to_thread(self._shared.remove)
-            await self._write(is_last=True)
             if beside is not None:
                 await asyncio.to_thread(beside.__exit__, None, None, None)
-
-    @property
-    def routes(self) -> Sequence[Any]:
-        """Starlette routes beside those of the service."""
-        return self._parts.routes
 
     async def _look(self) -> None:
         """Take a newer table over, if there is one."""
@@ -213,6 +243,9 @@ class ReleaseService:
 
     def _newer(self, generation: int) -> _Current | None:
         self.sources.refresh()
+        if self._parts.receipts is not None:
+            self._parts.receipts.refresh()
+        self.door.refresh()
         if self._parts.table.generation() == generation:
             return None
         with self._parts.making():
@@ -228,21 +261,6 @@ class ReleaseService:
     async def _tell(self) -> None:
         if self._shared is not None:
             await asyncio.to_thread(self._shared.write, self.figures())
-
-    async def _write(self, *, is_last: bool = False) -> None:
-        sink = self._parts.sink
-        if sink is None:
-            self.known.take_changed()
-            return
-        known = self.known
-        # a worker that ends counts for nobody: its devices ask another one
-        counts = {} if is_last else known.counts()
-        batch = DeviceBatch(self.worker, wall_ms(), len(known), counts, known.take_changed())
-        try:
-            await asyncio.to_thread(sink.write, batch)
-        except WalleError as error:
-            self.answers["sink_failed"] += 1
-            _log.warning("known devices: %s; their counts are written again", error)
 
 
 def _kind(profile: DeviceProfile) -> tuple[str, ...]:

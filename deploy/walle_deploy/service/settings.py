@@ -1,10 +1,13 @@
 """``kind: ReleaseService``: how a release service is set up."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, StrictInt, StringConstraints
+from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
+from walle_deploy.identity.rates import BudgetsSpec
+from walle_deploy.identity.settings import AuthenticationSpec, Network, OpenSpec, ProxySpec
 from walle_deploy.model.addresses import checked_url
+from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.attributes import AttributeSource
 from walle_stream.spec.models import Metadata
 from walle_stream.spec.scalars import DurationMs, SizeBytes
@@ -65,7 +68,7 @@ class KnownDevicesSpec(Strict):
         default=1_000_000, ge=1, le=100_000_000, description="Devices that are remembered."
     )
     flush_ms: DurationMs = Field(
-        default=5_000, alias="flush", ge=100, le=20_000, description="Between writes to the store."
+        default=5_000, alias="flush", ge=100, le=20_000, description="Has no effect any more."
     )
 
 
@@ -97,10 +100,36 @@ class ServiceSpec(Strict):
         description="After the death of the process that takes releases on, another one takes "
         "over so much later.",
     )
+    authentication: AuthenticationSpec = Field(
+        default_factory=OpenSpec,
+        discriminator="mode",
+        description="How devices and relays prove who they are.",
+    )
+    operators: OperatorsSpec | None = Field(
+        default=None, description="Who may change releases over HTTP; left out: nobody."
+    )
+    proxies: tuple[Network, ...] = Field(
+        default=(),
+        max_length=1_000,
+        description="Addresses of proxies, which say in x-forwarded-for who asked them.",
+    )
+    budgets: BudgetsSpec = Field(
+        default_factory=BudgetsSpec, description="What one device and one address may send."
+    )
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="Bounds.")
     known_devices: KnownDevicesSpec = Field(
         default_factory=KnownDevicesSpec, description="What is remembered of devices."
     )
+
+    @model_validator(mode="after")
+    def _names_proxies(self) -> Self:
+        asked = self.authentication
+        if isinstance(asked, ProxySpec) and asked.secret is None and not self.proxies:
+            raise ValueError(
+                "authentication: anybody could be the proxy: name its addresses (proxies), or "
+                "share a secret with it (authentication.secret)"
+            )
+        return self
 
 
 class ServiceDefinition(Strict):

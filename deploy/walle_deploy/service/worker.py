@@ -6,6 +6,7 @@ new process, and has a loop, a table and known devices of its own. They share th
 
 import gc
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from walle_deploy.service.asgi import App, service_app
+from walle_deploy.service.door import OPEN_MODE, Door
 from walle_deploy.service.ports import FileTable
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
@@ -37,6 +39,7 @@ _GC_THRESHOLD: Final = 50_000
 _VARIABLE: Final = "WALLE_RELEASE_SERVICE"
 _GRACE_S: Final = 10
 _LOOK_S: Final = 1.0
+_log = logging.getLogger(__name__)
 _BACKLOG: Final = 4_096
 
 
@@ -63,11 +66,12 @@ def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
     )
 
 
-def open_table(setup: Mapping[str, str]) -> Parts:
+def open_table(setup: Mapping[str, str], _door: Door | None = None) -> Parts:
     """Open the seams of a service that has a table in a file and nothing else.
 
     Args:
         setup: ``store``: path of a table in a ``.json`` file.
+        _door: Not asked: such a service takes no reports.
 
     Raises:
         SpecFileError: It names no such file.
@@ -99,6 +103,8 @@ def serve(
     """
     # what is wrong is said here, once, not by each worker
     spec = load_settings(file, setup.get("files", ""))
+    if Door(spec).is_open:
+        _log.warning("%s", OPEN_MODE)
     given = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
     config = uvicorn.Config(
         f"{__name__}:create_app",
@@ -108,6 +114,8 @@ def serve(
         workers=workers,
         access_log=False,
         server_header=False,
+        # which addresses are proxies says the set-up, and the application looks at it
+        proxy_headers=False,
         log_level="warning",
         lifespan="on",
         ws="none",
@@ -130,11 +138,12 @@ def _service() -> ReleaseService:
     files = given["setup"].get("files", "")
     spec = load_settings(given["file"] and Path(given["file"]), files)
     module, _, name = given["opener"].partition(":")
-    parts: Parts = getattr(import_module(module), name)(given["setup"])
+    door = Door(spec)
+    parts: Parts = getattr(import_module(module), name)(given["setup"], door)
     parts = parts._replace(making=_unscanned)
     if "figures" in given:
         parts = parts._replace(figures=Path(given["figures"]))
-    return ReleaseService(spec, parts)
+    return ReleaseService(spec, parts, door)
 
 
 @contextmanager

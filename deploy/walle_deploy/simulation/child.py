@@ -30,8 +30,8 @@ from walle_stream.vm.process.guard import tie_to_host
 from walle_stream.vm.results import RunResult
 from walle_stream.vm.services import HostServices
 from walle_stream.vm.shelf import STOPPED
+from walle_stream.wire.buckets import bucket_of
 from walle_stream.wire.graph import Constant, Graph
-from walle_stream.wire.reports import bucket_of
 
 LINE_MAX: Final = 400
 """Characters of an event's line in a report."""

@@ -1,29 +1,14 @@
-"""The store as other parts of the platform ask for it: tables, known devices, rows by key.
+"""The store as other parts of the platform ask for it: tables, and rows by key."""
 
-They have the shape of the ports of the release service and of monitoring, which do not know
-the store.
-"""
-
-from collections.abc import Collection, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.store.port import ReleaseStore
-from walle_stream.errors import ConflictError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _ROWS: Final = "rows"
-
-
-class CountedDevices(Protocol):
-    """What a worker of the release service tells of the devices that it knows."""
-
-    @property
-    def worker(self) -> str:
-        """Its name; no other has it."""
-
-    @property
-    def counts(self) -> Mapping[tuple[str, str], int]:
-        """Devices by task and version, of all that it knows."""
 
 
 class StoredTables:
@@ -56,73 +41,27 @@ class StoredTables:
         return table
 
 
-class StoredDevices:
-    """A ``DeviceSink``: keeps how many devices have which version."""
-
-    def __init__(self, store: ReleaseStore) -> None:
-        """Write into a store."""
-        self._store = store
-
-    def write(self, batch: CountedDevices) -> None:
-        """Take the counts over; blocks.
-
-        Args:
-            batch: Replaces what its worker told before.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
-        with self._store.writing() as transaction:
-            transaction.put_device_counts(batch.worker, batch.counts)
-
-
 class StoredRows:
-    """A ``SnapshotStore``: bytes by key. Thread-safe."""
+    """What alarms remember: bytes by key. Thread-safe."""
 
     def __init__(self, store: ReleaseStore) -> None:
         """Keep rows in a store."""
         self._store = store
 
-    def load(self, *prefixes: str) -> Mapping[str, bytes]:
-        """Return rows; see ``SnapshotStore.load``.
+    def read(self, key: str) -> bytes | None:
+        """Return a row, or None where there is none; blocks.
 
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.reading() as transaction:
-            return {
-                key: data
-                for prefix in prefixes
-                for key, data in transaction.snapshots(_ROWS, prefix).items()
-            }
+            return transaction.named_snapshots(_ROWS, [key]).get(key)
 
-    def read(self, keys: Collection[str]) -> Mapping[str, bytes]:
-        """Return the rows of these keys that are there; blocks.
+    def save(self, key: str, row: bytes) -> None:
+        """Keep a row in place of the one before; blocks.
 
         Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
-        with self._store.reading() as transaction:
-            return transaction.named_snapshots(_ROWS, keys)
-
-    def save(
-        self,
-        rows: Mapping[str, bytes | None],
-        expected: Mapping[str, bytes | None] | None = None,
-    ) -> None:
-        """Write rows; see ``SnapshotStore.save``.
-
-        Raises:
-            ConflictError: Something else is there; nothing was written.
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.writing() as transaction:
-            if expected:
-                found = transaction.named_snapshots(_ROWS, expected)
-                for key, data in expected.items():
-                    if found.get(key) != data:
-                        raise ConflictError(f"row {key!r} was changed by somebody else meanwhile")
-            transaction.delete_snapshots(_ROWS, [key for key in rows if rows[key] is None])
-            for key, data in rows.items():
-                if data is not None:
-                    transaction.put_snapshot(_ROWS, key, data)
+            transaction.put_snapshot(_ROWS, key, row)

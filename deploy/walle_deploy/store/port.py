@@ -11,7 +11,16 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
-from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_deploy.store.rows import (
+    END,
+    AuditHead,
+    CountedDevice,
+    CountedWindow,
+    Scope,
+    SealedEntry,
+    StoredRelease,
+    StoredScope,
+)
 
 LEADER: Final = "controller"
 """Name of the lease of the one process that takes releases on."""
@@ -120,9 +129,7 @@ class ReadTransaction(Protocol):
         ...
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices are known to have it, over all reporters.
-
-        A reporter that said nothing for ten minutes is not counted: it may have died.
+        """Return by version how many devices reported it last; each is counted once.
 
         Args:
             task: ``SCENARIO/TASK``.
@@ -134,6 +141,123 @@ class ReadTransaction(Protocol):
 
         Args:
             name: What for.
+        """
+        ...
+
+    def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
+        """Return those of some scopes that something was counted for.
+
+        Args:
+            wanted: Any number.
+        """
+        ...
+
+    def windows(
+        self, scope: int, first: int, after: int = -1, end: int = END
+    ) -> Sequence[CountedWindow]:
+        """Return the windows of a scope in order.
+
+        Args:
+            scope: Id of it.
+            first: Number of the first one.
+            after: Up to here ``data`` is left empty: whoever asks knows it.
+            end: The last one is before it.
+        """
+        ...
+
+
+class CountTransaction(ReadTransaction, Protocol):
+    """Counting of reports: one such transaction at a time, over all processes.
+
+    Each method is about any number of rows, and asks the database once.
+    """
+
+    def marks(self, partitions: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
+        """Return the number of the last frame that was counted of each partition.
+
+        Args:
+            partitions: As (incarnation, partition); of those of which none was nothing comes back.
+        """
+        ...
+
+    def put_marks(self, marks: Mapping[tuple[str, int], int], now_ms: int) -> None:
+        """Keep the numbers of last frames."""
+        ...
+
+    def trim_marks(self, incarnation: str, most: int) -> None:
+        """Keep those of so many partitions: the ones that moved last."""
+        ...
+
+    def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+        """Return those of some versions that were published.
+
+        Args:
+            versions: As (task, version).
+        """
+        ...
+
+    def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
+        """Begin to count for a scope that is not there.
+
+        Args:
+            scope: Which.
+            minutes_from: See ``StoredScope``.
+            hours_from: The same.
+        """
+        ...
+
+    def counted(
+        self, devices: Collection[tuple[int, int]]
+    ) -> Mapping[tuple[int, int], CountedDevice]:
+        """Return what is known of devices.
+
+        Args:
+            devices: As (id of the scope, 64 bits of the device's hash, signed).
+        """
+        ...
+
+    def put_counted(self, devices: Mapping[tuple[int, int], CountedDevice]) -> None:
+        """Keep what is known of devices, in place of what was before."""
+        ...
+
+    def window(self, scope: int, number: int) -> CountedWindow | None:
+        """Return one window; None where there is none."""
+        ...
+
+    def put_window(self, scope: int, window: CountedWindow) -> None:
+        """Keep a window, in place of the one of its number."""
+        ...
+
+    def move_devices(self, changes: Mapping[tuple[int, int], tuple[int, int, int]]) -> None:
+        """Add to how many devices windows have.
+
+        Args:
+            changes: To ``seen``, ``failed`` and ``crashed``, by (id of the scope, number).
+        """
+        ...
+
+    def add_unproven(self, reports: Mapping[int, tuple[int, int]]) -> None:
+        """Add to ``bare`` and ``wrong``, by the id of the scope."""
+        ...
+
+    def due_scope(self, minutes_from: int) -> StoredScope | None:
+        """Return the scope whose ``minutes_from`` is the least, if it is below that."""
+        ...
+
+    def put_edges(self, scope: StoredScope) -> None:
+        """Keep ``minutes_from`` and ``hours_from`` of a scope."""
+        ...
+
+    def drop_windows(self, scope: int, first: int, end: int) -> None:
+        """Keep the windows from ``first`` to before ``end`` no longer."""
+        ...
+
+    def drop_scope(self, scope: StoredScope, devices: int) -> None:
+        """Forget a scope: at once for whoever looks for it, its rows in steps.
+
+        Args:
+            scope: Which. While rows are left, it is the one that is due.
+            devices: Most that are deleted in this step.
         """
         ...
 
@@ -213,30 +337,22 @@ class WriteTransaction(ReadTransaction, Protocol):
         """
         ...
 
-    def delete_snapshots(self, kind: str, names: Collection[str]) -> None:
-        """Keep what is under these names no longer; where nothing is, nothing happens.
-
-        Args:
-            kind: Of which kind.
-            names: Any number.
-        """
-        ...
-
-    def put_device_counts(self, reporter: str, counts: Mapping[tuple[str, str], int]) -> None:
-        """Keep how many devices have each version, in place of what the reporter said before.
-
-        Args:
-            reporter: Who counted them; no device is counted by two.
-            counts: By task and version.
-        """
-        ...
-
 
 class ReleaseStore(Protocol):
     """Transactions on one database."""
 
     def writing(self) -> AbstractContextManager[WriteTransaction]:
         """Begin a transaction that is kept when its context ends without an error.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer, or is busy for long.
+        """
+        ...
+
+    def counting(self) -> AbstractContextManager[CountTransaction]:
+        """Begin a transaction of reports, kept when its context ends without an error.
+
+        Changes of releases wait for none where the database can have several writers.
 
         Raises:
             ServiceUnreachableError: The database does not answer, or is busy for long.

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import psycopg
 
-from walle_deploy.store.port import ReadTransaction, WriteTransaction
+from walle_deploy.store.counter import SqlCounter
+from walle_deploy.store.port import CountTransaction, ReadTransaction, WriteTransaction
 from walle_deploy.store.reader import SqlReader
 from walle_deploy.store.schema import Cursor, Dialect, prepare
 from walle_deploy.store.writer import SqlWriter
@@ -23,10 +24,16 @@ _DIALECT: Final = Dialect(
     now="CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)",
     blob="BYTEA",
     has_table="SELECT 1 FROM pg_tables WHERE tablename = ? AND schemaname = current_schema()",
+    # room in a page for a row's next version: no index has to learn of it
+    keyed=" WITH (fillfactor = 75)",
+    each="json_array_elements(CAST(? AS json)) AS given (value)",
+    element="value ->> {place}",
 )
 _CONNECT_S: Final = 5
 _PREPARE: Final = 0x57414C4C45
 """Number of the advisory lock under which the tables are made."""
+_COUNTING: Final = _PREPARE + 1
+"""Of the one under which reports are counted."""
 
 
 class PostgresStore:
@@ -64,6 +71,17 @@ class PostgresStore:
             writer = SqlWriter(self._execute, self._dialect())
             yield writer
             writer.close()
+
+    @contextmanager
+    def counting(self) -> Iterator[CountTransaction]:
+        """Begin a transaction for reports, which come one after the other; no other waits.
+
+        Yields:
+            The transaction.
+        """
+        with self._lock, self._transaction():
+            self._execute("SELECT pg_advisory_xact_lock(?)", (_COUNTING,))
+            yield SqlCounter(self._execute, self._dialect())
 
     @contextmanager
     def reading(self) -> Iterator[ReadTransaction]:

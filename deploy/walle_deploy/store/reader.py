@@ -7,14 +7,23 @@ from typing import Any, Final
 import msgspec
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
-from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_deploy.store.rows import (
+    END,
+    LAST,
+    AuditHead,
+    CountedWindow,
+    Scope,
+    SealedEntry,
+    StoredRelease,
+    StoredScope,
+)
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
-
-TOLD_MS: Final = 60_000
-"""How long what a reporter said is counted."""
 
 NAMES_AT_ONCE: Final = 500
 """Values of a statement; SQLite takes 999 at least."""
+
+SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, bare, wrong"
+"""Columns of a scope."""
 
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
@@ -153,13 +162,16 @@ class SqlReader:
         return found
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices are known to have it, over all reporters."""
+        """Return by version how many devices reported it last."""
         rows = self._execute(
-            "SELECT version, SUM(count) FROM walle_devices WHERE task = ? AND told_ms > ?"
-            " GROUP BY version",
-            (task, self.now_ms() - TOLD_MS),
+            "SELECT versions.version, walle_windows.seen FROM walle_scopes"
+            " JOIN walle_windows ON walle_windows.scope = walle_scopes.id"
+            " JOIN walle_scopes AS versions ON versions.id = walle_windows.number"
+            " WHERE walle_scopes.task = ? AND walle_scopes.version = '' AND walle_scopes.kind = ?"
+            " AND versions.task = walle_scopes.task AND walle_windows.seen > 0",
+            (task, LAST),
         ).fetchall()
-        return {version: int(count) for version, count in rows}
+        return dict(rows)
 
     def lease_ends_ms(self, name: str) -> int:
         """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it."""
@@ -167,6 +179,30 @@ class SqlReader:
             "SELECT expires_ms FROM walle_leases WHERE name = ?", (name,)
         ).fetchone()
         return 0 if row is None else int(row[0])
+
+    def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
+        """Return those of some scopes that something was counted for."""
+        columns = ("task", "version", "release_id", "kind")
+        given = self._dialect.given(**dict.fromkeys(columns, "TEXT"))
+        rows = self._execute(
+            f"SELECT {SCOPE} FROM walle_scopes"  # noqa: S608 - ours
+            f" WHERE ({', '.join(columns)}) IN {given}",
+            (msgspec.json.encode(list(wanted)).decode(),),
+        ).fetchall()
+        found = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
+        return {each.scope: each for each in found}
+
+    def windows(
+        self, scope: int, first: int, after: int = -1, end: int = END
+    ) -> Sequence[CountedWindow]:
+        """Return the windows of a scope in order."""
+        rows = self._execute(
+            "SELECT number, seen, failed, crashed, last_ms,"
+            " CASE WHEN number > ? THEN data END FROM walle_windows"
+            " WHERE scope = ? AND number >= ? AND number < ? ORDER BY number",
+            (after, scope, first, end),
+        ).fetchall()
+        return [CountedWindow._make((*row[:-1], bytes(row[-1] or b""))) for row in rows]
 
     def _head(self, columns: str) -> Sequence[Any]:
         query = f"SELECT {columns} FROM walle_head"  # noqa: S608 - ours

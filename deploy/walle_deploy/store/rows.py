@@ -4,6 +4,8 @@ The store knows neither stages nor gates: a release is a name, a revision, text 
 layer above reads, and what it offers now.
 """
 
+from typing import Final, NamedTuple
+
 import msgspec
 
 from walle_deploy.model.releases import ActiveRelease
@@ -52,3 +54,82 @@ class SealedEntry(msgspec.Struct, frozen=True):
     """Canonical JSON; it names the hash of the entry before."""
     hash: str
     """SHA-256 of the text, hexadecimal."""
+
+
+LAST: Final = "last"
+"""Group of a task without a version: each device is counted once, with the version that it reported
+last. Its windows are no times: their numbers are ids of the versions' scopes."""
+
+
+END: Final = 2**62
+"""Behind the numbers of all windows."""
+
+
+class Scope(NamedTuple):
+    """What reports are counted for: a version, or a group of devices of a release with it."""
+
+    task: str
+    """``SCENARIO/TASK``."""
+    version: str
+    release: str = ""
+    group: str = ""
+    """Empty for the version on all devices."""
+
+
+class StoredScope(NamedTuple):
+    """A scope in the store, and how its windows are kept.
+
+    A window is a minute of the database's clock: ``number`` is epoch ms // 60,000. Old ones are
+    folded: those before ``minutes_from`` into hours, those before ``hours_from`` into one, 0.
+    """
+
+    id: int
+    scope: Scope
+    minutes_from: int
+    """A whole hour."""
+    hours_from: int
+    """The same, not above ``minutes_from``."""
+    bare: int
+    """Reports of devices without a receipt."""
+    wrong: int
+    """Reports of devices with an invalid receipt."""
+
+    def row_of(self, number: int) -> int:
+        """Return the number of the window in which one is kept."""
+        if number >= self.minutes_from:
+            return number
+        return number - number % 60 if number >= self.hours_from else 0
+
+
+class CountedDevice(NamedTuple):
+    """One device in one scope."""
+
+    failures: int
+    """Failed runs, since it was first counted here."""
+    crashes: int
+    seen: int
+    """The window in which it reported last."""
+    failed: int
+    """That of its last failed run; -1 for none."""
+    crashed: int
+    """That of its last crash; -1 for none."""
+
+
+class CountedWindow(NamedTuple):
+    """One window of one scope.
+
+    Each device is in one window's ``seen``, that in which it reported last. So devices that
+    reported since any window are the sum over the windows since, and no set of devices is kept.
+    """
+
+    number: int
+    seen: int
+    """Devices that reported here last."""
+    failed: int
+    """Devices that had their last failed run here."""
+    crashed: int
+    """Devices that had their last crash here."""
+    last_ms: int
+    """When the last report came."""
+    data: bytes
+    """All else that was counted, of the layer above."""

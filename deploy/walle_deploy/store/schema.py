@@ -1,4 +1,4 @@
-"""The tables, their version, and how older ones become newer ones.
+"""The tables, and their version: a store of another one is refused.
 
 One text for SQLite and PostgreSQL; what they call differently is a ``Dialect``. Times are
 epoch milliseconds of the database's clock. ``walle_head`` has one row: writers hold it, so
@@ -12,7 +12,7 @@ import msgspec
 
 from walle_stream.errors import IntegrityError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 3
 """Of the tables below."""
 
 
@@ -43,6 +43,26 @@ class Dialect(msgspec.Struct, frozen=True):
     """Type of bytes."""
     has_table: str
     """Query that gives a row where the table ``?`` is there."""
+    keyed: str
+    """Behind a table of small rows that are found by their key and changed often."""
+    each: str
+    """Source of one row with a column ``value`` for each element of the JSON array ``?``."""
+    element: str
+    """Element ``{place}`` of the array in ``value``."""
+
+    def given(self, **columns: str) -> str:
+        """Return a source of rows that come as one value: a JSON array of arrays.
+
+        However many rows a statement is about, it is one statement with one value.
+
+        Args:
+            columns: Types by the names that the columns have, in the order of the arrays.
+        """
+        selected = ", ".join(
+            f"CAST({self.element.format(place=place)} AS {kind}) AS {name}"
+            for place, (name, kind) in enumerate(columns.items())
+        )
+        return f"(SELECT {selected} FROM {self.each})"  # noqa: S608 - ours
 
 
 _TABLES: Final = (
@@ -75,10 +95,27 @@ _TABLES: Final = (
         "CREATE TABLE walle_snapshots (kind TEXT NOT NULL, name TEXT NOT NULL,"
         " taken_ms BIGINT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (kind, name))"
     ),
+    # what devices reported: see ``counter``
     (
-        "CREATE TABLE walle_devices (reporter TEXT NOT NULL, task TEXT NOT NULL,"
-        " version TEXT NOT NULL, count BIGINT NOT NULL, told_ms BIGINT NOT NULL,"
-        " PRIMARY KEY (reporter, task, version))"
+        "CREATE TABLE walle_scopes (id BIGINT PRIMARY KEY, task TEXT NOT NULL,"
+        " version TEXT NOT NULL, release_id TEXT NOT NULL, kind TEXT NOT NULL,"
+        " minutes_from BIGINT NOT NULL, hours_from BIGINT NOT NULL, bare BIGINT NOT NULL,"
+        " wrong BIGINT NOT NULL, UNIQUE (task, version, release_id, kind))"
+    ),
+    "CREATE INDEX walle_scopes_due ON walle_scopes (minutes_from)",
+    (
+        "CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,"
+        " failures BIGINT NOT NULL, crashes BIGINT NOT NULL, seen BIGINT NOT NULL,"
+        " failed BIGINT NOT NULL, crashed BIGINT NOT NULL, PRIMARY KEY (scope, device)) KEYED"
+    ),
+    (
+        "CREATE TABLE walle_windows (scope BIGINT NOT NULL, number BIGINT NOT NULL,"
+        " seen BIGINT NOT NULL, failed BIGINT NOT NULL, crashed BIGINT NOT NULL,"
+        " last_ms BIGINT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (scope, number)) KEYED"
+    ),
+    (
+        "CREATE TABLE walle_marks (incarnation TEXT NOT NULL, part BIGINT NOT NULL,"
+        " number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (incarnation, part)) KEYED"
     ),
 )
 
@@ -93,7 +130,8 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
     """
     if execute(dialect.has_table, ("walle_head",)).fetchone() is None:
         for statement in _TABLES:
-            execute(statement.replace(" BLOB ", f" {dialect.blob} "), ())
+            text = statement.replace(" BLOB ", f" {dialect.blob} ")
+            execute(text.replace(" KEYED", dialect.keyed), ())
         execute("INSERT INTO walle_head VALUES (1, ?, 0, 0, '')", (SCHEMA_VERSION,))
         return
     (found,) = execute("SELECT schema_version FROM walle_head", ()).fetchone() or no_head()
@@ -103,7 +141,11 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
     if found != SCHEMA_VERSION:
         raise IntegrityError(
             f"the release store has tables of version {found}, this walle knows {SCHEMA_VERSION}: "
-            "upgrade the older one"
+            + (
+                "nothing converts them: begin a new store"
+                if found < SCHEMA_VERSION
+                else "upgrade it"
+            )
         )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any, Final
 
-from walle_deploy.store.port import ReadTransaction, WriteTransaction
+from walle_deploy.store.counter import SqlCounter
+from walle_deploy.store.port import CountTransaction, ReadTransaction, WriteTransaction
 from walle_deploy.store.reader import SqlReader
 from walle_deploy.store.schema import Dialect, Execute, altered, prepare
 from walle_deploy.store.writer import SqlWriter
@@ -24,6 +25,9 @@ _DIALECT: Final = Dialect(
     now="CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)",
     blob="BLOB",
     has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
+    keyed=" WITHOUT ROWID",
+    each="json_each(?)",
+    element="json_extract(value, '$[{place}]')",
 )
 _NO_TEXT: Final = "Could not decode to UTF-8"
 _BUSY_S: Final = 10.0
@@ -73,6 +77,16 @@ class SqliteStore:
             writer = SqlWriter(self._runner(), self._dialect())
             yield writer
             writer.close()
+
+    @contextmanager
+    def counting(self) -> Iterator[CountTransaction]:
+        """Begin a transaction for reports; SQLite has one writer for whatever it is.
+
+        Yields:
+            The transaction.
+        """
+        with self._lock, self._mapped(), self._transaction("BEGIN IMMEDIATE"):
+            yield SqlCounter(self._runner(), self._dialect())
 
     @contextmanager
     def reading(self) -> Iterator[ReadTransaction]:

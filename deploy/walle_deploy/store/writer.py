@@ -1,13 +1,11 @@
 """Changes of a transaction, the same on both databases."""
 
-from collections.abc import Collection, Mapping
-from itertools import batched
 from typing import Final
 
 import msgspec
 
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.store.reader import NAMES_AT_ONCE, TOLD_MS, SqlReader, marks
+from walle_deploy.store.reader import SqlReader
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_deploy.store.schema import Dialect, Execute
 from walle_stream.errors import ConflictError
@@ -129,30 +127,6 @@ class SqlWriter(SqlReader):
             " SET taken_ms = excluded.taken_ms, data = excluded.data",
             (kind, name, self.now_ms(), data),
         )
-
-    def delete_snapshots(self, kind: str, names: Collection[str]) -> None:
-        """Keep what is under these names no longer."""
-        for part in batched(names, NAMES_AT_ONCE, strict=False):
-            self._execute(
-                "DELETE FROM walle_snapshots WHERE kind = ?"  # noqa: S608 - ours
-                f" AND name IN ({marks(part)})",
-                (kind, *part),
-            )
-
-    def put_device_counts(self, reporter: str, counts: Mapping[tuple[str, str], int]) -> None:
-        """Keep how many devices have each version, in place of what the reporter said before."""
-        now_ms = self.now_ms()
-        # those of reporters that are long gone, too
-        self._execute(
-            "DELETE FROM walle_devices WHERE reporter = ? OR told_ms <= ?",
-            (reporter, now_ms - TOLD_MS),
-        )
-        for (task, version), count in counts.items():
-            self._execute(
-                "INSERT INTO walle_devices (reporter, task, version, count, told_ms)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (reporter, task, version, count, now_ms),
-            )
 
     def close(self) -> None:
         """Give the table a new generation where it changed; the commit follows."""

@@ -10,12 +10,8 @@ from typing import Final, Literal
 import msgspec
 
 from walle_deploy.model.names import TaskRef
-from walle_deploy.tasks.audiences import find_own_files
-from walle_deploy.tasks.checkouts import checkout
-from walle_deploy.tasks.definitions import FILES_FILE, told_as
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import TAGS, Mirror, open_mirror
-from walle_stream.errors import RefNotFoundError
 
 _FIELD: Final = "%x1f"
 _TAG: Final = "%00".join(
@@ -55,27 +51,6 @@ class TaskEntry(msgspec.Struct, frozen=True):
     """That it is at."""
     versions: tuple[Entry, ...]
     """The newest first; annotated tags alone."""
-
-
-class Change(msgspec.Struct, frozen=True):
-    """A file that differs, or who gets one."""
-
-    kind: Literal["added", "removed", "changed"]
-    path: str
-    audience: str = ""
-    """A device id or ``user:ID``; empty: of the branch."""
-    resource: str = ""
-    """What the script calls an exclusive file."""
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """Of two states of a scenario's tasks."""
-
-    files: tuple[Change, ...]
-    audiences: tuple[Change, ...]
-    """Devices and users that get another file, one more, or one less."""
-    patch: str
-    """As git prints it; bytes that are no UTF-8 replaced."""
 
 
 def list_tasks(group: Group, scenario: str, cache: Path | None = None) -> list[TaskEntry]:
@@ -126,68 +101,6 @@ def log_task(
         text = mirror.git.run(*arguments).decode(errors="replace")
         entries = (line.split("\x1f", 3) for line in text.split("\0") if line)
         return [Entry(commit, commit, who, when, said) for commit, who, when, said in entries]
-
-
-def diff_versions(
-    group: Group, before: TaskRef, after: TaskRef, cache: Path | None = None
-) -> Difference:
-    """Return what differs between two tasks or versions of a scenario; blocks.
-
-    Args:
-        group: Where the scenario is.
-        before: The one.
-        after: The other.
-        cache: Where copies are kept; None: the user's.
-
-    Raises:
-        RefNotFoundError: One is not there, or they are of different scenarios.
-        SpecFileError: A ``files.yaml`` is wrong.
-        GitError: The group does not answer, or a commit has what no task may have.
-    """
-    if before.scenario != after.scenario:
-        raise RefNotFoundError(
-            f"{before} and {after} are of different scenarios: two of the same can be compared"
-        )
-    with open_mirror(group, before.scenario, cache) as mirror:
-        old, new = _state(mirror, before), _state(mirror, after)
-        files = tuple(Change(kind, path) for kind, path in _compared(old.blobs, new.blobs))
-        audiences = tuple(
-            Change(kind, "", audience, resource)
-            for kind, (audience, resource) in _compared(old.own, new.own)
-        )
-        arguments = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
-        patch = mirror.git.run(*arguments, old.commit, new.commit).decode(errors="replace")
-        return Difference(files, audiences, patch)
-
-
-class _State(msgspec.Struct, frozen=True):
-    commit: str
-    blobs: dict[str, str]
-    """By path."""
-    own: dict[tuple[str, str], str]
-    """By audience and resource."""
-
-
-def _state(mirror: Mirror, ref: TaskRef) -> _State:
-    commit = mirror.commit(ref)
-    folder, files = checkout(mirror, commit, str(ref))
-    blobs = {file.path: file.blob for file in files}
-    with told_as(f"{ref}:", folder):
-        found = find_own_files(folder / FILES_FILE, list(blobs))
-    own = {(each.audience, each.resource): blobs[each.path] for each in found}
-    return _State(commit, blobs, own)
-
-
-def _compared[K](
-    old: dict[K, str], new: dict[K, str]
-) -> Iterator[tuple[Literal["added", "removed", "changed"], K]]:
-    for key in sorted({*old, *new}, key=str):
-        if key not in old:
-            yield "added", key
-        elif key not in new:
-            yield "removed", key
-        elif old[key] != new[key]:
-            yield "changed", key
 
 
 def _versions(mirror: Mirror) -> Iterator[tuple[str, Entry]]:

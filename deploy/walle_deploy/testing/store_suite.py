@@ -7,16 +7,25 @@ tests run against it. Needs pytest and nothing else.
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from walle_deploy.model.pushes import PushedFile
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
-from walle_deploy.store.adapters import StoredDevices, StoredRows, StoredTables
+from walle_deploy.store.adapters import StoredRows, StoredTables
 from walle_deploy.store.port import ReleaseStore
-from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_deploy.store.receipt_keys import StoredReceiptKeys, open_until_ms
+from walle_deploy.store.rows import (
+    LAST,
+    AuditHead,
+    CountedDevice,
+    CountedWindow,
+    Scope,
+    SealedEntry,
+    StoredRelease,
+)
 from walle_stream.errors import ConflictError
 
 _TASK = "shop/ipv"
@@ -47,8 +56,6 @@ class ReleaseStoreSuite(ABC):
             writing.set_stable(_TASK, "v1")
             writing.append_audit(SealedEntry(1, "r", "{}", "h"), AuditHead())
             writing.put_snapshot("health", "x", b"\x00\xff")
-            writing.put_device_counts("one", {(_TASK, "v1"): 3, (_TASK, "v2"): 1})
-            writing.put_device_counts("two", {(_TASK, "v1"): 4, ("shop/x", "v1"): 9})
         store.close()
         store = self.make_store(tmp_path)
         with store.reading() as reading:
@@ -58,7 +65,6 @@ class ReleaseStoreSuite(ABC):
             _expect(reading.audit_head(), AuditHead(1, "h"))
             _expect(list(reading.audit()), [SealedEntry(1, "r", "{}", "h")])
             _expect(dict(reading.snapshots("health")), {"x": b"\x00\xff"})
-            _expect(dict(reading.device_counts(_TASK)), {"v1": 7, "v2": 1})
             table = reading.table()
             again = reading.table(table.files)
         _expect(all(again.files[name] is each for name, each in table.files.items()), wanted=True)
@@ -120,6 +126,27 @@ class ReleaseStoreSuite(ABC):
         _expect(numbers, list(range(1, _WRITERS * _EACH + 1)))
         store.close()
 
+    def test_services_that_start_at_once_have_the_same_keys_of_receipts(
+        self, tmp_path: Path
+    ) -> None:
+        """Whatever one issues the others believe, also those that start later."""
+        stores = [self.make_store(tmp_path) for _ in range(_WRITERS)]
+        services = [StoredReceiptKeys(each) for each in stores]
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            list(pool.map(StoredReceiptKeys.refresh, services))
+        receipt = Receipt("d", _TASK, "v1", "r", "new", services[0].now_ms())
+        tokens = [each.keys.issue(receipt) for each in services]
+        for each in [*services, StoredReceiptKeys(stores[0])]:
+            found = [each.keys.read(token, receipt.issued_ms) for token in tokens]
+            _expect(found, [receipt] * _WRITERS)
+        with stores[0].reading() as reading:
+            _expect(open_until_ms(reading), 0)
+        StoredReceiptKeys(stores[0], is_open=True).refresh()
+        with stores[1].reading() as reading:
+            _expect(open_until_ms(reading) > reading.now_ms(), wanted=True)
+        for store in stores:
+            store.close()
+
     def test_an_audit_entry_goes_onto_the_end_alone(self, tmp_path: Path) -> None:
         """A head that is not the log's is refused."""
         store = self.make_store(tmp_path)
@@ -172,51 +199,117 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_other_parts_find_what_they_keep(self, tmp_path: Path) -> None:
-        """Rows are found by how their keys begin; counts replace those of before."""
+        """Rows replace those of before."""
         store = self.make_store(tmp_path)
         rows = StoredRows(store)
-        rows.save({"count/a": b"1", "count/b": b"2", "mark/a": b"3"})
-        rows.save({"count/b": b"\0"})
-        _expect(dict(rows.load("count/")), {"count/a": b"1", "count/b": b"\0"})
-        _expect(len(rows.load("")), 3)
-        for count in (7, 5):
-            StoredDevices(store).write(_Batch({(_TASK, "v1"): count}))
+        rows.save("alarms/a", b"1")
+        rows.save("alarms/a", b"\0")
+        _expect((rows.read("alarms/a"), rows.read("alarms/")), (b"\0", None))
+        store.close()
+
+    def test_what_is_counted_is_found_again(self, tmp_path: Path) -> None:
+        """Marks, scopes, devices and windows, each by many keys at once."""
+        store = self.make_store(tmp_path)
+        names = [Scope(_TASK, f"v{number}", "r", "new") for number in range(3)]
+        devices = {
+            (1, number - _MANY): CountedDevice(number, 0, 7, -1, -1) for number in range(_MANY)
+        }
+        devices[1, 2**63 - 1] = CountedDevice(2**53, 1, 7, 8, 9)
+        window = CountedWindow(7, 5, 4, 3, _LONG_AGO_MS, b"\x00\xff")
+        with store.counting() as counting:
+            made = [counting.make_scope(each, 60, 0) for each in names]
+            _expect(len({each.id for each in made}), 3)
+            counting.put_marks({("ab", 0): 5, ("ab", 1): 2**62, ("cd", 0): 1}, 1)
+            counting.put_marks({("ab", 0): 6}, 2)
+            counting.put_marks({("own", part): part for part in range(9)}, 3)
+            counting.put_marks({("own", 4): 1, ("own", 9): 1}, 4)
+            counting.trim_marks("own", 2)
+            counting.put_counted(devices)
+            counting.put_counted({(1, -1): CountedDevice(1, 1, 1, 1, 1)})
+            counting.put_window(1, window._replace(seen=1))
+            counting.put_window(1, window)
+            counting.put_window(1, window._replace(number=9))
+            counting.move_devices({(1, 7): (-1, -2, 1), (1, 8): (1, 1, 1), (2, 7): (1, 1, 1)})
+            counting.add_unproven({made[0].id: (2, 3), 9: (1, 1)})
+            counting.add_unproven({made[0].id: (1, 1)})
+        store.close()
+        store = self.make_store(tmp_path)
+        moved = window._replace(seen=4, failed=2, crashed=4)
+        with store.counting() as counting:
+            _expect(
+                dict(counting.marks([("ab", 0), ("cd", 0), ("cd", 1)])),
+                {("ab", 0): 6, ("cd", 0): 1},
+            )
+            _expect(dict(counting.marks([])), {})
+            own = counting.marks([("own", part) for part in range(10)])
+            _expect(dict(own), {("own", 4): 1, ("own", 9): 1})
+            found = dict(counting.counted([*devices, (2, 0)]))
+            _expect(found, devices | {(1, -1): CountedDevice(1, 1, 1, 1, 1)})
+            _expect((counting.window(1, 7), counting.window(1, 8)), (moved, None))
         with store.reading() as reading:
-            _expect(dict(reading.device_counts(_TASK)), {"v1": 5})
+            _expect(
+                dict(reading.scopes([names[0], names[2]._replace(group="control")])),
+                {names[0]: made[0]._replace(bare=3, wrong=4)},
+            )
+            _expect(list(reading.windows(1, 7)), [moved, window._replace(number=9)])
+            _expect([each.data for each in reading.windows(1, 7, 7)], [b"", window.data])
+            _expect([each.number for each in reading.windows(1, 8)], [9])
+            _expect([each.number for each in reading.windows(1, 7, end=9)], [7])
         store.close()
 
-    def test_rows_are_written_only_onto_what_is_expected(self, tmp_path: Path) -> None:
-        """Nothing of a write that finds something else is kept."""
+    def test_devices_are_counted_with_the_version_that_they_reported_last(
+        self, tmp_path: Path
+    ) -> None:
+        """Windows of the task's scope have the numbers of its versions' scopes."""
         store = self.make_store(tmp_path)
-        rows = StoredRows(store)
-        rows.save({"mark/a": b"1"}, {"mark/a": None})
-        for stale in ({"mark/a": None}, {"mark/a": b"0"}, {"mark/a": b"1", "mark/b": b"1"}):
-            save = partial(rows.save, {"mark/a": b"2", "mark/c": b"2"}, stale)
-            _expect_error(ConflictError, save)
-        _expect(dict(rows.load("")), {"mark/a": b"1"})
-        rows.save({"mark/a": None, "mark/none": None, "x": b"3"}, {"mark/a": b"1", "mark/b": None})
-        _expect(dict(rows.load("mark/", "x")), {"x": b"3"})
-        many = {f"k/{number}": b"%d" % number for number in range(_MANY)}
-        rows.save(many)
-        _expect(dict(rows.read([*many, "none"])), many)
-        rows.save(dict.fromkeys(many), many)
-        _expect((dict(rows.load("k/")), dict(rows.read(()))), ({}, {}))
+        with store.counting() as counting:
+            last = counting.make_scope(Scope(_TASK, "", group=LAST), 0, 0)
+            ids = [counting.make_scope(Scope(_TASK, f"v{n}"), 0, 0).id for n in range(3)]
+            other = counting.make_scope(Scope("shop/x", "v1"), 0, 0)
+            for number, seen in zip((*ids, other.id, 99), (7, 0, 3, 5, 2), strict=True):
+                counting.put_window(last.id, CountedWindow(number, seen, 0, 0, 0, b""))
+            _expect(dict(counting.device_counts(_TASK)), {"v0": 7, "v2": 3})
+            _expect(dict(counting.device_counts("shop/x")), {})
         store.close()
 
-    def test_of_writers_onto_the_same_row_one_is_first(self, tmp_path: Path) -> None:
+    def test_a_scope_is_due_and_goes_in_steps(self, tmp_path: Path) -> None:
+        """While it goes, another one of its name may begin."""
+        store = self.make_store(tmp_path)
+        name = Scope(_TASK, "v1")
+        with store.counting() as counting:
+            first = counting.make_scope(name, 60, 0)
+            second = counting.make_scope(name._replace(version="v2"), 120, 60)
+            _expect(counting.due_scope(60), None)
+            _expect(counting.due_scope(180), first)
+            counting.put_edges(first._replace(minutes_from=180, hours_from=120))
+            _expect(counting.due_scope(200), second)
+            devices = {(first.id, each): CountedDevice(0, 0, 1, -1, -1) for each in range(5)}
+            counting.put_counted(devices)
+            for number in (1, 60, 61, 62):
+                counting.put_window(first.id, CountedWindow(number, 1, 0, 0, 9, b"x"))
+            counting.drop_windows(first.id, 60, 62)
+            _expect([each.number for each in counting.windows(first.id, 0)], [1, 62])
+            counting.drop_scope(first, 3)
+            _expect(dict(counting.scopes([name])), {})
+            counting.make_scope(name, 60, 0)
+            left = counting.due_scope(0)
+            _expect((getattr(left, "id", 0), len(counting.counted(devices))), (first.id, 2))
+            counting.drop_scope(left or first, 3)
+            _expect((counting.due_scope(0), len(counting.counted(devices))), (None, 0))
+            _expect(list(counting.windows(first.id, 0)), [])
+            _expect(set(counting.scopes([name])), {name})
+        store.close()
+
+    def test_who_counts_waits_for_others_who_do(self, tmp_path: Path) -> None:
         """Threads with stores of their own raise one number, each time by one."""
         self.make_store(tmp_path).close()
+        key = ("ab", 0)
 
         def write() -> None:
             store = self.make_store(tmp_path)
-            rows, left = StoredRows(store), _EACH
-            while left:
-                found = rows.read(["n"]).get("n")
-                try:
-                    rows.save({"n": b"%d" % (int(found or 0) + 1)}, {"n": found})
-                except ConflictError:
-                    continue
-                left -= 1
+            for _ in range(_EACH):
+                with store.counting() as counting:
+                    counting.put_marks({key: counting.marks([key]).get(key, 0) + 1}, 1)
             store.close()
 
         threads = [threading.Thread(target=write) for _ in range(_WRITERS)]
@@ -225,7 +318,8 @@ class ReleaseStoreSuite(ABC):
         for thread in threads:
             thread.join()
         store = self.make_store(tmp_path)
-        _expect(StoredRows(store).read(["n"])["n"], b"%d" % (_WRITERS * _EACH))
+        with store.counting() as counting:
+            _expect(dict(counting.marks([key])), {key: _WRITERS * _EACH})
         store.close()
 
     def test_it_knows_which_versions_were_published(self, tmp_path: Path) -> None:
@@ -237,6 +331,8 @@ class ReleaseStoreSuite(ABC):
             pairs = [(_TASK, "v1"), (_TASK, "v2"), ("shop/x", "v1"), ("", "")]
             found = [reading.has_version(*pair) for pair in pairs]
         _expect(found, [True, False, False, False])
+        with store.counting() as counting:
+            _expect(set(counting.published(pairs)), {(_TASK, "v1")})
         store.close()
 
     def test_only_open_releases_of_a_task_are_found(self, tmp_path: Path) -> None:
@@ -312,11 +408,6 @@ class ReleaseStoreSuite(ABC):
         with store.writing() as writing:
             _expect(first <= writing.now_ms() and first > _LONG_AGO_MS, wanted=True)
         store.close()
-
-
-class _Batch(msgspec.Struct):
-    counts: dict[tuple[str, str], int]
-    worker: str = "one"
 
 
 def made(**changes: object) -> StoredRelease:

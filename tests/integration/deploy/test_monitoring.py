@@ -9,23 +9,24 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
 import pytest
 
 from tests.integration.scripted_visits import PIPELINE
-from tests.unit.deploy.monitoring.reporting import frame, report
+from tests.unit.deploy.monitoring.reporting import frame, health, publish, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
 from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.fleet_view import FleetView
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.opening import watching
-from walle_deploy.monitoring.reader import HealthReader
-from walle_deploy.monitoring.snapshots import SqliteSnapshots
-from walle_deploy.monitoring.transport import HttpReportSink, MonitorSink, take_batch
+from walle_deploy.monitoring.transport import HttpReportSink, read_batch
 from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions
 from walle_deploy.monitoring.webhook import Webhook, WebhookOptions, sign
+from walle_deploy.store.adapters import StoredRows
+from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -46,14 +47,22 @@ def run(ctx, page):
 """
 
 
+@pytest.fixture
+def store(tmp_path):
+    with closing(SqliteStore(tmp_path / "releases.db")) as store:
+        publish(store, "v1", "v9")
+        publish(store, "1", task="shop/visit")
+        yield store
+
+
 def run_pipeline(file, data_dir, monitor, *overrides, limit=None):
     assembly = Assembly.load(file, ["spec.runtime.partitions=2", *overrides])
     if monitor is not None:
-        assembly.report_sink = MonitorSink(monitor)
+        assembly.report_sink = monitor
     LocalRun(assembly, RunOptions(data_dir, assembly.host_count, limit)).run()
 
 
-def test_a_pipelines_runs_are_all_reported_and_nothing_else_is_changed(tmp_path):
+def test_a_pipelines_runs_are_all_reported_and_nothing_else_is_changed(tmp_path, store):
     pipeline = shipped_configs() / "template" / "pipeline.yaml"
     (tmp_path / "visit.py").write_text(FAILING)
     lines = ["device,time_ms,page,action,item"]
@@ -64,31 +73,30 @@ def test_a_pipelines_runs_are_all_reported_and_nothing_else_is_changed(tmp_path)
     (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
     (tmp_path / "pipeline.yaml").write_text(pipeline.read_text())
     reports = "spec.reports={every: 100ms, scenario: shop}"
-    with SqliteSnapshots(tmp_path / "monitor.db") as store:
-        monitor = Monitor(store)
-        # a limit, then the rest: what the first run sent last arrives with the second at the latest
-        run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "a", monitor, reports, limit=60)
-        run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "a", monitor, reports)
-        health = HealthReader(store).health("shop/visit", "1")
-    assert (health.runs, health.failures, health.devices, health.failing_devices) == (40, 5, 8, 1)
-    assert health.failure_classes == {"KeyError": 5}
-    assert sum(health.latency_us.values()) == 40
-    assert sum(health.output_bytes.values()) == 35
+    monitor = Monitor(store)
+    # a limit, then the rest: what the first run sent last arrives with the second at the latest
+    run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "a", monitor, reports, limit=60)
+    run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "a", monitor, reports)
+    found = health(store, "1", task="shop/visit")
+    assert (found.runs, found.failures, found.devices, found.failing_devices) == (40, 5, 8, 1)
+    assert found.failure_classes == {"KeyError": 5}
+    assert sum(found.latency_us.values()) == pytest.approx(found.device_minutes)
+    assert 7 <= sum(found.output_bytes.values()) <= found.device_minutes >= 8
     assert monitor.counts.frames_refused == 0
 
     run_pipeline(tmp_path / "pipeline.yaml", tmp_path / "b", None)
     assert list(canonical_state(tmp_path / "a")) == list(canonical_state(tmp_path / "b"))
 
 
-def test_a_version_that_a_device_refuses_counts_as_a_failure_of_it(tmp_path):
+def test_a_version_that_a_device_refuses_counts_as_a_failure_of_it(tmp_path, store):
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     (tmp_path / "visits.py").write_text("def run(ctx, page):\n    ctx.emit({})\n")
     write_script(tmp_path / "steps.jsonl", [pause("first")])
     gates = Gates(tmp_path / "steps.jsonl.gates")
     overrides = ["spec.reports={every: 100ms, scenario: shop}"]
     assembly = Assembly.load(tmp_path / "pipeline.yaml", overrides)
-    with SqliteSnapshots(tmp_path / "monitor.db") as store, ThreadPoolExecutor(1) as pool:
-        assembly.report_sink = MonitorSink(Monitor(store))
+    with ThreadPoolExecutor(1) as pool:
+        assembly.report_sink = Monitor(store)
         run = LocalRun(assembly, RunOptions(tmp_path / "data", 2))
         ended = pool.submit(run.run)
         assert gates.await_reached("first", 60)
@@ -96,9 +104,9 @@ def test_a_version_that_a_device_refuses_counts_as_a_failure_of_it(tmp_path):
             run.installation.report_refusal(device, TASK, "v9", "not installed: IntegrityError")
         gates.release("first")
         ended.result(60)
-        health = HealthReader(store).health(TASK, "v9")
-    assert (health.devices, health.failing_devices, health.runs) == (2, 2, 2)
-    assert health.failure_classes == {"not installed: IntegrityError": 2}
+    found = health(store, "v9")
+    assert (found.devices, found.failing_devices, found.runs) == (2, 2, 2)
+    assert found.failure_classes == {"not installed: IntegrityError": 2}
 
 
 # Killed
@@ -106,22 +114,22 @@ def test_a_version_that_a_device_refuses_counts_as_a_failure_of_it(tmp_path):
 COUNTING = """
 import sys
 from tests.unit.deploy.monitoring.reporting import frame, report
-from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.snapshots import SqliteSnapshots
+from walle_deploy.store.opening import open_store
 
-monitor = Monitor(SqliteSnapshots(sys.argv[1]))
+monitor = Monitor(open_store(sys.argv[1]))
 for number in range(1, 10**6):
     monitor.take([frame(number, report([(f"d{number}", 1, {"E": 1})]))])
     print(number, flush=True)
 """
 
 
-def test_a_monitor_that_is_killed_has_what_it_acknowledged_and_counts_nothing_twice(tmp_path):
-    path = tmp_path / "monitor.db"
+def test_a_monitor_that_is_killed_has_what_it_acknowledged_and_counts_nothing_twice(
+    tmp_path, store
+):
     for least in (20, 60):
         with subprocess.Popen(
-            [sys.executable, "-c", COUNTING, str(path)],
+            [sys.executable, "-c", COUNTING, str(tmp_path / "releases.db")],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdout=subprocess.PIPE,
         ) as child:
@@ -130,17 +138,13 @@ def test_a_monitor_that_is_killed_has_what_it_acknowledged_and_counts_nothing_tw
                 acknowledged = int(line)
                 if acknowledged == least:
                     child.send_signal(signal.SIGKILL)
-        with SqliteSnapshots(path) as store:
-            monitor = Monitor(store)
-            stored = monitor.health(TASK, "v1").runs
-            assert stored in {acknowledged, acknowledged + 1}  # what was not told may be there
-            again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, stored + 1)]
-            assert monitor.take(again) == 0
-    with SqliteSnapshots(path) as store:
-        monitor = Monitor(store)
-        again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, 101)]
-        assert monitor.take(again) == 100 - stored
-        assert monitor.health(TASK, "v1").devices == 100
+        stored = health(store).runs
+        assert stored in {acknowledged, acknowledged + 1}  # what was not told may be there
+        again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, stored + 1)]
+        assert Monitor(store).take(again) == 0
+    again = [frame(n, report([(f"d{n}", 1, {})])) for n in range(1, 101)]
+    assert Monitor(store).take(again) == 100 - stored
+    assert health(store).devices == 100
 
 
 # Over HTTP
@@ -276,21 +280,19 @@ def test_what_nobody_takes_is_given_up_and_nobody_waits_for_it():
             assert (webhook.sent, webhook.dropped) == (0, 100)
 
 
-def test_a_watch_tells_what_it_sees_once_also_after_a_restart(tmp_path):
+def test_a_watch_tells_what_it_sees_once_also_after_a_restart(store):
     rule = AlarmRule(name="failing", measure="failureRate", above=0.02, min_runs=10)
-    told = Queue()
-    with SqliteSnapshots(tmp_path / "monitor.db") as store:
-        monitor = Monitor(store)
-        options = WatchOptions(store)
-        watch = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 0.01, options)
-        monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
-        begun = told.get(timeout=10)
-        watch.close()
-        again = AlarmWatch(monitor, AlarmBoard([rule]), told.put, 1_000, options)
-        assert again.look(begun.at_ms + 1) == []
-        monitor.take([frame(2, report([("a", 2_000, {})]))])
-        [over] = again.look(begun.at_ms + 2)
-        again.close()
+    told, monitor, options = Queue(), Monitor(store), WatchOptions(StoredRows(store))
+    view = FleetView(store, lambda: {(TASK, "v1")})
+    watch = AlarmWatch(view, AlarmBoard([rule]), told.put, 0.01, options)
+    monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
+    begun = told.get(timeout=10)
+    watch.close()
+    again = AlarmWatch(view, AlarmBoard([rule]), told.put, 1_000, options)
+    assert again.look(begun.at_ms + 1) == []
+    monitor.take([frame(2, report([("a", 2_000, {})]))])
+    [over] = again.look(begun.at_ms + 2)
+    again.close()
     assert (begun.state, over.state) == ("firing", "resolved")
     assert over.alarm == begun.alarm
 
@@ -306,17 +308,18 @@ spec:
 """
 
 
-def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path):
+def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path, store):
     file = tmp_path / "alarms.yaml"
-    with Receiver() as receiver, SqliteSnapshots(tmp_path / "monitor.db") as store:
+    with Receiver() as receiver:
         file.write_text(ALARMS % receiver.url)
         monitor = Monitor(store)
         spec = load_alarms(file)
         board = AlarmBoard(each.rule for each in spec.rules)
-        with watching(monitor, spec, board, WatchOptions(store)):
+        view = FleetView(store, lambda: {(TASK, "v1")})
+        with watching(view, spec, board, WatchOptions(StoredRows(store))):
             monitor.take([frame(1, report([("a", 20, {"E": 10})]))])
             path, headers, body = receiver.requests.get(timeout=10)
-        assert HealthReader(store).health(TASK, "v1").failures == 10
+        assert health(store).failures == 10
     found = json.loads(body)
     assert path == "/hook"
     assert (found["state"], found["rule"], found["value"]) == ("firing", "failing", 0.5)
@@ -324,15 +327,15 @@ def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path):
     assert headers["walle-signature"] == sign(SECRET, time_ms, body)
 
 
-def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
-    monitor = Monitor()
+def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does(store):
+    monitor = Monitor(store)
 
     def take(body):
-        take_batch(monitor, body)
+        monitor.take(read_batch(body))
         return 200
 
     def take_and_fail(body):
-        take_batch(monitor, body)
+        monitor.take(read_batch(body))
         return 500
 
     with Receiver(503, "drop", take_and_fail, take, take) as receiver:
@@ -344,7 +347,7 @@ def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
         path, _, _ = receiver.requests.get(timeout=10)
         sink.close()
     assert (path, sink.dropped) == ("/v1/reports", 0)
-    assert monitor.health(TASK, "v1").runs == 4
+    assert health(store).runs == 4
     assert monitor.counts.frames_again == 3
     # away: nothing waits for it, the oldest go first
     body = len(frame(0, report([("d", 1, {})])).body)
@@ -356,12 +359,12 @@ def test_frames_reach_a_monitor_over_http_once_whatever_the_service_does():
 
 
 @pytest.mark.parametrize("status", [400, 413])
-def test_a_frame_that_is_refused_takes_no_other_along(status):
-    monitor, refused = Monitor(), b"no report"
+def test_a_frame_that_is_refused_takes_no_other_along(store, status):
+    monitor, refused = Monitor(store), b"no report"
 
     def take(body):
         try:
-            take_batch(monitor, body)
+            monitor.take(read_batch(body))
         except EnvelopeError:
             return status
         return 200
@@ -372,11 +375,11 @@ def test_a_frame_that_is_refused_takes_no_other_along(status):
         sink = HttpReportSink(receiver.url, backoff_s=0.01)
         sink.take([*frames[:2], bad, *frames[2:]])
         sink.close(10)
-    assert (sink.dropped, monitor.health(TASK, "v1").runs) == (1, 5)
+    assert (sink.dropped, health(store).runs) == (1, 5)
 
 
-def test_a_hostile_batch_is_refused_whole():
-    monitor = Monitor()
+def test_a_hostile_batch_is_refused_whole(store):
+    monitor = Monitor(store)
     good = frame(1, report([("a", 1, {})]))
     for batch in (
         b"",
@@ -388,5 +391,5 @@ def test_a_hostile_batch_is_refused_whole():
         bytes(BATCH_MAX_BYTES + 1),
     ):
         with pytest.raises(EnvelopeError):
-            take_batch(monitor, batch)
+            monitor.take(read_batch(batch))
     assert monitor.counts.frames == 0

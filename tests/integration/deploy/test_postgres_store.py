@@ -61,6 +61,19 @@ def test_a_broken_connection_keeps_nothing_and_is_made_anew(server):
     store.close()
 
 
+def test_changes_of_releases_wait_for_no_reports(server):
+    url = new_schema(server.url, "beside")
+    store, other = PostgresStore(url), PostgresStore(url)
+    with store.counting() as counting:
+        counting.put_marks({("ab", 0): 1}, 1)
+        with other.writing() as writing:
+            writing.set_stable("shop/ipv", "v1")
+    with other.reading() as reading:
+        assert reading.stable() == {"shop/ipv": "v1"}
+    store.close()
+    other.close()
+
+
 def test_a_server_that_is_not_there_is_named_without_a_password():
     with pytest.raises(ServiceUnreachableError, match=r"host=/nowhere") as caught:
         PostgresStore("postgresql:///x?host=/nowhere&user=a&password=secret")

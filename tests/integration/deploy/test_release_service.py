@@ -126,7 +126,7 @@ def test_checks_over_one_connection(one):
 def test_what_people_and_programs_ask(one):
     port = one[2]
     asked(port, walle_profile=profile("d-7", own="v1"))
-    assert asked(port, "/healthz")[1] == b"ok\n"
+    assert asked(port, "/healthz")[1] == b"ok\nauthentication: open\n"
     assert asked(port, "/readyz")[1] == b"ready\n"
     assert b"walle_release_checks_total" in asked(port, "/metrics")[1]
     assert {"task": "s/own", "version": "v1", "devices": 1} in json.loads(

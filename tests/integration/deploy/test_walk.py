@@ -54,7 +54,7 @@ class Shell:
     def type(self, text):
         """Type lines; return what was printed, and the commands that failed, by exit code."""
         text = text.replace("serve repo &", f"serve repo --port {self._files} &")
-        text = text.replace("walle serve ", f"walle serve --listen 127.0.0.1:{self._service} ")
+        text = text.replace("walle serve ", f"walle serve --listen 127.0.0.1:{self._service} ", 1)
         text = text.replace(":8600", f":{self._files}").replace(":8480", f":{self._service}")
         self._process.stdin.write(f"{text}\necho {DONE}\n")
         self._process.stdin.flush()
@@ -111,8 +111,18 @@ def free_port():
         return server.getsockname()[1]
 
 
-def test_from_a_tasks_first_line_to_its_gray_release(shell):
+def with_tokens(begin):
+    """The same, with devices that prove who they are."""
+    begin = begin.replace(
+        "walle serve ", "walle token key who --issuer walk\nwalle serve service.yaml "
+    )
+    return begin.replace("--every 1s", "--every 1s --device-key who/signing.json")
+
+
+@pytest.mark.parametrize("proof", ["open", pytest.param("tokens", marks=pytest.mark.full)])
+def test_from_a_tasks_first_line_to_its_gray_release(shell, proof):
     begin, good, second, third = SHOWN
+    begin = with_tokens(begin) if proof == "tokens" else begin
     on_ios, on_two_percent = LINES
     _, failed = shell.type(begin)
     assert not failed

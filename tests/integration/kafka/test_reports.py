@@ -14,8 +14,11 @@ from faust_truth import merged
 from faust_worker import Cluster, Worker, envelope, send, wait_until
 from kafka.admin import MemberToRemove
 
+from tests.unit.deploy.monitoring.reporting import publish
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.transport import take_batch
+from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.monitoring.transport import read_batch
+from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -76,7 +79,7 @@ def service(monitor, ends):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             assert self.path == "/v1/reports"
-            take_batch(monitor, self.rfile.read(int(self.headers["content-length"])))
+            monitor.take(read_batch(self.rfile.read(int(self.headers["content-length"]))))
             if not taken.is_set():
                 taken.set()
                 ends.wait()
@@ -118,7 +121,9 @@ def forget_members(cluster, group):
 def test_runs_are_counted_once_when_the_worker_is_killed(cluster, tmp_path):
     topic = cluster.topic("features", PARTITIONS + 1)
     run_pipeline(tmp_path, cluster, topic)
-    monitor, ends, group = Monitor(), threading.Event(), f"walle-cloud-t-{cluster.run_id}"
+    store = SqliteStore(tmp_path / "releases.db")
+    publish(store, "1", task="shop/visit")
+    monitor, ends, group = Monitor(store), threading.Event(), f"walle-cloud-t-{cluster.run_id}"
     with service(monitor, ends) as (url, taken):
         with Worker(tmp_path, cluster, topic, "--reports", url) as worker:
             wait_until(taken.is_set, "the first batch", worker)
@@ -139,7 +144,8 @@ def test_runs_are_counted_once_when_the_worker_is_killed(cluster, tmp_path):
             wait_until(lambda: committed(cluster, group) == records, "the end", worker)
             shown = worker.get("/healthz")[1]
             assert worker.stop() == 0
-    health = monitor.health("shop/visit", "1")
+    health = HealthReader(store).health("shop/visit", "1")
+    store.close()
     assert (health.runs, health.failures) == (VISITS, VISITS // DEVICES)
     assert (health.devices, health.failing_devices) == (DEVICES, 1)
     assert monitor.counts.frames_again == before > 0

@@ -10,13 +10,14 @@ from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.reports import RunReports
 from walle_stream.actors.turn import Delivery
 from walle_stream.errors import StoreError
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import Proof, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.vm.results import GroupResult, RunResult
+from walle_stream.wire.buckets import CALL_BUCKETS, bucket_of
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import decode_body
-from walle_stream.wire.reports import CALL_BUCKETS, bucket_of, decode_reports, is_reports
+from walle_stream.wire.reports import decode_reports, is_reports
 
 pytestmark = pytest.mark.actors
 
@@ -107,6 +108,46 @@ def test_classes_of_errors_are_bounded():
     failures = report.devices[0].failures
     assert (len(failures), sum(failures.values())) == (17, 101)
     assert failures["(other)"] == 85
+
+
+def test_devices_of_two_groups_are_never_in_one_report():
+    held = {
+        ("a", "shop/t", "v1"): Proof("ra", "r", "new"),
+        ("b", "shop/t", "v1"): Proof("rb", "r", "control"),
+        ("c", "shop/t", "v1"): Proof("rc", "r", "new"),
+    }
+    asked = []
+
+    def proof_of(*key):
+        asked.append(key)
+        return held.get(key, Proof())
+
+    reports = RunReports(LABELS, 0, 0, proof_of=proof_of)
+    for _ in range(2):
+        reports.add("t", [group(each, good(9), bad("E")) for each in "abcd"], 8.0)
+        reports.committed()
+    reports.add_refusal(("shop/t", "v1"), "e", "not installed: E")
+    assert [key[0] for key in asked] == list("abcde")  # once for each device and report
+    found = {
+        (each.release, each.group): (
+            [(one.device_id, one.receipt, one.runs) for one in each.devices],
+            sum(each.latency_us.values()),
+            sum(each.output_bytes.values()),
+        )
+        for each in decoded(reports.take(1))
+    }
+    assert found == {
+        ("r", "new"): ([("a", "ra", 4), ("c", "rc", 4)], 8, 4),
+        ("r", "control"): ([("b", "rb", 4)], 4, 2),
+        ("", ""): ([("d", "", 4), ("e", "", 1)], 4, 2),
+    }
+    # what came meanwhile is shown with the next report
+    held["d", "shop/t", "v1"] = Proof("rd", "r", "new")
+    reports.committed()
+    reports.add("t", [group("d", good(1))], 1.0)
+    reports.committed()
+    [report] = decoded(reports.take(2))
+    assert (report.group, report.devices[0].receipt) == ("new", "rd")
 
 
 # In a partition

@@ -159,12 +159,13 @@ def release_definition(
         plan: How many devices there are.
     """
     few = max(1, plan.devices // 20)
+    brief = {"minDuration": "500ms", "minExposure": 0}
     gray = [
-        {"percent": 25, "minDuration": "500ms", "minDevices": few},
-        {"percent": 60, "minDuration": "500ms", "minDevices": 2 * few},
+        {"percent": 25, "minDevices": few, **brief},
+        {"percent": 60, "minDevices": 2 * few, **brief},
     ]
     spec: dict[str, object] = {"task": TASK, "version": version, "policy": policy}
-    spec |= {"gray": gray, "full": {"minDuration": "500ms"}}
+    spec |= {"gray": gray, "full": brief}
     # only failures: times of runs say nothing on a machine that is killed all the time
     spec["gates"] = {"latency": {"tolerated": 1_000}, "crashes": {"tolerated": 0.5}}
     return {

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.store.opening import open_store
@@ -37,6 +38,7 @@ spec:
   poll: 100ms
   lease: 2s
   knownDevices: {flush: 500ms}
+  authentication: {mode: tokens, keys: keys.json, issuer: chaos}
 """
 
 
@@ -69,6 +71,7 @@ class World:
         repository = TrustedRepository.create(self.repository)
         self._adopt_first()
         (folder / "service.yaml").write_text(_SERVICE)
+        SigningKey.create("chaos").write(folder / "signing.json", folder / "keys.json")
         (folder / "root.json").write_bytes(repository.root())
         # which ports are free is nothing that a seed can say
         ports = _free_ports(plan.services + 1, random.Random(f"{os.getpid()}/{life}"))  # noqa: S311
@@ -133,6 +136,7 @@ class World:
         ]
         command += ["--profiles", str(self.folder / f"profiles-{number}.jsonl")]
         command += ["--data-dir", str(self.data_dir(number))]
+        command += ["--device-key", str(self.folder / "signing.json")]
         for setting in source_settings(self.plan, self.plan.rate if is_paced else 0):
             command += ["--set", setting]
         return (*command, "--set", "spec.reports.every=300ms")

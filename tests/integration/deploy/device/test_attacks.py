@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.deploy.device.hostile import http_date, opened, package, trickle
 from tests.integration.deploy.files.test_hostile_packages import HOSTILE
-from walle_deploy.assembly.hosting import Hosting
+from walle_deploy.assembly.hosting import Access, Hosting
 from walle_deploy.device import agent as agent_module
 from walle_deploy.device import files_metadata, fleet
 from walle_deploy.device.agent import Outcome
@@ -477,7 +477,7 @@ def test_agents_outlive_all_of_it(service, host, other, monkeypatch):
     monkeypatch.setattr(fleet, "BACKOFF_MAX_S", 0.002)
     monkeypatch.setattr(fleet, "_WAIT_MAX_S", 0.002, raising=False)
     hosting = Hosting(
-        service.url,
+        Access(service.url),
         service.repository.root(),
         [DeviceProfile("phone-1")],
         {},

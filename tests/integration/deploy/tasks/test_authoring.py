@@ -10,7 +10,8 @@ import pytest
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.committing import commit_folder
-from walle_deploy.tasks.history import diff_versions, list_tasks, log_task
+from walle_deploy.tasks.differences import diff_versions
+from walle_deploy.tasks.history import list_tasks, log_task
 from walle_deploy.tasks.mirrors import seen_version
 from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
@@ -413,6 +414,34 @@ def test_a_difference_says_who_gets_another_file(bench):
         *(("added", "d-1", "q"), ("changed", "user:ada", "p"), ("removed", "user:bob", "p"))
     ]
     assert "+2" in found.patch
+
+
+def test_within_a_tasks_folder_log_and_diff_need_no_arguments(walle, bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("WALLE_GROUP", bench.group.address)
+    walle("task", "init", "shop/ipv", cwd=tmp_path)
+    folder = tmp_path / "ipv"
+    monkeypatch.delenv("WALLE_GROUP")  # the folder knows its group
+    said = json.loads(walle("task", "log", "--json", cwd=folder).stdout)
+    assert (said["ref"], len(said["commits"])) == ("shop/ipv", 1)
+    assert not walle("task", "diff", cwd=folder).stdout
+    (folder / "words.txt").write_text("a b\n")
+    (folder / "sub").mkdir()
+    (folder / "script.py").write_text((folder / "script.py").read_text() + "# more\n")
+    found = json.loads(walle("task", "diff", "--json", cwd=folder / "sub").stdout)
+    assert [(each["kind"], each["path"]) for each in found["files"]] == [
+        ("changed", "script.py"),
+        ("added", "words.txt"),
+    ]
+    assert "+# more" in found["patch"]
+    walle("task", "commit", "-m", "More", cwd=folder)
+    assert not walle("task", "diff", cwd=folder).stdout
+    for arguments, where in (
+        (["diff", "shop/ipv"], folder),
+        (["diff"], tmp_path),
+        (["log"], tmp_path),
+    ):
+        refused = walle("task", *arguments, cwd=where, check=False)
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (16, 1)
 
 
 def test_nobody_is_asked_for_a_name_and_a_group_that_is_not_there_is_one_line(bench, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.unit.deploy.hasty import hasty
-from tests.unit.deploy.monitoring.reporting import frame, report
+from tests.unit.deploy.monitoring.reporting import Clocked, frame, report
 from walle_deploy.assembly.alarming import OfferedVersions, ReleaseNews, alarming
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmRule
@@ -41,20 +41,18 @@ class Watched:
     """Two workers and their alarms, at a time that the test says."""
 
     def __init__(self, store):
-        self.now_ms, self.told, rows = 1_000_000, [], StoredRows(store)
-        self.workers = [Monitor(rows, name, now_ms=lambda: self.now_ms) for name in "ab"]
+        self.told, self.store = [], Clocked(store, 1_000_000)
+        self.workers = [Monitor(self.store) for _ in range(2)]
         self.offered, board = OfferedVersions(store), AlarmBoard(RULES)
         view = FleetView(
-            rows,
-            lambda: self.offered.look() | {key[1:] for key in board.firing},
-            lambda: self.now_ms,
+            self.store, lambda: self.offered.look() | {key[1:] for key in board.firing}
         )
-        options = WatchOptions(rows, self.offered.has, news=ReleaseNews(store))
+        options = WatchOptions(StoredRows(store), self.offered.has, news=ReleaseNews(store))
         self.watch = AlarmWatch(view, board, self.told.append, 1_000.0, options)
 
     def look(self, after_s=1):
-        self.now_ms += after_s * S
-        return [(each.rule, each.version, each.state) for each in self.watch.look(self.now_ms)]
+        self.store.now += after_s * S
+        return [(each.rule, each.version, each.state) for each in self.watch.look(self.store.now)]
 
 
 @pytest.fixture

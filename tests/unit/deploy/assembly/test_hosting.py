@@ -1,7 +1,7 @@
 from contextlib import closing
 
 from walle_deploy.assembly import hosting as module
-from walle_deploy.assembly.hosting import Hosting
+from walle_deploy.assembly.hosting import Access, Hosting
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.trust.repository import TrustedRepository
 
@@ -32,7 +32,7 @@ def test_each_device_of_a_host_has_an_agent_while_it_runs(tmp_path, monkeypatch)
     profiles = [DeviceProfile(f"d-{number}") for number in range(9)]
     for given, threads in ((profiles, 4), (profiles[:1], 1)):
         folder = tmp_path / str(threads)
-        hosting = Hosting("http://127.0.0.1:1/", root, given, {}, folder, every_s=3.0)
+        hosting = Hosting(Access("http://127.0.0.1:1/"), root, given, {}, folder, every_s=3.0)
         with closing(hosting), hosting.beside(Run()) as fleet:
             assert fleet.said == ["start"]
         assert [agent.device for agent in fleet.agents] == [each.device for each in given]

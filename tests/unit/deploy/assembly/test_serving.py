@@ -1,18 +1,26 @@
 import asyncio
 from base64 import urlsafe_b64decode
 from contextlib import closing
+from functools import partial
 
 import msgspec
 import pytest
+from starlette.applications import Starlette
 
-from walle_deploy.assembly.serving import open_service
+from tests.unit.deploy.page.showing import Operator, ask, definition, opened, published
+from walle_deploy.assembly.serving import _stop, open_parts, open_service
+from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.service.door import Door
 from walle_deploy.service.middleware import push_middleware
+from walle_deploy.service.settings import ServiceSpec
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import ServiceUnreachableError, SpecFileError
+from walle_stream.errors import ConflictError, ServiceUnreachableError, SpecFileError
 
 FILES = "https://files.example/"
 
@@ -33,7 +41,7 @@ async def business(scope, receive, send):
     await send({"type": "http.response.body", "body": b"bought"})
 
 
-def test_another_application_tells_devices_what_a_store_has(store):
+def test_another_application_tells_devices_what_a_store_has(store, caplog):
     service = open_service(store, FILES)
     profile = encode_profile(DeviceProfile("d-1")).encode()
     sent = []
@@ -48,6 +56,7 @@ def test_another_application_tells_devices_what_a_store_has(store):
             await app(scope, None, send)
 
     asyncio.run(ask())
+    assert caplog.text.count("authentication is open") == 1
     value = dict(sent[0]["headers"])[b"walle-push"]
     push = msgspec.json.decode(urlsafe_b64decode(value + b"=="), type=Push)
     assert push.metadata_url == f"{FILES}metadata/"
@@ -59,3 +68,55 @@ def test_without_addresses_or_releases_it_does_not_start(store, tmp_path):
         open_service(store)
     with pytest.raises(ServiceUnreachableError, match="no release store"):
         open_service(str(tmp_path / "none.db"), FILES)
+
+
+def given(store, **profile):
+    """Receipts that a service that starts now gives a device."""
+    service = open_service(store, FILES)
+    profile = DeviceProfile("d-1", receipts=HeldReceipts(), **profile)
+
+    async def ask():
+        async with service.running():
+            return service.check(encode_profile(profile).encode())
+
+    return asyncio.run(ask())
+
+
+def test_services_of_a_store_issue_receipts_that_each_of_them_believes(store):
+    pushed, alone = given(store), given(store, tasks={"s/t": "v1"})
+    assert [len(each.tasks) for each in (pushed, alone)] == [1, 0]
+    with closing(SqliteStore(store)) as opened:
+        keys = StoredReceiptKeys(opened)
+        keys.refresh()
+        for push in (pushed, alone):
+            found = keys.keys.read(push.receipts["s/t"], keys.now_ms())
+            assert (found.device, found.version, found.release, found.group) == (
+                "d-1",
+                "v1",
+                "",
+                "",
+            )
+
+
+def test_a_service_without_operators_has_no_page_but_a_line(store):
+    parts = open_parts({"store": store}, Door(ServiceSpec()))
+    with parts.beside():
+        app = Starlette(routes=parts.routes)
+        for path in ("/", "/releases/r"):
+            answer = ask(app, path)
+            assert (answer.status, "spec.operators" in answer.text) == (403, True)
+            assert not answer.parsed().of("form", "table")
+
+
+@pytest.mark.parametrize(("action", "is_open"), [("pause", True), ("rollback", False)])
+def test_what_a_page_stops_has_the_operators_name_in_the_log(tmp_path, action, is_open):
+    with opened(tmp_path / "r.db") as store:
+        published(store, "v1", "v2").create(definition("r"))
+        stop = partial(_stop, store, Operator("ann", "author"), "r", action, "too slow")
+        with pytest.raises(ConflictError):
+            stop(2)
+        stop(1)
+        with store.reading() as reading:
+            assert reading.release("r").is_open is is_open
+            last = read_entry(reading.audit("r")[-1])
+        assert (last.by, last.why) == ("ann", "too slow")

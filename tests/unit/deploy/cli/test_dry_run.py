@@ -275,3 +275,17 @@ def test_a_population_that_is_none_is_refused(ran, folder, text, message):
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(SpecFileError, match=message):
         ran("--list")
+
+
+def test_a_hold_out_keeps_the_version_before_at_full(dry_run, folder, store):
+    (folder / "release.yaml").write_text(f"{RELEASE}  holdOut: 50\n")
+    people = [DeviceProfile(f"d-{number}", "shop", os="android") for number in range(100, 150)]
+    lines = [json.dumps({"device": each.device, "app": "shop", "os": "android"}) for each in people]
+    (folder / "population.jsonl").write_text("\n".join(lines))
+    given = (folder / "release.yaml", "--store", folder / "releases.db", "--json")
+    found = {each["version"]: each for each in json.loads(dry_run(*given))["groups"]}
+    assert found["v1"]["devices"] + found["v2"]["devices"] == 50
+    assert 10 < found["v1"]["devices"] < 40
+    assert "r1: full: the first 50 % is not met" in found["v1"]["why"]
+    # where there is no version before nobody is held out
+    assert json.loads(dry_run(*given[:1], "--alone", "--json"))["would_get"] == 50

@@ -114,6 +114,40 @@ def test_a_pause_between_requests_is_not_too_short():
             parsed("--id", "d", "--every", text)
 
 
+def access(*arguments):
+    return fleet._access(parsed(*arguments))
+
+
+def test_who_asks_is_proven_by_a_token_or_by_a_key_that_signs_them(tmp_path, monkeypatch):
+    pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
+    from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - an extra
+
+    assert access("--id", "d").device_token is None
+    file, key = tmp_path / "token", tmp_path / "signing.json"
+    file.write_text("abc\n")
+    SigningKey.create("shop").write(key, tmp_path / "keys.json")
+    own = access("--id", "d", "--token", str(file))
+    assert own.device_token("d") == own.reports_token() == "abc"
+    monkeypatch.setenv("WALLE_TOKEN", "def")
+    assert access("--id", "d").reports_token() == "def"
+    # the variable is of one device: a host of many has none
+    assert access("--profiles", "p").reports_token is None
+    one = access("--id", "d", "--device-key", str(key))
+    assert one.device_token("d") == one.reports_token()
+    many = access("--profiles", "p", "--device-key", str(key))
+    assert many.device_token("a") != many.device_token("b") != many.reports_token()
+
+
+def test_a_token_of_one_device_is_none_of_many():
+    pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
+    with pytest.raises(SpecFileError, match="--token goes with --id"):
+        access("--profiles", "p", "--token", "t")
+    with pytest.raises(SpecFileError, match="cannot be read"):
+        access("--id", "d", "--token", "none")
+    with pytest.raises(SystemExit):
+        access("--id", "d", "--token", "t", "--device-key", "k")
+
+
 def test_a_missing_extra_is_said_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "tuf", None)
     with pytest.raises(DeployError, match=r"pip install .*\[deploy\]"):

@@ -5,16 +5,26 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from walle_deploy.cli import release_verbs
+from tests.unit.deploy.monitoring.reporting import frame, report
+from tests.unit.deploy.release.groups import both
+from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.cli.release import add
-from walle_deploy.model.health import VersionHealth
+from walle_deploy.cli.release_api import Releases
+from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
-from walle_deploy.release.stored_health import put_health
+from walle_deploy.release.limits import Gates
+from walle_deploy.release.memory import Memory, look
+from walle_deploy.release.stored_health import put_memory
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,
+    ForbiddenError,
+    IdentityError,
     IntegrityError,
     RefNotFoundError,
     ReleaseStateError,
@@ -93,9 +103,16 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     release("create", release.file)
     release.desk.apply("ipv-v2", go)
     with release.store.writing() as writing:
-        new = VersionHealth(task="shop/ipv", version="v2", devices=10, failing_devices=1)
-        put_health(writing, new)
-        writing.put_device_counts("one", {("shop/ipv", "v1"): 190, ("shop/ipv", "v2"): 10})
+        failing = {"devices": 10, "failing_devices": 1, "runs": 200, "failures": 9}
+        failing["device_minutes"] = 14
+        seen = both(failing, {"devices": 190})
+        put_memory(writing, "ipv-v2", look(Memory(), Gates(), seen, 1, control_percent=50.0))
+    names = [f"d{number}" for number in range(200)]
+    first, then = (
+        report([(name, 1, {}) for name in names]),
+        report([(n, 1, {}) for n in names[:10]], "v2"),
+    )
+    Monitor(release.store).take([frame(1, first), frame(2, then)])
     text = release("status", "ipv-v2")
     for part in (
         "20 % of the devices",
@@ -103,9 +120,12 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         "'walle release advance ipv-v2' goes on",
         "as none takes releases on now (walle serve)",
         "v1: 190, v2: 10",
-        "1 of 10 devices of v2",
+        "1 of 10 devices of v2, 0 of 190 devices of v1 beside",
+        "1 more would stop it",
+        "new: 10 device-minutes",
+        "against tolerated",
     ):
-        assert part in text
+        assert part in " ".join(text.split())
     assert "ipv-v2" in release("status")
     found = release.json("status", "ipv-v2")[0]
     assert (found["stage"], found["percent"], found["known_devices"]) == (
@@ -118,9 +138,27 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
             "40 more devices to report runs (a share of a small fleet may hold none: "
             "'walle release advance ipv-v2' goes on without them)"
         ),
-        "something to look at for latency, output",
+        "its devices to run in 3.5 minutes each (so far 1.4)",
     ]
     assert [each["gate"] for each in found["gates"]] == ["failures", "crashes", "latency", "output"]
+    failures = found["gates"][0]
+    assert (failures["decides"], failures["new"]["affected"], failures["control"]["devices"]) == (
+        1,
+        1,
+        190,
+    )
+    assert failures["new"]["per_run"]["low"] < 9 / 200 < failures["new"]["per_run"]["high"]
+    assert failures["evidence"] == min(failures["beyond_tolerated"], failures["beyond_control"])
+
+
+def test_a_status_says_that_its_evidence_may_be_from_anybody(release):
+    release("create", release.file)
+    assert "unauthenticated" not in release("status") + release("status", "ipv-v2")
+    assert not release.json("status", "ipv-v2")[0]["is_unauthenticated"]
+    StoredReceiptKeys(release.store, is_open=True).refresh()
+    for shown in (release("status"), release("status", "ipv-v2")):
+        assert "unauthenticated" in shown
+    assert release.json("status", "ipv-v2")[0]["is_unauthenticated"]
 
 
 def test_a_watch_ends_with_the_release(release, monkeypatch):
@@ -139,17 +177,17 @@ def test_a_watch_ends_with_the_release(release, monkeypatch):
 def test_a_watch_goes_on_when_the_store_answers_again(release, monkeypatch, capsys):
     release("create", release.file)
     answers = iter([None, "away", "away", "rolled back"])
-    real = release_verbs.look
+    real = Releases.look
 
-    def look(store, name):
+    def look(releases, name):
         match next(answers):
             case "away":
                 raise ServiceUnreachableError("the database does not answer")
             case "rolled back":
                 release.desk.roll_back("ipv-v2", "no")
-        return real(store, name)
+        return real(releases, name)
 
-    monkeypatch.setattr(release_verbs, "look", look)
+    monkeypatch.setattr(Releases, "look", look)
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", lambda _: None)
     with pytest.raises(ReleaseStateError, match="stopped: no"):
         release("watch", "ipv-v2")
@@ -195,6 +233,64 @@ def test_the_audit_log_is_checked_and_printed(release):
         release("audit", "--expect", head[:-1] + "x")
 
 
+def test_a_rewritten_log_lacks_the_head_that_was_kept(release, tmp_path):
+    SigningKey.create("shop").write(tmp_path / "signing.json", tmp_path / "keys.json")
+    release("create", release.file)
+    kept = tmp_path / "head.jwt"
+    kept.write_text(release("audit", "--head", "--sign", tmp_path / "signing.json"))
+    against = ("audit", "--against", kept, "--keys", tmp_path / "keys.json")
+    release("pause", "ipv-v2")
+    assert release(*against) == "the chain contains the head that was kept, entry 4\n"
+    with pytest.raises(SpecFileError, match="needs --keys"):
+        release("audit", "--against", kept)
+    release.store.close()
+    for each in tmp_path.glob("releases.db*"):
+        each.unlink()
+    again = Command(tmp_path)
+    try:
+        again("create", again.file, "--why", "made anew")
+        with pytest.raises(IntegrityError, match="entry 4 is not the one") as caught:
+            again(*against)
+    finally:
+        again.store.close()
+    assert caught.value.exit_code == 17
+
+
+def test_a_name_that_nobody_proved_is_said_to_be_that(release):
+    release("create", release.file, "--by", "bob", "--why", "one\nline <b>é</b>'; --")
+    entry = release.json("audit", "ipv-v2")[0]
+    assert (entry["by"], entry["verified"]) == ("bob", False)
+    assert entry["why"] == "one line <b>é</b>'; --"
+    with pytest.raises(IdentityError, match="nobody's name"):
+        release("pause", "ipv-v2", "--by", "controller")
+    with pytest.raises(SpecFileError, match="control characters"):
+        release("pause", "ipv-v2", "--by", "a\x1b[2J")
+    with pytest.raises(RefNotFoundError, match="there is no release"):
+        release("pause", "none/../x?y#z")
+
+
+def test_a_store_that_once_had_operators_asks_for_them(release, tmp_path):
+    key = SigningKey.create("shop")
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    spec = {"keys": tmp_path / "keys.json", "issuer": "shop", "skew": "2m"}
+    demand_operators(release.store, OperatorsSpec.model_validate(spec, by_alias=True))
+    for _ in range(2):  # the second time it is known
+        demand_operators(release.store, OperatorsSpec.model_validate(spec, by_alias=True))
+    with pytest.raises(IdentityError, match="no token"):
+        release("create", release.file)
+    own = ("--operator-key", tmp_path / "signing.json", "--by", "ann")
+    assert "created" in release("create", release.file, *own)
+    (tmp_path / "viewer").write_text(key.sign("viewer", "eve"))
+    with pytest.raises(ForbiddenError, match="needs the role author"):
+        release("pause", "ipv-v2", "--token", tmp_path / "viewer")
+    entry = release.json("audit", "ipv-v2", *own[:2])[0]
+    assert (entry["by"], entry["verified"], entry["issuer"]) == ("ann", True, "shop")
+    with release.store.writing() as writing:
+        writing.put_snapshot("operators", "operators", b"{}")
+    with pytest.raises(IntegrityError, match="who may change it"):
+        release("status", *own[:2])
+
+
 def test_two_operators_are_told_of_each_other(release):
     release("create", release.file)
     release("pause", "ipv-v2", "--revision", 1)
@@ -227,7 +323,9 @@ def test_a_person_goes_on_where_a_share_holds_no_device(release):
     release.desk.apply("ipv-v2", go)
     said = release("advance", "ipv-v2", "--by", "bob", "--why", "nobody in it", "--revision", 2)
     assert said == "release ipv-v2: shop/ipv@v2, full (revision 3)\n"
-    assert "bob  advance ipv-v2 -> full 100 %: nobody in it" in release("audit", "ipv-v2")
+    assert "bob (unverified)  advance ipv-v2 -> full 99 %: nobody in it" in release(
+        "audit", "ipv-v2"
+    )
     release("pause", "ipv-v2")
     with pytest.raises(ReleaseStateError, match="resume it, then advance it"):
         release("advance", "ipv-v2", "--revision", 4)
@@ -237,7 +335,7 @@ def test_two_who_advance_at_once_mean_one_step(release):
     release("create", release.file)
     release.desk.apply("ipv-v2", go)
     assert "full (revision 3)" in release("advance", "ipv-v2", "--by", "bob")
-    with pytest.raises(ConflictError, match=r"bob advanced .* s ago \(full, 100 %\): .* 3, if"):
+    with pytest.raises(ConflictError, match=r"bob advanced .* s ago \(full, 99 %\): .* 3, if"):
         release("advance", "ipv-v2", "--by", "ann")
     release("pause", "ipv-v2")
     release("resume", "ipv-v2")

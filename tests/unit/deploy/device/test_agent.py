@@ -5,8 +5,11 @@ import pytest
 from walle_deploy.device import agent as module
 from walle_deploy.device.agent import AGAIN_MAX_MS, DeviceAgent, Outcome
 from walle_deploy.device.client import Answer
+from walle_deploy.device.receipts import ReceiptBook
+from walle_deploy.model.held import HOUR_MS, HeldReceipt, HeldReceipts
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedTask
+from walle_deploy.model.receipts import Receipt, ReceiptKeys, peek
 from walle_stream.app.installation import NO_HOST
 from walle_stream.errors import (
     IntegrityError,
@@ -250,3 +253,61 @@ def test_installations_are_said_at_info(world, agent, caplog):
         "installed shop/a@v1",
         "uninstalled shop/a",
     ]
+
+
+KEYS = ReceiptKeys.create()
+KEY, _ = peek(KEYS.issue(Receipt("", "", "")))
+
+
+def given(version, task="shop/a", release="", group=""):
+    receipt = Receipt("d-1", task, version, release, group, 500_000 * HOUR_MS)
+    return {task: KEYS.issue(receipt)}
+
+
+def test_receipts_alone_are_kept_and_nothing_is_installed(world, clock, tmp_path):
+    book = ReceiptBook(tmp_path / "receipts", ["d-1"])
+    agent = DeviceAgent(DeviceProfile("d-1"), world, world, world, receipts=book)
+    world.has = {"a": InstalledTask("1", (), "a", origin="shop/a@v1")}
+    agent.learn()
+    agent.check()
+    assert world.profiles[-1].receipts == HeldReceipts(0, {"shop/a": HeldReceipt()})
+    world.answer = Answer(Push((), receipts=given("v1")), 7)
+    assert agent.check() is Outcome.NOTHING_NEW
+    world.answer = NOTHING
+    agent.check()
+    assert world.profiles[-1].receipts == HeldReceipts(500_000, {}, [KEY])
+    assert (world.calls, world.recorded) == ([], [])
+    again = DeviceAgent(
+        DeviceProfile("d-1"),
+        world,
+        world,
+        world,
+        receipts=ReceiptBook(tmp_path / "receipts", ["d-1"]),
+    )
+    again.learn()
+    assert again.profile.receipts == HeldReceipts(500_000, {}, [KEY])
+
+
+def test_a_version_has_its_receipt_before_it_runs(world, clock, tmp_path):
+    book = ReceiptBook(tmp_path / "receipts", ["d-1"])
+    agent = DeviceAgent(DeviceProfile("d-1"), world, world, world, receipts=book)
+    seen, install = [], world.install
+
+    def watched(changes):
+        seen.append(book("d-1", "shop/a", "v2").group)
+        return install(changes)
+
+    world.install = watched
+    world.answer = Answer(
+        Push((PushedTask("shop/a", "v2"),), "m/", given("v2", release="r", group="new")), 7
+    )
+    assert agent.check() is Outcome.INSTALLED
+    assert seen == ["new"]
+    held = HeldReceipt(500_000, "r", "new")
+    assert agent.profile.receipts == HeldReceipts(0, {"shop/a": held}, [KEY])
+
+
+def test_a_device_that_takes_none_says_nothing_of_them(world, agent):
+    world.answer = Answer(Push((), receipts=given("v1")), 7)
+    assert agent.check() is Outcome.NOTHING_NEW
+    assert agent.profile.receipts is None

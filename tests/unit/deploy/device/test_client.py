@@ -10,7 +10,13 @@ from walle_deploy.device import client as module
 from walle_deploy.device.client import PUSH_MAX_BYTES, ReleaseClient
 from walle_deploy.model.profile import PROFILE_HEADER, DeviceProfile, decode_profile
 from walle_deploy.model.pushes import PUSH_TYPE, Push, PushedTask
-from walle_stream.errors import IntegrityError, ServiceBusyError, ServiceUnreachableError
+from walle_deploy.model.receipts import Receipt, ReceiptKeys
+from walle_stream.errors import (
+    IdentityError,
+    IntegrityError,
+    ServiceBusyError,
+    ServiceUnreachableError,
+)
 
 PUSH = Push((PushedTask("shop/ipv", "v2"), PushedTask("shop/old", "")), "http://x/metadata")
 BODY = msgspec.json.encode(PUSH)
@@ -23,6 +29,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.profiles.append(decode_profile(self.headers[PROFILE_HEADER]))
+        self.server.tokens.append(self.headers["authorization"])
         status, headers, body = self.server.said
         self.send_response_only(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -34,7 +41,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def server():
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.daemon_threads, made.profiles = True, []
+    made.daemon_threads, made.profiles, made.tokens = True, [], []
     thread = threading.Thread(target=made.serve_forever, args=(0.01,))
     thread.start()
     yield made
@@ -58,6 +65,29 @@ def asked(server):
 def test_it_says_what_the_device_is(asked, server):
     asked(204)
     assert server.profiles[-1] == DeviceProfile("d-1", app="shop", tasks={"shop/ipv": "v1"})
+
+
+def test_it_proves_who_asks_with_the_token_of_the_moment(asked, server):
+    asked(204)
+    assert server.tokens[-1] is None
+    url, given = f"http://127.0.0.1:{server.server_port}/v1/check", iter(["one", "two"])
+    client = ReleaseClient(url, token_of=lambda device: f"{device}-{next(given)}")
+    for expected in ("Bearer d-1-one", "Bearer d-1-two"):
+        client.check(DeviceProfile("d-1"))
+        assert server.tokens[-1] == expected
+    client.close()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_service_that_does_not_believe_it_says_why(asked, status):
+    with pytest.raises(IdentityError, match=f"answered {status}: .*expired"):
+        asked(status, body=b'{"error": "the token expired"}')
+
+
+def test_one_that_asked_too_often_asks_again_when_it_is_told(asked):
+    with pytest.raises(ServiceBusyError) as caught:
+        asked(429, {"Retry-After": "7"})
+    assert caught.value.after_s == 7
 
 
 def test_a_push_comes_as_the_answer_or_in_a_header_of_any_answer(asked):
@@ -160,3 +190,43 @@ def test_a_service_that_says_nothing_is_said_to_be_late():
         with pytest.raises(ServiceUnreachableError, match=r"not answer: no answer in time$"):
             client.check(DeviceProfile("d"))
         client.close()
+
+
+KEYS = ReceiptKeys.create()
+
+
+def receipts(**by_task):
+    return {task.replace("_", "/"): KEYS.issue(receipt) for task, receipt in by_task.items()}
+
+
+def test_receipts_come_with_a_push_or_alone(asked):
+    own = Receipt("d-1", "shop/ipv", "v1", issued_ms=7)
+    for push in (
+        Push((), receipts=receipts(shop_ipv=own)),
+        Push(
+            (PushedTask("shop/ipv", "v2"), PushedTask("shop/old", "")),
+            receipts=receipts(shop_ipv=Receipt("d-1", "shop/ipv", "v2", "r", "new", 7)),
+        ),
+    ):
+        assert asked(200, JSON, msgspec.json.encode(push)).push == push
+
+
+@pytest.mark.parametrize(
+    "receipt",
+    [
+        Receipt("d-2", "shop/ipv", "v2"),  # of another device
+        Receipt("d-1", "shop/old", "v2"),  # of another task
+        Receipt("d-1", "shop/ipv", "v1"),  # of the version that is about to go
+    ],
+)
+def test_receipts_of_others_are_refused_with_the_whole_answer(asked, receipt):
+    push = Push((PushedTask("shop/ipv", "v2"),), receipts=receipts(shop_ipv=receipt))
+    with pytest.raises(IntegrityError, match="is no push: a receipt"):
+        asked(200, JSON, msgspec.json.encode(push))
+
+
+@pytest.mark.parametrize("token", ["", "x", "e30", "é", "A" * 5_000])
+def test_what_is_no_receipt_is_refused_with_the_whole_answer(asked, token):
+    push = Push((), receipts={"shop/ipv": token})
+    with pytest.raises(IntegrityError, match="is no push: a receipt"):
+        asked(200, JSON, msgspec.json.encode(push))

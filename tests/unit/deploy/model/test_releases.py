@@ -3,7 +3,7 @@ import pytest
 
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.audit import digest_files
+from walle_deploy.release.digests import digest_files
 
 SHARED = PushedFile("s/t/v/t.walle", "targets/ab/x", "0" * 64, 10)
 OWN = PushedFile("s/t/v/for/d/x", "exclusive/ab/x", "1" * 64, 10, "exclusive", "x")

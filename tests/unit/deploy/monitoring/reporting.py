@@ -1,10 +1,61 @@
-"""Frames of reports as devices make them, for tests."""
+"""Frames of reports as devices make them, and a store whose clock a test sets."""
 
+from contextlib import contextmanager
+
+from walle_deploy.model.receipts import Receipt, ReceiptKeys
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.reader import HealthReader
 from walle_stream.ports import ReportFrame
-from walle_stream.wire.reports import DeviceRuns, TaskReport, bucket_of, encode_reports
+from walle_stream.wire.buckets import bucket_of
+from walle_stream.wire.reports import DeviceRuns, TaskReport, encode_reports
+
+TASK, MINUTE = "shop/ipv", 60_000
+KEYS = ReceiptKeys.create()
 
 
-def report(devices, version="v1", task="shop/ipv", latency_us=1_000, output_bytes=100):
+class Clocked:
+    """A store with another clock."""
+
+    def __init__(self, store, now_ms=10**12 - 10**12 % MINUTE):
+        self.store, self.now = store, now_ms
+        self.close = store.close
+
+    def __getattr__(self, name):
+        opened = getattr(self.store, name)
+
+        @contextmanager
+        def begin():
+            with opened() as transaction:
+                transaction.now_ms = lambda: self.now
+                yield transaction
+
+        return begin
+
+
+def publish(store, *versions, task=TASK):
+    with store.writing() as transaction:
+        for version in versions:
+            transaction.put_version(task, version, VersionFiles(()))
+
+
+def health(store, version="v1", since_ms=0, task=TASK):
+    return HealthReader(store).health(task, version, since_ms)
+
+
+def receipt(device, version="v1", release="", group="", issued_ms=10**12, task=TASK, keys=KEYS):
+    return keys.issue(Receipt(device, task, version, release, group, issued_ms))
+
+
+def grouped(devices, group, version="v1", release="r1", issued_ms=10**12):
+    """Devices with valid receipts."""
+    made = report(devices, version)
+    made.release, made.group = release, group
+    for each in made.devices:
+        each.receipt = receipt(each.device_id, version, release, group, issued_ms)
+    return made
+
+
+def report(devices, version="v1", task=TASK, latency_us=1_000, output_bytes=100):
     """Devices as (id, runs, failures by class)."""
     rows = [
         DeviceRuns(

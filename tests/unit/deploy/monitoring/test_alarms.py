@@ -3,7 +3,7 @@ import pytest
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmRule
 from walle_stream.errors import StoreError
-from walle_stream.wire.reports import bucket_of
+from walle_stream.wire.buckets import bucket_of
 
 KEY = ("shop/ipv", "v2")
 

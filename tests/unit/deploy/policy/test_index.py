@@ -8,6 +8,7 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.policy import index as index_module
 from walle_deploy.policy.facts import Sources
+from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import Offer, ReleaseIndex
 from walle_stream.errors import SpecFileError
 
@@ -176,3 +177,50 @@ def test_an_index_goes_when_nobody_has_it_any_more(wide, monkeypatch):
 
 def module_of(each):
     return (each if isinstance(each, FunctionType) else type(each)).__module__ or ""
+
+
+def test_devices_are_drawn_into_two_groups_by_the_share():
+    index = made(
+        release(
+            "r",
+            "v2",
+            "gray",
+            {"app": "shop"},
+            percent=20.0,
+            devices=frozenset({"d-0"}),
+            is_watched=True,
+            before="v1",
+        ),
+        stable={"s/t": "v1"},
+    )
+    seen = {}
+    for number in range(200):
+        profile = DeviceProfile(f"d-{number}", "shop", tasks={"s/t": "v1"})
+        hashed = id_hash(profile.device)
+        has = {each.task: each.version for each in index.decide(profile)} or profile.tasks
+        (standing,) = index.standings(profile, hashed, has).values()
+        seen.setdefault((has["s/t"], *standing), []).append(number)
+        # who is to have v2 and runs v1 yet is neither; nor is another app, nor another version
+        now = index.standings(profile, hashed, profile.tasks)
+        assert now == ({} if has["s/t"] == "v2" else {"s/t": ("r", "control")})
+        other = DeviceProfile(profile.device, "other", tasks={"s/t": "v1"})
+        assert index.standings(other, hashed, other.tasks) == {}
+        assert index.standings(profile, hashed, {"s/t": "v0", "s/other": "v1"}) == {}
+    assert seen[("v2", "r", "")] == [0]  # named: it tried it before
+    assert sorted(seen) == [("v1", "r", "control"), ("v2", "r", ""), ("v2", "r", "new")]
+    assert 20 < len(seen[("v2", "r", "new")]) < 60
+
+
+def test_nobody_stands_anywhere_where_no_release_is_in_progress():
+    index = made(release("done", "v2"), stable={"s/t": "v1"})
+    profile = DeviceProfile("d", tasks={"s/t": "v2"})
+    assert index.standings(profile, id_hash("d"), profile.tasks) == {}
+
+
+def test_a_device_whose_python_does_not_fit_is_no_control():
+    files = {"s/t@v2": VersionFiles((), {}, ("cpython-314",))}
+    watched = {"percent": 1e-9, "is_watched": True, "before": "v1"}
+    index = made(release("r", "v2", "gray", **watched), stable={"s/t": "v1"}, files=files)
+    for python, group in (("cpython-313", {}), ("cpython-314", {"s/t": ("r", "control")})):
+        profile = DeviceProfile("d", interpreter=python, tasks={"s/t": "v1"})
+        assert index.standings(profile, id_hash("d"), profile.tasks) == group

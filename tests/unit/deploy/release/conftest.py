@@ -1,7 +1,7 @@
 import pytest
 
 from tests.unit.deploy.hasty import hasty
-from walle_deploy.model.health import VersionHealth
+from tests.unit.deploy.release.groups import both
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.model import Release
@@ -43,14 +43,19 @@ def release():
 
 
 class FakeHealth:
-    """Health as the test says it, by version."""
+    """Health as the test says it, by version; a window has what was not said before."""
 
     def __init__(self):
-        self.of, self.asked = {}, []
+        self.of, self.asked, self.said = {}, [], []
 
-    def health(self, task, version, since_ms):
-        self.asked.append((version, since_ms))
-        return VersionHealth(task=task, version=version, **self.of.get(version, {}))
+    def release_health(self, query):
+        self.asked.append(query)
+        if not self.said or self.said[-1] != self.of:
+            self.said.append({name: dict(fields) for name, fields in self.of.items()})
+        before = self.said[-2] if len(self.said) > 1 else {}
+        versions = query.version, query.before
+        now, then = ([each.get(name, {}) for name in versions] for each in (self.of, before))
+        return both(*now, len(self.said), then)
 
 
 @pytest.fixture

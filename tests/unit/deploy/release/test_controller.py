@@ -2,16 +2,19 @@ import threading
 
 import pytest
 
-from walle_deploy.model.health import VersionHealth
+from tests.unit.deploy.release.groups import both
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.controller import LOOKBACK_MS, Controller
+from walle_deploy.release.controller import Controller
 from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.limits import Gates
+from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.ports import SimulationResult
-from walle_deploy.release.stored_health import put_health, read_health
+from walle_deploy.release.stored_health import put_memory, read_memory
 from walle_stream.errors import (
     ConflictError,
     GitError,
+    IntegrityError,
     ReleaseStateError,
     ServiceUnreachableError,
 )
@@ -114,11 +117,11 @@ def test_a_failing_version_is_rolled_back_and_the_log_says_why(
     controller.turn()
     assert stage(store) == "rolled_back"
     with store.reading() as reading:
-        assert read_health(reading, "shop/ipv", "v2").failing_devices == 6
+        assert read_memory(reading, "r").health.new.release.failing_devices == 6
         entry = reading.audit("r")[-1].text
         assert reading.table().releases == ()
     assert '"by":"controller"' in entry
-    assert "failures: 6 of 9 devices of v2, 0 of 200 devices of v1" in entry
+    assert "failures: 6 of 9 devices of v2, 0 of 200 devices of v1 beside" in entry
 
 
 def test_a_version_that_fails_on_4_of_200_devices_is_taken_back_at_a_gray_step(
@@ -136,19 +139,41 @@ def test_a_version_that_fails_on_4_of_200_devices_is_taken_back_at_a_gray_step(
         bad = sum(each < devices for each in failing)
         runs = {"latency_us": {500: devices}, "output_bytes": {9: devices}}
         health.of = {"v1": sound, "v2": {"devices": devices, "failing_devices": bad, **runs}}
-    assert (stage(store), shares) == ("rolled_back", [1, 5, 20, 50, 100])
+    assert (stage(store), shares) == ("rolled_back", [1, 5, 20, 50, 99])
 
 
-def test_health_is_asked_since_the_offer_and_some_minutes_before_it(
+def test_health_is_asked_of_both_groups_since_the_step_and_of_what_is_new(
     controller, store, desk, release, health
 ):
-    desk.create(release())
+    desk.create(release(gray=[{"percent": 5, "minDuration": "1h"}]))
     controller = controller()
     controller.turn()
+    health.of = {"v1": {"devices": 95}, "v2": {"devices": 5}}
     controller.turn()
     with store.reading() as reading:
-        offered_ms = read_state(reading.release("r")).offered_ms
-    assert health.asked == [("v2", offered_ms), ("v1", offered_ms - LOOKBACK_MS)]
+        step_ms = read_state(reading.release("r")).step_ms
+    desk.pause("r")
+    desk.resume("r")
+    controller.turn()
+    asked = [(each.release_id, each.version, each.before, each.after) for each in health.asked]
+    assert asked == [("r", "v2", "v1", -1), ("r", "v2", "v1", 1)]
+    assert {each.step_ms for each in health.asked} == {step_ms}
+
+
+def test_a_window_that_comes_again_counts_once(controller, store, desk, release, health):
+    desk.create(release(gray=[{"percent": 5, "minDuration": "1h"}]))
+    first, second = controller(), controller()
+    first.turn()
+    health.of = {"v1": {"devices": 95}, "v2": {"devices": 5, "failing_devices": 1}}
+    first.turn()
+    with store.reading() as reading:
+        folded = read_memory(reading, "r").failures
+    assert folded.reached == (1, 0)
+    with store.writing() as writing:
+        assert writing.take_lease("controller", first._owner, 0)
+    second.turn()
+    with store.reading() as reading:
+        assert read_memory(reading, "r").failures == folded
 
 
 def test_a_simulation_runs_beside_the_other_releases(controller, store, desk, release):
@@ -267,7 +292,7 @@ def test_a_health_source_that_is_away_makes_its_release_wait(
     def away(*_):
         raise ServiceUnreachableError("monitoring does not answer")
 
-    health.health = away
+    health.release_health = away
     assert controller.turn()
     assert "release r waits: monitoring does not answer" in caplog.text
 
@@ -278,14 +303,14 @@ def test_what_no_one_foresaw_stops_neither_it_nor_other_releases(
     desk.publish("shop/cart", "v2", VersionFiles(()))
     desk.create(release("odd"))
     desk.create(release("even", task="shop/cart"))
-    whole = health.health
+    whole = health.release_health
 
-    def odd(task, version, since_ms):
-        if task == "shop/ipv":
+    def odd(query):
+        if query.task == "shop/ipv":
             raise ZeroDivisionError
-        return whole(task, version, since_ms)
+        return whole(query)
 
-    health.health = odd
+    health.release_health = odd
     health.of = {"v2": GOOD | {"latency_us": {1: 9}, "output_bytes": {1: 9}}}
     leader = controller()
     while stage(store, "even") != "done":
@@ -305,30 +330,6 @@ def test_what_no_one_foresaw_stops_neither_it_nor_other_releases(
     assert len(turns) == 2
 
 
-def test_what_the_gates_saw_of_a_release_that_ended_is_not_kept(
-    controller, store, desk, release, health
-):
-    desk.create(release("a"))
-    leader = controller()
-    leader.turn()
-    whole = health.health
-
-    def ended_meanwhile(task, version, since_ms):
-        if not desk_saw:
-            desk_saw.append(desk.create(release("b"), supersede=True))
-        return whole(task, version, since_ms)
-
-    desk_saw, health.health = [], ended_meanwhile
-    health.of = {"v1": {"devices": 7}, "v2": {"devices": 3}}
-    with store.reading() as reading:
-        stored = reading.release("a")
-        now_ms = reading.now_ms()
-    leader._take_on(stored, now_ms)
-    with store.reading() as reading:
-        assert read_health(reading, "shop/ipv", "v1").devices == 0
-        assert read_health(reading, "shop/ipv", "v2").devices == 0
-
-
 def test_it_runs_until_it_is_asked_to_stop(store, desk, release, health):
     health.of = {"v1": GOOD | {"latency_us": {1: 9}, "output_bytes": {1: 9}}}
     health.of["v2"] = health.of["v1"]
@@ -343,13 +344,20 @@ def test_it_runs_until_it_is_asked_to_stop(store, desk, release, health):
     controller.close()
 
 
-def test_health_goes_by_way_of_the_store(store):
-    found = VersionHealth(task="shop/ipv", version="v2", devices=3, latency_us={5: 2})
+def test_what_gates_saw_goes_by_way_of_the_store(store):
+    seen = look(Memory(), Gates(), both({"devices": 3}, {"devices": 9}), 7, control_percent=50.0)
     with store.writing() as writing:
-        put_health(writing, found)
+        put_memory(writing, "r", seen)
     with store.reading() as reading:
-        assert read_health(reading, "shop/ipv", "v2") == found
-        assert read_health(reading, "shop/ipv", "v3").devices == 0
+        assert read_memory(reading, "r") == seen
+        assert read_memory(reading, "other") == Memory()
+
+
+def test_what_is_no_memory_of_gates_is_named(store):
+    with store.writing() as writing:
+        writing.put_snapshot("gates", "r", b"[]")
+    with store.reading() as reading, pytest.raises(IntegrityError, match="gates of 'r'"):
+        read_memory(reading, "r")
 
 
 def test_desks_of_two_names_are_told_apart_in_the_log(store, desk, release):
@@ -358,17 +366,3 @@ def test_desks_of_two_names_are_told_apart_in_the_log(store, desk, release):
     with store.reading() as reading:
         texts = [each.text for each in reading.audit("r")]
     assert ['"by":"ann"' in texts[0], '"by":"bob"' in texts[1]] == [True, True]
-
-
-def test_what_the_gates_see_is_there_again_for_a_version_that_is_released_again(
-    controller, store, desk, release, health
-):
-    leader = controller()
-    health.of = {"v1": {"devices": 7}, "v2": {"devices": 3}}
-    for name in ("a", "b"):
-        desk.create(release(name), supersede=True)
-        desk.advance(name)
-        leader.turn()
-        with store.reading() as reading:
-            assert read_health(reading, "shop/ipv", "v1").devices == 7
-            assert read_health(reading, "shop/ipv", "v2").devices == 3

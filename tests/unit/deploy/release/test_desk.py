@@ -1,15 +1,24 @@
 import pytest
 
-from walle_deploy.model.health import VersionHealth
+from tests.unit.deploy.release.groups import both
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.events import Tick
+from walle_deploy.release.limits import Gates
+from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.progress import describe
-from walle_deploy.release.stored_health import put_health, read_health
+from walle_deploy.release.stored_health import put_memory
 from walle_stream.errors import ConflictError, RefNotFoundError, ReleaseStateError
 
 TASK = "shop/ipv"
+BAD = look(
+    Memory(),
+    Gates(),
+    both({"devices": 100, "failing_devices": 90}, {"devices": 100, "failing_devices": 3}),
+    1,
+    control_percent=50.0,
+)
 
 
 def to_end(desk, name):
@@ -138,8 +147,7 @@ def test_who_goes_on_against_the_gates_is_stopped(store, desk, release):
     desk.create(release())
     desk.advance("r")
     with store.writing() as writing:
-        bad = VersionHealth(task=TASK, version="v2", devices=100, failing_devices=90)
-        put_health(writing, bad)
+        put_memory(writing, "r", BAD)
     assert read_state(desk.advance("r", "go on")).stage == "rolled_back"
 
 
@@ -163,20 +171,14 @@ def test_a_version_that_is_released_again_is_judged_anew(store, desk, release):
     desk.create(release("a"))
     desk.advance("a")
     with store.writing() as writing:
-        for version, failing in (("v1", 3), ("v2", 90)):
-            put_health(
-                writing,
-                VersionHealth(task=TASK, version=version, devices=100, failing_devices=failing),
-            )
+        put_memory(writing, "a", BAD)
     desk.roll_back("a")
     desk.create(release("b"))
     desk.advance("b")
     with store.reading() as reading:
-        first, second = reading.releases()
-        found = describe(reading, second)
-        assert read_health(reading, TASK, "v1").devices == 0
-        assert describe(reading, first, is_latest=False).gates == ()
-    assert (found.reporting_devices, {each.outcome for each in found.gates}) == (0, {"wait"})
+        first, second = (describe(reading, each) for each in reading.releases())
+    assert {each.outcome for each in first.gates} == {"stop", "go"}
+    assert (second.reporting_devices, second.gates) == (0, ())
 
 
 def test_what_is_not_there_is_answered_with_what_is_at_most_ten_and_once(desk, release):

@@ -2,93 +2,126 @@
 
 import math
 from collections import Counter
-from functools import cache
 
 import numpy as np
 import pytest
 
-from walle_deploy.model.health import GAMMA, VersionHealth
+from tests.unit.deploy.release.groups import both
+from walle_deploy.model.health import GAMMA, GroupHealth, ReleaseHealth, VersionHealth
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.gates import judge
 from walle_deploy.release.limits import Gates, LatencyGate, OutputGate
-from walle_stream.wire.reports import timed_bucket
+from walle_deploy.release.memory import Memory, look
+from walle_stream.wire.buckets import timed_bucket
 
 GATES = Gates()
-STEPS = (0.01, 0.05, 0.2, 0.5, 1.0)
 FLEET = 200
+SHARES = (0.01, 0.05, 0.2, 0.5, 0.99)
 
 
-@cache
-def outcome(devices, failing, old_devices, old_failing, crashing=0):
-    new = VersionHealth(
-        task="t", version="v2", devices=devices, failing_devices=failing, crashing_devices=crashing
+def judged(new, old, gates=GATES):
+    return judge(
+        gates,
+        look(Memory(), gates, both(new, old), 1, control_percent=0.0 if old is None else 50.0),
     )
-    old = VersionHealth(task="t", version="v1", devices=old_devices, failing_devices=old_failing)
-    return judge(GATES, new, old if old_devices else None).outcome
 
 
-def stopped_at(fails, old_failing, fleet=FLEET, *, is_crash=False):
-    """Return at which share of the fleet a release is stopped; None for never.
+def drifted(new, old, gates=GATES):
+    """Judge values of runs of both groups in one step."""
+    health = ReleaseHealth(
+        new=GroupHealth(release=new, step=new), control=GroupHealth(release=old, step=old)
+    )
+    return judge(gates, look(Memory(), gates, health, 1, control_percent=50.0))
 
-    Evidence only grows with a device that fails: looking after these is looking after all.
+
+def stopped_at(rng, bad, usual, kind="failing_devices", fleet=FLEET):
+    """Return at which share a release is stopped, each device having its run once; None: never.
+
+    Args:
+        bad: Whether the new version fails on each device.
+        usual: The same of the one before.
     """
-    for failing, number in enumerate(np.flatnonzero(fails) + 1, 1):
-        crashing = failing if is_crash else 0
-        if outcome(int(number), failing, fleet, old_failing, crashing) == "stop":
-            return next(step for step in STEPS if number <= max(1, round(fleet * step)))
+    memory, place = Memory(), rng.permutation(fleet)
+    failed = usual & (place >= 0)
+    before = ({}, {})
+    for number, share in enumerate(SHARES, 1):
+        is_new = place < share * fleet
+        now = tuple(
+            {"devices": int(own.sum()), kind: int((fails & own).sum())}
+            for own, fails in ((is_new, bad), (~is_new, failed))
+        )
+        memory = look(memory, GATES, both(*now, number, before), number, control_percent=50.0)
+        before = now
+        if judge(GATES, memory).outcome == "stop":
+            return share
     return None
 
 
-def stops(rng, runs, share, old_share, fleet=FLEET, **options):
-    found = [
-        stopped_at(rng.random(fleet) < share, int(rng.binomial(fleet, old_share)), fleet, **options)
-        for _ in range(runs)
-    ]
-    return sum(each is not None for each in found) / runs
-
-
-def test_a_version_that_keeps_what_is_tolerated_is_hardly_ever_stopped():
-    """The null hypothesis at its edge, over 5,000 devices, previous version faultless."""
-    rng = np.random.default_rng(1)
-    assert stops(rng, 400, 0.001, 0.0, 5_000) <= GATES.error_rate
-
-
-@pytest.mark.parametrize("share", [0.005, 0.01, 0.02, 0.05])
-def test_a_version_as_bad_as_the_one_before_is_seldom_stopped(share):
-    """Worse than tolerated, but no worse than what is there: measured, not proven."""
-    rng = np.random.default_rng(2)
-    assert stops(rng, 600, share, share) <= 0.07
-
-
-@pytest.mark.parametrize("is_crash", [False, True])
-def test_a_version_that_fails_on_2_percent_of_200_devices_is_stopped_at_a_gray_step(is_crash):
-    """On 4 devices, whichever; the one before fails on none."""
-    rng = np.random.default_rng(3)
-    fails = np.zeros(FLEET, bool)
-    fails[:4] = True
-    found = [stopped_at(rng.permutation(fails), 0, is_crash=is_crash) for _ in range(300)]
-    assert found.count(None) <= 0.05 * 300
-    assert sum(each is not None and each < 1 for each in found) >= 0.4 * 300
+@pytest.mark.parametrize("kind", ["failing_devices", "crashing_devices"])
+def test_a_version_that_fails_on_5_percent_of_200_devices_is_stopped(kind):
+    rng, bad = np.random.default_rng(3), np.arange(FLEET) < 10
+    found = [stopped_at(rng, bad, np.zeros(FLEET, bool), kind) for _ in range(100)]
+    assert found.count(None) <= 5
+    assert sum(each is not None and each < 0.9 for each in found) >= 80
 
 
 def test_more_devices_or_more_failures_are_stopped_earlier():
-    rng = np.random.default_rng(4)
-    fails = [rng.permutation(np.arange(1_000) < 20) for _ in range(100)]
-    assert sum((stopped_at(each, 0, 1_000) or 2) <= 0.5 for each in fails) >= 98
-    assert stops(rng, 100, 0.1, 0.0) == 1
-    assert outcome(2, 2, FLEET, 0) == "stop"
-    assert outcome(2, 2, 0, 0) == "stop"
+    rng, none = np.random.default_rng(4), np.zeros(1_000, bool)
+    found = [stopped_at(rng, np.arange(1_000) < 20, none, fleet=1_000) for _ in range(50)]
+    assert sum((each or 1) <= 0.2 for each in found) >= 20
+    assert sum((each or 1) <= 0.5 for each in found) == 50
+    assert judged({"devices": 2, "failing_devices": 2}, {"devices": 198}).outcome == "stop"
 
 
-def test_a_tenth_of_the_devices_may_be_silent_about_the_version_before():
-    assert outcome(FLEET, 4, 180, 0) == "stop"
-    assert outcome(FLEET, 4, 60, 0) != "stop"
+def test_a_version_that_fails_on_few_of_very_many_is_let_through():
+    """No more than tolerated, though the control group shows that it is new."""
+    failing = {"devices": 50_000, "failing_devices": 50}
+    found = judged(failing, {"devices": 50_000}).verdicts[0]
+    assert found.outcome == "go"
+    assert found.beyond_control >= 1 > found.beyond_tolerated
 
 
-def test_a_previous_version_that_fails_as_much_excuses_the_new_one():
-    assert outcome(100, 10, 200, 0) == "stop"
-    assert outcome(100, 10, 200, 20) != "stop"
-    assert outcome(100, 40, 200, 20) == "stop"
+def test_a_version_that_fails_as_the_one_before_is_let_through():
+    """More than tolerated: the control group shows that it is nothing new."""
+    failing = {"devices": 500, "failing_devices": 50}
+    found = judged(failing, {"devices": 9_500, "failing_devices": 950}).verdicts[0]
+    assert found.outcome == "go"
+    assert found.beyond_tolerated >= 1 > found.beyond_control
+
+
+def test_a_control_group_that_keeps_what_is_tolerated_asks_for_less_evidence():
+    """Else one that is like it would keep that, too, and the first test bears on it."""
+    new = {"devices": 100, "failing_devices": 4}
+    found = [judged(new, {"devices": 100, "failing_devices": each}) for each in (0, 1)]
+    assert [each.outcome for each in found] == ["stop", "go"]
+
+
+def test_a_group_of_few_that_holds_no_device_is_none():
+    """A hold-out of 1 % of 20 devices; where more are expected they are late, and awaited."""
+    new, gates = {"devices": 20, "failing_devices": 9}, GATES
+    for percent, outcome in ((1.0, "stop"), (50.0, "go")):
+        memory = look(Memory(), gates, both(new, {}), 1, control_percent=percent)
+        assert judge(gates, memory).outcome == outcome
+
+
+def test_without_a_control_group_what_is_tolerated_decides_alone():
+    found = judged({"devices": 9, "failing_devices": 6}, None)
+    assert (found.outcome, len(found.verdicts)) == ("stop", 2)
+    assert found.verdicts[0].beyond_control is None
+    assert found.why == "failures: 6 of 9 devices of v2, no control group, tolerated 0.10%"
+
+
+def test_what_would_decide_decides():
+    one = {"devices": 100, "failing_devices": 1, "runs": 900, "failures": 30}
+    found = judged(one, {"devices": 900}).verdicts[0]
+    assert (found.outcome, found.new.affected, found.control.devices) == ("go", 1, 900)
+    # further windows have as many devices at risk
+    for more, outcome in ((found.decides - 1, "go"), (found.decides, "stop")):
+        memory = look(Memory(), GATES, both(one, {"devices": 900}), 1, control_percent=50.0)
+        now = {"devices": 100, "failing_devices": 1 + more}, {"devices": 900}
+        health = both(*now, 2, (one, {}))
+        assert judge(GATES, look(memory, GATES, health, 1, control_percent=50.0)).outcome == outcome
+    assert judged({"devices": 1}, {"devices": 1}).verdicts[0].decides is None
 
 
 def test_failures_that_come_late_make_nobody_stop_more_often():
@@ -133,7 +166,7 @@ def drifts(rng, slower=1.0, larger=1.0, fleet=FLEET, spread=0.3):
             slower * 10_000 * (own * noise[2])[:devices],
             larger * 400 * (own * noise[3])[:devices],
         )
-        if judge(GATES, new, old).outcome == "stop":
+        if drifted(new, old).outcome == "stop":
             return devices
     return None
 
@@ -162,12 +195,11 @@ def test_a_version_that_emits_nothing_any_more_is_stopped_soon():
 
 
 def test_nothing_is_said_without_data():
-    new = VersionHealth(task="t", version="v2")
-    assert judge(GATES, new, None).outcome == "wait"
-    with_devices = VersionHealth(task="t", version="v2", devices=3)
-    assert judge(GATES, with_devices, None).outcome == "go"
-    found = judge(GATES, with_devices, VersionHealth(task="t", version="v1", devices=3))
-    assert [each.outcome for each in found.verdicts] == ["go", "go", "wait", "wait"]
+    assert judge(GATES, Memory()).outcome == "wait"
+    assert judged({}, {"devices": 9}).outcome == "wait"
+    found = judged({"devices": 3}, {})
+    assert [each.outcome for each in found.verdicts] == ["go"] * 4
+    assert "no runs to compare yet" in found.verdicts[2].text
 
 
 def test_gates_that_are_off_are_not_looked_at():
@@ -175,10 +207,29 @@ def test_gates_that_are_off_are_not_looked_at():
         latency=LatencyGate(tolerated=2.0, enabled=False),
         output=OutputGate(tolerated=2.0, enabled=False),
     )
-    new = VersionHealth(task="t", version="v2", devices=9, failing_devices=9)
-    found = judge(gates, new, VersionHealth(task="t", version="v1", devices=50))
+    found = judged({"devices": 9, "failing_devices": 9}, {"devices": 50}, gates)
     assert [each.gate for each in found.verdicts] == ["failures", "crashes"]
-    assert found.why == "failures: 9 of 9 devices of v2, 0 of 50 devices of v1, tolerated 0.10%"
+    assert found.why == (
+        "failures: 9 of 9 devices of v2, 0 of 50 devices of v1 beside, tolerated 0.10%"
+    )
+
+
+def test_evidence_of_drift_is_kept_from_step_to_step():
+    """Each step has its own comparison, as the groups change their sizes from one to the next."""
+    rng = np.random.default_rng(13)
+    memory, found = Memory(), []
+    for step in range(1, 6):
+        own = np.exp(rng.normal(0, 0.3, (40, 1)))
+        old = health("v1", 10_000 * own * np.exp(rng.normal(0, 0.3, (40, 10))))
+        new = health("v2", 16_000 * own * np.exp(rng.normal(0, 0.3, (40, 10))))
+        groups = [GroupHealth(release=each, step=each) for each in (new, old)]
+        seen = ReleaseHealth(new=groups[0], control=groups[1])
+        for _ in range(3):
+            memory = look(memory, GATES, seen, step, control_percent=50.0)
+        alone = drifted(new, old).verdicts[2].evidence
+        found.append((judge(GATES, memory).verdicts[2].evidence, alone))
+    assert max(alone for _, alone in found) < 1 < found[-1][0]
+    assert found[-1][0] == pytest.approx(sum(alone for _, alone in found), abs=0.01)
 
 
 def called(rng, calls, size, run_us, call_us=40.0, scale=1.0):
@@ -200,7 +251,7 @@ def test_a_version_with_small_calls_is_not_slower_for_that():
     for slower in (1.0, 1.0, 1.0, 1.0, 1.0, 2.5):
         small = called(rng, 80, 1, slower * 20.0, slower * 40.0)
         new = VersionHealth(task="t", version="v2", devices=80, latency_us=small)
-        found.append(judge(gates, new, old).verdicts[2].outcome)
+        found.append(drifted(new, old, gates).verdicts[2].outcome)
     assert found == ["go"] * 5 + ["stop"]
 
 
@@ -208,7 +259,7 @@ def test_calls_that_cannot_be_compared_hold_nothing_up():
     rng = np.random.default_rng(10)
     old = VersionHealth(task="t", version="v1", devices=200, latency_us=called(rng, 90, 64, 9.0))
     new = VersionHealth(task="t", version="v2", devices=2, latency_us=called(rng, 9, 1, 9.0))
-    found = judge(GATES, new, old)
+    found = drifted(new, old)
     assert found.verdicts[2].outcome == "go"
     assert "no calls as large" in found.verdicts[2].text
 
@@ -223,7 +274,7 @@ def test_a_much_slower_version_is_stopped_also_where_no_calls_are_alike(mine, us
         old = VersionHealth(task="t", version="v1", devices=200, latency_us=times)
         times = called(rng, 100, mine, 20.0, scale=scale)
         new = VersionHealth(task="t", version="v2", devices=100, latency_us=times)
-        outcomes[scale, judge(gates, new, old).verdicts[2].outcome] += 1
+        outcomes[scale, drifted(new, old, gates).verdicts[2].outcome] += 1
     assert outcomes == {(1.0, "go"): 30, (slower, "stop"): 5}
 
 
@@ -232,6 +283,12 @@ def test_runs_of_less_than_the_floor_are_alike():
     old = VersionHealth(task="t", version="v1", devices=200, latency_us=called(rng, 400, 1, 20.0))
     slow = called(rng, 400, 1, 20.0, scale=8.0)  # half a millisecond
     new = VersionHealth(task="t", version="v2", devices=200, latency_us=slow)
-    assert judge(GATES, new, old).verdicts[2].evidence == 0
+    assert drifted(new, old).verdicts[2].evidence == 0
     exact = Gates(latency=LatencyGate(tolerated=1.1, floor="0ms"))
-    assert judge(exact, new, old).verdicts[2].outcome == "stop"
+    assert drifted(new, old, exact).verdicts[2].outcome == "stop"
+
+
+def test_exposure_is_how_many_minutes_each_device_ran_in_this_step():
+    assert judged({"devices": 4, "device_minutes": 6}, {"devices": 9}).exposure == 1.5
+    # a beta has none in the group: nothing is asked of it
+    assert judged({}, {"devices": 9, "device_minutes": 6}).exposure == math.inf

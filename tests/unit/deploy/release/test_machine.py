@@ -61,8 +61,8 @@ def test_a_release_goes_through_all_its_steps():
         ("simulation", 0, None),
         ("beta", 0, None),
         ("gray", 5, None),
-        ("gray", 100, None),
-        ("full", 100, None),
+        ("gray", 99, None),  # the rest is held out
+        ("full", 99, None),
         ("done", 100, "v2"),
     ]
     assert advance(state, go(17)) is None
@@ -73,7 +73,48 @@ def test_beta_devices_keep_the_version_in_the_gray_steps():
     assert (offer_of(state).stage, offer_of(state).devices) == ("beta", {"a", "b"})
     offer = offer_of(run(state, go(11)))
     assert (offer.stage, offer.percent, offer.devices) == ("gray", 5, {"a", "b"})
-    assert offer_of(run(state, go(11), go(12), go(13))).devices == frozenset()
+    assert offer_of(run(state, go(11), go(12), go(13))).devices == {"a", "b"}
+    done = run(begun(beta={"devices": ["a"]}, policy={"app": "x"}), *map(go, range(11, 19)))
+    assert (done.stage, offer_of(done).devices) == ("done", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("previous", "spec", "shares"),
+    [
+        ("v1", {}, [5, 99, 99]),
+        ("v1", {"holdOut": 10}, [5, 90, 90]),
+        ("v1", {"holdOut": 0}, [5, 100, 100]),
+        ("", {}, [5, 100, 100]),  # there is nothing to hold out
+        ("v2", {}, [5, 100, 100]),  # of itself
+    ],
+)
+def test_a_hold_out_keeps_the_version_before_until_the_release_is_done(previous, spec, shares):
+    state, found = begun(previous, policy={"app": "x"}, **GRAY, **spec), []
+    for at in (10, 11, 12):
+        state = run(state, go(at))
+        offer = offer_of(state)
+        found.append(offer.percent)
+        assert (offer.percent, offer.is_watched) == (state.percent, True)
+        assert offer.before == (previous if previous != "v2" else "")
+    assert found == shares
+    done = offer_of(run(state, go(13)))
+    assert (done.percent, done.is_watched, done.before) == (100, False, "")
+
+
+@pytest.mark.parametrize("percent", [-1, 50.5, "a"])
+def test_a_hold_out_is_half_of_the_devices_at_most(percent):
+    with pytest.raises(ValueError, match="holdOut"):
+        begun(holdOut=percent).release  # noqa: B018 - it is read there
+
+
+def test_a_step_lasts_until_its_devices_ran_often_enough():
+    """At night a step of ten minutes has seen nothing."""
+    state = run(begun(gray=[{"percent": 5, "minExposure": 2}]), go(0))
+    seldom, often = (Tick(60 * MINUTE, "go", 9, "ok", exposure) for exposure in (1.9, 2.0))
+    assert advance(state, seldom) is None
+    assert advance(state, often).state.stage == "full"
+    # a person goes on without it
+    assert advance(state, Advanced(60 * MINUTE, "go", "now")).state.stage == "full"
 
 
 def test_a_step_waits_for_its_time_its_devices_and_its_gates():
@@ -181,7 +222,7 @@ def test_a_person_goes_on_whatever_the_step_waits_for():
     change = advance(state, Advanced(20, why="no device is in it"))
     assert (change.action, change.why) == ("advance", "no device is in it")
     state = change.state
-    assert (state.percent, state.since_ms) == (100, 20)
+    assert (state.percent, state.since_ms) == (99, 20)
     state = run(state, Advanced(21), Advanced(22))
     assert (state.stage, state.percent) == ("done", 100)
 

@@ -2,5 +2,5 @@
 
 import pytest
 
-for _name in ("httptools", "starlette", "uvicorn", "uvloop"):
+for _name in ("cryptography", "httptools", "jwt", "starlette", "uvicorn", "uvloop"):
     pytest.importorskip(_name, reason="the extra `deploy` is not installed")

@@ -10,7 +10,7 @@ from walle_deploy.service.settings import ServiceSpec
 from walle_stream.errors import ServiceUnreachableError
 
 SPEC = ServiceSpec(cdn="https://cdn/x/", cen="https://cen/", metadata="https://cdn/m/")
-SLOW = ServiceSpec.model_validate({"poll": "60s", "knownDevices": {"flush": "20s"}})
+SLOW = ServiceSpec.model_validate({"poll": "60s"})
 
 
 class MemoryTable:
@@ -25,17 +25,6 @@ class MemoryTable:
 
     def load(self):
         return self.table
-
-
-class MemorySink:
-    def __init__(self):
-        self.batches = []
-        self.is_away = False
-
-    def write(self, batch):
-        if self.is_away:
-            raise ServiceUnreachableError("the database does not answer")
-        self.batches.append(batch)
 
 
 class PlainSigner:

@@ -1,6 +1,6 @@
 from collections import Counter
 
-from walle_deploy.service import malformed as module
+from walle_deploy.service import seldom as module
 from walle_deploy.service.malformed import MalformedRequests
 
 

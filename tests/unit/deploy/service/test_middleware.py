@@ -5,6 +5,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.deploy.identity.issuing import ed25519, public, token, write_keys
 from tests.unit.deploy.service.offering import (
     SLOW,
     MemoryTable,
@@ -17,6 +18,8 @@ from tests.unit.deploy.service.offering import (
 from walle_deploy.model.pushes import Push, PushedTask
 from walle_deploy.service.middleware import PUSH_HEADER_BYTES, encode_push, push_middleware
 from walle_deploy.service.service import Parts, ReleaseService
+from walle_deploy.service.settings import ServiceSpec
+from walle_stream.clock import wall_ms
 
 
 async def call(app, headers, kind="http"):
@@ -43,7 +46,7 @@ async def business(scope, receive, send):
 
 def test_a_business_answer_carries_what_is_new():
     async def run():
-        async with running(Parts(MemoryTable(table()), None, PlainSigner()), SLOW) as service:
+        async with running(Parts(MemoryTable(table()), PlainSigner()), SLOW) as service:
             app = push_middleware(business, service, lambda scope: scope["user"])
             profile = header("d-5", user="u-1")
             start, body = await call(app, [(b"walle-profile", profile)])
@@ -58,6 +61,29 @@ def test_a_business_answer_carries_what_is_new():
             ):
                 start, _ = await call(app, headers)
                 assert start["headers"] == [(b"x", b"y")]
+
+    asyncio.run(run())
+
+
+def test_a_device_that_has_not_proven_who_it_is_is_told_of_nothing(tmp_path):
+    key = ed25519()
+    keys = write_keys(tmp_path / "keys.json", public(key))
+    asked = {"mode": "tokens", "keys": keys, "issuer": "shop", "header": "walle-token"}
+    spec = SLOW.model_copy(
+        update={"authentication": ServiceSpec(authentication=asked).authentication}
+    )
+    own = token(key, exp=wall_ms() // 1_000 + 600)
+
+    async def run():
+        async with running(Parts(MemoryTable(table())), spec) as service:
+            app, found = push_middleware(business, service), []
+            for given, device in ((b"", "d-1"), (b"x", "d-1"), (own, "d-2"), (own, "d-1")):
+                headers = [(b"walle-profile", header(device)), (b"walle-token", given)]
+                start, body = await call(app, headers)
+                assert (start["status"], body["body"]) == (200, b"bought")
+                found.append(b"walle-push" in dict(start["headers"]))
+            assert found == [False, False, False, True]
+            assert service.door.refused == {"unproven": 2, "forbidden": 1}
 
     asyncio.run(run())
 

@@ -23,16 +23,6 @@ def test_devices_are_counted_by_what_they_have_now():
     assert known.classes() == {KIND: 300}
 
 
-def test_what_changed_is_told_once():
-    known = KnownDevices(100)
-    see(known, "d-1", 5, a="v1")
-    assert known.take_changed() == ((id_hash("d-1"), 5, (("s/a", "v1"),)),)
-    see(known, "d-1", 6, a="v1")
-    assert known.take_changed() == ()
-    see(known, "d-1", 7, a="v2")
-    assert [each.seen_s for each in known.take_changed()] == [7]
-
-
 def test_it_equals_a_dictionary_while_there_is_room():
     rng, known, plain = Random(1), KnownDevices(5_000), {}
     for step in range(6_000):
@@ -84,7 +74,6 @@ def test_a_hostile_fleet_cannot_make_it_remember_more(monkeypatch):
         ("_SETS_MAX", 10),
         ("_CELLS_MAX", 15),
         ("_CLASSES_MAX", 5),
-        ("_CHANGED_MAX", 7),
     ):
         monkeypatch.setattr(registry_module, name, bound)
     known = KnownDevices(1_000)
@@ -94,7 +83,6 @@ def test_a_hostile_fleet_cannot_make_it_remember_more(monkeypatch):
     assert len(known._sets._numbers) <= 10
     assert known._sets._cells <= 15
     assert len(known.classes()) <= 5
-    assert len(known.take_changed()) == 7
     # what nobody has any more makes room for what somebody has
     for number in range(200):
         known.see(id_hash(f"d-{number}"), KIND, {}, 2)

@@ -5,7 +5,6 @@ import pytest
 
 from tests.unit.deploy.service.offering import (
     SLOW,
-    MemorySink,
     MemoryTable,
     PlainSigner,
     header,
@@ -25,7 +24,7 @@ from walle_stream.errors import IntegrityError, ProfileError, ServiceUnreachable
 
 def checked(*headers, vouched="", parts=None):
     async def run():
-        async with running(parts or Parts(MemoryTable(table()), None, PlainSigner())) as service:
+        async with running(parts or Parts(MemoryTable(table()), PlainSigner())) as service:
             return [service.check(each, vouched) for each in headers]
 
     return asyncio.run(run())
@@ -83,7 +82,7 @@ def test_a_version_is_offered_to_devices_that_it_has_code_for_alone():
     made = ReleaseTable(1, made.releases, {"s/t": "v1"}, files, withdrawn=gone)
 
     async def run():
-        async with running(Parts(MemoryTable(made), None, PlainSigner()), SLOW) as service:
+        async with running(Parts(MemoryTable(made), PlainSigner()), SLOW) as service:
 
             def version(device, **more):
                 push = service.check(header(device, **more))
@@ -183,23 +182,6 @@ def test_before_there_is_a_table_a_check_is_told_to_come_again():
             assert not service.is_ready
             with pytest.raises(ServiceUnreachableError, match="not loaded yet"):
                 service.check(header())
-
-    asyncio.run(run())
-
-
-def test_known_devices_are_written_behind_and_at_the_end():
-    async def run():
-        sink = MemorySink()
-        async with running(Parts(MemoryTable(table()), sink), SLOW) as service:
-            service.check(header("d-1", tasks={"s/t": "v2"}))
-            sink.is_away = True
-            await service._write()
-            sink.is_away = False
-            service.check(header("d-2"))
-        (batch,) = sink.batches
-        assert (batch.worker, batch.devices) == (service.worker, 2)
-        assert batch.counts == {}  # whoever is there next counts them
-        assert len(batch.changed) == 1
 
     asyncio.run(run())
 

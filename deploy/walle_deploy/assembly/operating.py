@@ -1,0 +1,81 @@
+"""The operators' routes over a store: in a release service, and in a process of its own.
+
+A store remembers that a service with operators was over it. From then on, what changes it without
+a service needs a token of these operators, too; without that a name is what somebody typed, and
+the audit log says so.
+"""
+
+from typing import Final
+
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from walle_deploy.operators.authenticator import OperatorAuthenticator
+from walle_deploy.operators.operator import Operator
+from walle_deploy.operators.settings import OperatorsSpec
+from walle_deploy.outbound.bounded import one_line
+from walle_deploy.release.controller import CONTROLLER
+from walle_deploy.service.door import picked
+from walle_deploy.service.operating import operator_routes
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.schema import altered
+from walle_stream.clock import wall_ms
+from walle_stream.errors import IdentityError, IntegrityError
+
+_KIND: Final = "operators"
+
+
+def demand_operators(store: ReleaseStore, spec: OperatorsSpec) -> None:
+    """Have the store remember who may change it; blocks.
+
+    Args:
+        store: Of a release service.
+        spec: How it is set up; the newest set-up counts.
+    """
+    # a duration is written as a text, and read from one alone; the default does here
+    data = spec.model_dump_json(by_alias=True, exclude={"skew_ms"}).encode()
+    if _demanded(store) != data:
+        with store.writing() as transaction:
+            transaction.put_snapshot(_KIND, _KIND, data)
+
+
+def local_app(store: ReleaseStore, by: str) -> Starlette:
+    """Return the application of the operators' routes for a process that has the store; blocks.
+
+    Args:
+        store: Stays the caller's.
+        by: Who it is, where the store demands no operators.
+
+    Raises:
+        SpecFileError: The keys of operators are not on this machine: ask the service.
+        IdentityError: Nobody can have that name.
+        IntegrityError: What the store remembers was altered.
+    """
+    data = _demanded(store)
+    if data is None:
+        if by == CONTROLLER:
+            raise IdentityError(f"{by!r} is nobody's name: it is whom the audit log calls so")
+        typed = Operator(by, "approver", is_verified=False)
+
+        async def prove(_: Request) -> Operator:
+            return typed
+
+        return Starlette(routes=operator_routes(store, prove))
+    try:
+        spec = OperatorsSpec.model_validate_json(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        wrong: IntegrityError = altered("who may change it", one_line(str(error)))
+        raise wrong from error
+    authenticator = OperatorAuthenticator(spec)
+
+    async def prove_token(request: Request) -> Operator:
+        headers = picked(request.scope["headers"], authenticator.headers)
+        return authenticator.prove(headers, "", wall_ms() / 1_000)
+
+    return Starlette(routes=operator_routes(store, prove_token, needs_second=spec.second_person))
+
+
+def _demanded(store: ReleaseStore) -> bytes | None:
+    with store.reading() as reading:
+        return reading.named_snapshots(_KIND, [_KIND]).get(_KIND)

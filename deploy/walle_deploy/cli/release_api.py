@@ -1,0 +1,195 @@
+"""How the command line reaches releases: at a service, or by its routes over a store."""
+
+import argparse
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import msgspec
+import urllib3
+
+from walle_deploy.cli.addresses import need_url
+from walle_deploy.cli.release_options import given_store, who
+from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE
+from walle_deploy.outbound.bounded import words_of
+from walle_deploy.release.progress import Progress
+from walle_deploy.service.operating import RELEASES_PATH, Wanted
+from walle_stream import errors
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import DeployError, ServiceUnreachableError, WalleError
+from walle_stream.wire.bearer import bearer_headers, token_from
+
+_GOOD: Final = 200
+_AWAY: Final = 500
+_TIMEOUT_S: Final = 60.0
+_AGAIN_S: Final = 0.5
+_AGAIN_MAX_MS: Final = 30_000
+
+type _Ask = Callable[[str, str, dict[str, str], bytes], tuple[int, bytes]]
+
+
+class _Said(msgspec.Struct):
+    error: str
+    kind: str = "DeployError"
+
+
+class Releases:
+    """What operators ask and change: at a service, or over a store in this process."""
+
+    def __init__(self, ask: _Ask, token: Callable[[], str] | None) -> None:
+        """Ask nothing yet."""
+        self._ask = ask
+        self._token = token
+
+    def get[T](self, path: str, kind: type[T]) -> T:
+        """Return what there is; blocks.
+
+        Raises:
+            WalleError: What the service says.
+        """
+        found: T = self._asked("GET", path, b"", kind)
+        return found
+
+    def look(self, name: str) -> Progress:
+        """Return how a release goes; blocks.
+
+        Raises:
+            WalleError: There is none of that name; or what else the service says.
+        """
+        return self.get(path_of(name), Progress)
+
+    def change(self, path: str, **wanted: Any) -> Any:
+        """Have something changed, once, also where the service goes away meanwhile; blocks.
+
+        Args:
+            path: Of the change.
+            wanted: Fields of ``Wanted``.
+
+        Returns:
+            ``Progress`` of its release; None where it is of none.
+
+        Raises:
+            ServiceUnreachableError: It does not come back within half a minute.
+            WalleError: What the service says.
+        """
+        body = msgspec.json.encode(Wanted(request=uuid.uuid4().hex, **wanted))
+        until_ms = 0.0
+        while True:
+            try:
+                return self._asked("POST", path, body, Progress | None)
+            except ServiceUnreachableError as error:
+                if not until_ms and _may_be_done(error):
+                    until_ms = monotonic_ms() + _AGAIN_MAX_MS
+                if monotonic_ms() >= until_ms:
+                    raise
+            time.sleep(_AGAIN_S)
+
+    def _asked(self, method: str, path: str, body: bytes, kind_of_answer: Any) -> Any:
+        status, data = self._ask(method, path, bearer_headers(self._token), body)
+        try:
+            if status == _GOOD:
+                return msgspec.json.decode(data, type=kind_of_answer)
+            said = msgspec.json.decode(data, type=_Said)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            # a proxy, or another server
+            away = ServiceUnreachableError if status >= _AWAY else DeployError
+            raise away(f"no release service answered, but something with {status}") from error
+        kind: Any = getattr(errors, said.kind, None)
+        is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
+        message = "".join(each if each.isprintable() else "?" for each in said.error)
+        if self._token is None and kind is errors.IdentityError:
+            message += ": give --token or --operator-key (docs/deploy/operators.md)"
+        made: WalleError = kind(message) if is_ours else DeployError(message)
+        raise made
+
+
+def _may_be_done(error: ServiceUnreachableError) -> bool:
+    # it, or a proxy in front, was asked, and it went away before it answered
+    is_refused = isinstance(error.__cause__, urllib3.exceptions.NewConnectionError)
+    return error.__cause__ is not None and not is_refused
+
+
+def path_of(name: str, verb: str = "") -> str:
+    """Return the path of a release, or of a change of it.
+
+    Args:
+        name: Of the release, whatever somebody typed.
+        verb: Of the change.
+    """
+    return f"{RELEASES_PATH}/{quote(name, safe='')}{verb and '/'}{verb}"
+
+
+@contextmanager
+def given_releases(options: argparse.Namespace, *, make: bool = False) -> Iterator[Releases]:
+    """Reach the releases of the service, or of the store, that options or environment name.
+
+    Args:
+        options: With ``service``, ``store``, ``token`` and ``operator_key``.
+        make: Make the store where it is missing.
+
+    Raises:
+        WalleError: None is named, it does not answer, or what is to prove who asks is wrong.
+    """
+    token = _token(options)
+    # what was typed counts before the environment
+    is_typed = options.store not in {"", os.environ.get(STORE_VARIABLE)}
+    url = options.service or ("" if is_typed else os.environ.get(SERVICE_VARIABLE, ""))
+    if url:
+        need_url("--service", url, has_path=False)
+        with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as pool:
+            yield Releases(_over_http(pool, url.rstrip("/")), token)
+        return
+    from walle_deploy.assembly.operating import local_app  # noqa: PLC0415 - not for a service
+
+    with given_store(options, make=make, also=f"or --service, or set {SERVICE_VARIABLE}") as store:
+        yield Releases(_in_process(local_app(store, who(options))), token)
+
+
+def _over_http(pool: urllib3.PoolManager, url: str) -> _Ask:
+    def ask(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        try:
+            answer = pool.request(method, url + path, body=body, headers=headers, redirect=False)
+        except urllib3.exceptions.HTTPError as error:
+            raise ServiceUnreachableError(
+                f"{url}: the release service does not answer: {words_of(error)}"
+            ) from error
+        return answer.status, answer.data
+
+    return ask
+
+
+def _in_process(app: Any) -> _Ask:
+    async def called(scope: dict[str, Any], body: bytes) -> tuple[int, bytes]:
+        status, data = 0, bytearray()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            data.extend(message.get("body", b""))
+
+        await app(scope, receive, send)
+        return status, bytes(data)
+
+    def ask(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": method, "path": unquote(path), "headers": lines}
+        return asyncio.run(called({**scope, "query_string": b"", "client": None}, body))
+
+    return ask
+
+
+def _token(options: argparse.Namespace) -> Callable[[], str] | None:
+    if options.operator_key is None:
+        return token_from(options.token)
+    from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - of this alone
+
+    key, name = SigningKey.read(options.operator_key), who(options)
+    return lambda: key.sign("approver", name)

@@ -1,0 +1,113 @@
+"""``walle token``: a key that signs tokens of devices, relays and operators."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from walle_stream.errors import DeployError, SpecFileError
+from walle_stream.errors.extras import how_to_install
+
+_SIGNING: Final = "signing.json"
+_PUBLIC: Final = "keys.json"
+_VALID_MIN_MS: Final = 1_000
+_VALID_MAX_MS: Final = 366 * 86_400_000
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
+    token = commands.add_parser("token", help="make tokens of devices, relays and operators")
+    verbs = token.add_subparsers(dest="verb", required=True, metavar="VERB")
+    key = verbs.add_parser("key", help="make a key; made again it is another one, for rotation")
+    key.add_argument(
+        "folder",
+        type=Path,
+        metavar="FOLDER",
+        help=f"gets {_SIGNING}, which is secret, and {_PUBLIC}, which the service reads",
+    )
+    key.add_argument(
+        "--issuer", required=True, metavar="NAME", help="spec.authentication.issuer of the service"
+    )
+    key.set_defaults(run=run_key)
+    sign = verbs.add_parser("sign", help="print a token")
+    sign.add_argument("key", type=Path, metavar="FILE", help=f"{_SIGNING} of walle token key")
+    who = sign.add_mutually_exclusive_group(required=True)
+    who.add_argument("--device", metavar="ID", help="for a device's checks and reports")
+    who.add_argument("--relay", metavar="NAME", help="for reports of other devices")
+    who.add_argument("--operator", metavar="NAME", help="for releases, with --role")
+    sign.add_argument(
+        "--role",
+        choices=("viewer", "author", "approver"),
+        default="viewer",
+        help="of the operator (viewer)",
+    )
+    sign.add_argument(
+        "--valid", type=_valid_s, default="1h", metavar="TIME", help="from now on (1h)"
+    )
+    sign.add_argument(
+        "--audience", default="", metavar="NAME", help="where the service has another than usual"
+    )
+    sign.set_defaults(run=run_sign)
+
+
+def run_key(options: argparse.Namespace) -> int:
+    """Make a key.
+
+    Raises:
+        SpecFileError: It cannot be written.
+    """
+    _need_extra()
+    from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - an extra
+
+    folder: Path = options.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        SigningKey.create(options.issuer).write(folder / _SIGNING, folder / _PUBLIC)
+    except OSError as error:
+        raise SpecFileError(
+            f"{folder}: cannot be written: {error.strerror}", str(folder)
+        ) from error
+    sys.stdout.write(f"{folder / _SIGNING} signs tokens, {folder / _PUBLIC} is for the service\n")
+    return 0
+
+
+def run_sign(options: argparse.Namespace) -> int:
+    """Print a token.
+
+    Raises:
+        SpecFileError: The key is none.
+        IdentityError: Nobody can have that name.
+    """
+    _need_extra()
+    from walle_deploy.identity.proven import proven_as  # noqa: PLC0415 - an extra
+    from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - the same
+
+    key = SigningKey.read(options.key)
+    if options.operator is not None:
+        name = proven_as("anybody", options.operator).name
+        token = key.sign(options.role, name, options.valid, options.audience)
+    else:
+        role: Literal["device", "relay"] = "relay" if options.device is None else "device"
+        name = proven_as(role, options.relay if options.device is None else options.device).name
+        token = key.sign(role, name, options.valid, options.audience)
+    sys.stdout.write(token + "\n")
+    return 0
+
+
+def _valid_s(text: str) -> int:
+    from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
+
+    try:
+        valid_ms = parse_duration_ms(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not _VALID_MIN_MS <= valid_ms <= _VALID_MAX_MS:
+        raise argparse.ArgumentTypeError(f"{text} is not from 1s to 366d")
+    return valid_ms // 1_000
+
+
+def _need_extra() -> None:
+    try:
+        import jwt  # noqa: F401, PLC0415 - is it there?
+    except ImportError as error:
+        raise DeployError(f"{error.name} is not installed: {how_to_install('deploy')}") from error

@@ -1,0 +1,147 @@
+"""The receipts of a host's devices: in memory, and in a small file for each device.
+
+A device carries receipts, it cannot check them. They are a cache: where a file is gone, or
+cannot be read, the device is given new ones with its next check.
+"""
+
+import hashlib
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+import msgspec
+
+from walle_deploy.model.held import HOUR_MS, HeldReceipt, HeldReceipts
+from walle_deploy.model.receipts import peek
+from walle_stream.errors import ReceiptError
+from walle_stream.ports import Proof
+
+_VERSIONS_MAX: Final = 4
+"""Of a task: that runs, that is about to, and such as were refused."""
+_RECEIPTS_MAX: Final = 512
+_NOTHING: Final = Proof()
+_log = logging.getLogger(__name__)
+
+
+class _Kept(NamedTuple):
+    proof: Proof
+    hour: int
+    key: str
+
+
+type _OfDevice = Mapping[tuple[str, str], _Kept]  # by task and version; never changed
+
+
+class _File(msgspec.Struct, frozen=True):
+    device: str
+    receipts: list[str]
+
+
+class ReceiptBook:
+    """Holds them. Any thread; each device's are kept by one thread at a time."""
+
+    def __init__(self, folder: Path, devices: Collection[str]) -> None:
+        """Read nothing yet.
+
+        Args:
+            folder: Made when it is needed.
+            devices: Of the host; others have nothing to show.
+        """
+        self._folder = folder
+        self._devices = frozenset(devices)
+        self._held: dict[str, _OfDevice] = {}
+        self._lock = Lock()
+
+    def __call__(self, device: str, task: str, version: str) -> Proof:
+        """Return what a device has to show for a version; a ``ProofOf``."""
+        kept = self._of(device).get((task, version))
+        return _NOTHING if kept is None else kept.proof
+
+    def held(self, device: str, versions: Mapping[str, str]) -> HeldReceipts:
+        """Return what a device says of its receipts.
+
+        Args:
+            device: Its id.
+            versions: That it has, by task.
+        """
+        found, since, others = self._of(device), 0, dict[str, HeldReceipt]()
+        keys = set[str]()
+        for task, version in versions.items():
+            kept = found.get((task, version))
+            if kept is None:
+                others[task] = HeldReceipt()
+                continue
+            keys.add(kept.key)
+            if kept.proof.release:
+                others[task] = HeldReceipt(kept.hour, kept.proof.release, kept.proof.group)
+            else:
+                since = min(since or kept.hour, kept.hour)
+        return HeldReceipts(since, others, sorted(keys))
+
+    def keep(self, device: str, tokens: Collection[str]) -> None:
+        """Keep receipts; blocks for the disk. Where that fails they are in memory alone.
+
+        Args:
+            device: Whose.
+            tokens: New ones, in place of those for the same versions.
+        """
+        found = dict(self._of(device))
+        if not sum(_put(found, token) for token in tokens):
+            return  # a version that is refused comes again and again, with the same receipt
+        self._held[device] = found
+        path = self._path(device)
+        part = path.with_suffix(".part")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            file = _File(device, [each.proof.receipt for each in found.values()])
+            part.write_bytes(msgspec.json.encode(file))
+            part.replace(path)
+        except OSError as error:
+            where = {"device_id": device}
+            _log.warning("%s: receipts are not kept: %s", path, error.strerror, extra=where)
+
+    def _of(self, device: str) -> _OfDevice:
+        known = self._held.get(device)
+        if known is not None or device not in self._devices:
+            return known or {}
+        with self._lock:
+            return self._held.setdefault(device, self._read(device))
+
+    def _read(self, device: str) -> _OfDevice:
+        found: dict[tuple[str, str], _Kept] = {}
+        try:
+            file = msgspec.json.decode(self._path(device).read_bytes(), type=_File)
+            for token in file.receipts:
+                _put(found, token)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError, ReceiptError) as error:
+            # a power cut may leave half of it
+            _log.info("%s: new receipts are asked for: %s", self._path(device), error)
+            return {}
+        return found
+
+    def _path(self, device: str) -> Path:
+        # an id may hold what no file name may
+        return self._folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
+
+
+def _put(found: dict[tuple[str, str], _Kept], token: str) -> bool:
+    """Put a receipt in place of the one for its version; returns whether it says anything new."""
+    signed, receipt = peek(token)
+    proof = Proof(token, receipt.release, receipt.group)
+    kept = _Kept(proof, receipt.issued_ms // HOUR_MS, signed)
+    key = receipt.task, receipt.version
+    before = found.pop(key, None)
+    if before is not None and before[1:] == kept[1:] and before.proof[1:] == proof[1:]:
+        found[key] = before
+        return False
+    of_task = [each for each in found if each[0] == receipt.task]
+    for each in of_task[: max(len(of_task) + 1 - _VERSIONS_MAX, 0)]:
+        del found[each]
+    while len(found) >= _RECEIPTS_MAX:
+        del found[next(iter(found))]
+    found[key] = kept
+    return True

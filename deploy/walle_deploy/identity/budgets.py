@@ -1,0 +1,62 @@
+"""How much each may ask: a budget that fills again with time, for each of very many.
+
+A token bucket as one number (the generic cell rate algorithm, ITU-T I.371): the moment at which
+the bucket is full again. What was taken may be known afterwards alone (the frames of a batch), so
+a bucket goes below empty once, and whoever emptied it waits until it is filled.
+"""
+
+from collections import OrderedDict
+
+
+class Budget:
+    """Buckets of one kind, by name; in memory for those that took something last. One thread."""
+
+    def __init__(self, per_s: float, burst_s: float, remembered: int) -> None:
+        """Begin with full buckets.
+
+        Args:
+            per_s: What flows into each a second; 0: there is no bound.
+            burst_s: Seconds in which an empty one is full.
+            remembered: Most buckets. The one unused for longest goes; mostly it is full again.
+        """
+        self._cost_s = 1 / per_s if per_s else 0.0
+        self._burst_s = burst_s
+        self._remembered = remembered
+        self._full_at: OrderedDict[str, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many are in memory."""
+        return len(self._full_at)
+
+    def take(self, name: str, amount: float, now_s: float) -> float:
+        """Take from a bucket, if anything is in it.
+
+        Args:
+            name: Whose.
+            amount: ≥ 0.
+            now_s: Of a clock that never goes back.
+
+        Returns:
+            0 where it was taken; else how long it is until something is in it, seconds.
+        """
+        wait_s = self._full_at.get(name, 0.0) - self._burst_s - now_s
+        if wait_s > 0:
+            return wait_s
+        self.spend(name, amount, now_s)
+        return 0.0
+
+    def spend(self, name: str, amount: float, now_s: float) -> None:
+        """Take from a bucket, whatever is in it.
+
+        Args:
+            name: Whose.
+            amount: As for ``take``.
+            now_s: As for ``take``.
+        """
+        if not self._cost_s:
+            return
+        full = self._full_at
+        full[name] = max(full.get(name, 0.0), now_s) + amount * self._cost_s
+        full.move_to_end(name)
+        if len(full) > self._remembered:
+            full.popitem(last=False)

@@ -1,0 +1,59 @@
+"""The public keys of an issuer that has them at an address, such as one of OpenID Connect."""
+
+import logging
+from threading import Lock
+from typing import Final
+
+import urllib3
+
+from walle_deploy.identity.keys import KEYS_MAX_BYTES, Keys, parse_keys
+from walle_deploy.outbound.bounded import get_unread, limit_headers, words_of
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import SpecFileError
+
+_FRESH_MS: Final = 60_000
+_AGAIN_MS: Final = 5_000
+_TIMEOUT_S: Final = 5.0
+_GOOD: Final = 200
+_log = logging.getLogger(__name__)
+
+
+class IssuerKeys:
+    """What the address had last. Any thread."""
+
+    def __init__(self, url: str) -> None:
+        """Ask nothing yet: the issuer may be away while the service starts."""
+        self.known: Keys | None = None
+        self._url = url
+        self._lock = Lock()
+        self._next_ms = -float(_FRESH_MS)
+        self._pool = urllib3.PoolManager(retries=False)
+        limit_headers(self._pool, _TIMEOUT_S)
+
+    def refresh(self) -> bool:
+        """Ask again where the last answer is a minute old; blocks.
+
+        Returns:
+            Whether there are other keys; what cannot be had leaves those before.
+        """
+        with self._lock:
+            if monotonic_ms() < self._next_ms:
+                return False
+            self._next_ms = monotonic_ms() + _AGAIN_MS
+            try:
+                self.known = parse_keys(self._asked(), self._url)
+            except (urllib3.exceptions.HTTPError, SpecFileError) as error:
+                _log.warning("keys of operators' tokens: %s: %s", self._url, words_of(error))
+                return False
+            self._next_ms = monotonic_ms() + _FRESH_MS
+            return True
+
+    def _asked(self) -> bytes:
+        answer = get_unread(self._pool, self._url, {}, urllib3.Timeout(_TIMEOUT_S))
+        try:
+            data = answer.read(KEYS_MAX_BYTES + 1)
+        finally:
+            answer.close()
+        if answer.status != _GOOD:
+            raise SpecFileError(f"answered {answer.status}")
+        return data

@@ -1,0 +1,95 @@
+"""Public keys of an issuer of tokens: a set of JSON Web Keys (RFC 7517) in a file.
+
+A key says by its kind which algorithm its tokens have; what a token says of that is never asked.
+So no token signed with no key, or with a public key as if it were a shared secret, is believed.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import jwt
+import msgspec
+
+from walle_stream.errors import SpecFileError
+
+ALGORITHMS: Final = {("OKP", "Ed25519"): "EdDSA", ("EC", "P-256"): "ES256", ("RSA", ""): "RS256"}
+"""Of tokens, by kind and curve of the key (RFC 7518, RFC 8037)."""
+
+type Keys = Mapping[str, jwt.PyJWK]
+"""Public keys by their ids."""
+
+KEYS_MAX_BYTES: Final = 1024 * 1024
+"""Of a set of keys."""
+
+_RSA_BITS: Final = 2_048
+_SECRET: Final = frozenset({"d", "k"})
+
+
+class KeySet(msgspec.Struct):
+    """A set of JSON Web Keys."""
+
+    keys: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=1_000)]
+
+
+def read_keys(path: Path) -> Keys:
+    """Return the public keys of a file; see ``parse_keys``.
+
+    Raises:
+        SpecFileError: It is no set of keys, has none of use, or has what is to be secret.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        return parse_keys(file.read(KEYS_MAX_BYTES + 1), str(path))
+
+
+def parse_keys(data: bytes, path: str) -> Keys:
+    """Return the public keys of a set by their ids.
+
+    Args:
+        data: JSON. Keys of another kind, and those for something else than signatures are passed
+            over.
+        path: Where they are from.
+
+    Raises:
+        SpecFileError: It is no set of keys, has none of use, or has what is to be secret.
+    """
+    try:
+        found = _taken(data)
+    except (ValueError, RecursionError, jwt.PyJWTError) as error:
+        raise SpecFileError(f"{path}: holds no keys of tokens (JWKS): {error}", path) from None
+    if not found:
+        raise SpecFileError(f"{path}: has no key of Ed25519, P-256 or RSA for signatures", path)
+    return found
+
+
+def _taken(data: bytes) -> dict[str, jwt.PyJWK]:
+    if len(data) > KEYS_MAX_BYTES:
+        raise ValueError(f"more than {KEYS_MAX_BYTES} bytes")
+    found: dict[str, jwt.PyJWK] = {}
+    for number, key in enumerate(msgspec.json.decode(data, type=KeySet).keys, 1):
+        made = _public_key(key, f"key {number}")
+        if made is not None and found.setdefault(made.key_id or "", made) is not made:
+            raise ValueError(f"key {number}: a second one with kid {made.key_id!r}")
+    return found
+
+
+def _public_key(key: Mapping[str, Any], place: str) -> jwt.PyJWK | None:
+    if _SECRET & key.keys():
+        raise ValueError(
+            f"{place} is a secret one: take it out, and trust nothing that it has signed"
+        )
+    kind = key.get("kty")
+    algorithm = ALGORITHMS.get((str(kind), str(key.get("crv", ""))))
+    if algorithm is None or key.get("use", "sig") != "sig":
+        return None
+    if kind == "RSA" and key.get("alg", algorithm) != algorithm:
+        return None  # issuers have further ones, for RSA-PSS or SHA-512
+    if key.get("alg", algorithm) not in {algorithm, "Ed25519"}:
+        raise ValueError(f"{place}: alg {key['alg']!r} is not {algorithm}, that of its kind")
+    if not isinstance(key.get("kid"), str) or not key["kid"]:
+        raise ValueError(f"{place} has no kid")
+    made = jwt.PyJWK(dict(key), algorithm=algorithm)
+    if kind == "RSA" and made.key.key_size < _RSA_BITS:
+        raise ValueError(f"{place}: {made.key.key_size} bits of RSA, expected {_RSA_BITS}")
+    return made

@@ -1,0 +1,195 @@
+"""Proxies in front of the service: whose address a request is from, whose certificate it has.
+
+A header is believed from a proxy alone. The proxy must set it on every request, or remove it,
+whatever the client sent.
+"""
+
+import hmac
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from pathlib import Path
+from typing import Final
+
+from cryptography.x509 import Name
+from cryptography.x509.oid import NameOID
+
+from walle_deploy.identity.proven import Proven, proven_as
+from walle_deploy.identity.settings import ProxySpec
+from walle_deploy.policy.files import WatchedFile, read_lines
+from walle_stream.errors import IdentityError, SpecFileError
+
+FORWARDED: Final = b"x-forwarded-for"
+"""Header in which each proxy adds the address that it was asked from."""
+
+_OPENSSL: Final = {
+    "GN": NameOID.GIVEN_NAME,
+    "SN": NameOID.SURNAME,
+    "emailAddress": NameOID.EMAIL_ADDRESS,
+    "serialNumber": NameOID.SERIAL_NUMBER,
+    "title": NameOID.TITLE,
+}
+"""What OpenSSL, and so nginx, calls what RFC 4514 has no name for."""
+
+_CACHED: Final = 10_000
+_HOPS_MAX: Final = 32
+_SECRET_MIN: Final = 16
+_VALUE_MAX: Final = 4_096
+
+
+class Proxies:
+    """Which addresses are proxies, and whom they ask for."""
+
+    def __init__(self, networks: Sequence[str]) -> None:
+        """Take the networks.
+
+        Args:
+            networks: Of all proxies.
+        """
+        self._networks = tuple(map(ip_network, networks))
+        self.is_told = bool(networks)
+        """Whether there are any."""
+        self.has = lru_cache(_CACHED)(self._has)
+        """Whether an address is a proxy's."""
+
+    def client(self, peer: str, forwarded: bytes) -> str:
+        """Return the address that a request is from.
+
+        Args:
+            peer: Who connected.
+            forwarded: Value of ``FORWARDED``.
+
+        Returns:
+            The last address that no proxy has; the peer's, where that is no proxy, or where what
+            proxies say is no address.
+        """
+        if not forwarded or not self.has(peer):
+            return peer
+        for hop in reversed(forwarded.decode("latin-1").rsplit(",", _HOPS_MAX)):
+            found = _address(hop.strip())
+            if not found:
+                break  # what stands before it may be from anybody
+            peer = found
+            if not self.has(peer):
+                break
+        return peer
+
+    def _has(self, address: str) -> bool:
+        try:
+            found = _plain(address)
+        except ValueError:
+            return False
+        return any(found in each for each in self._networks)
+
+
+@lru_cache(_CACHED)
+def neighbours(address: str) -> str:
+    """Return what has one budget: an address, or the network of 64 bits of an IPv6 one.
+
+    Args:
+        address: Anything; what is none is itself.
+    """
+    try:
+        found = _plain(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        return str(ip_network((int(found) >> 64 << 64, 64)))
+    return str(found)
+
+
+def _plain(address: str) -> object:
+    found = ip_address(address.partition("%")[0])
+    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+
+
+def _address(text: str) -> str:
+    # some write ports behind: 192.0.2.1:80, [2001:db8::1]:80
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return ""
+
+
+class ProxyAuthenticator:
+    """Believes what proxies say of certificates that they verified. One event loop."""
+
+    def __init__(self, spec: ProxySpec, proxies: Proxies) -> None:
+        """Read the secret; blocks.
+
+        Args:
+            spec: How it is set up.
+            proxies: Who may speak, where it is known.
+
+        Raises:
+            SpecFileError: The secret's file cannot be read, or is too short.
+        """
+        self._spec = spec
+        self._proxies = proxies
+        self._header, self._secret_header = spec.header.encode(), spec.secret_header.encode()
+        self.headers = frozenset({self._header, self._secret_header})
+        self.watched: tuple[WatchedFile[frozenset[bytes]], ...] = ()
+        if spec.secret is not None:
+            self.watched = (WatchedFile.opened(spec.secret, _read_secrets),)
+        self._proven = lru_cache(_CACHED)(self._named)
+
+    def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Proven:  # noqa: ARG002 - of the port
+        """See ``DeviceAuthenticator``.
+
+        Raises:
+            IdentityError: No proxy speaks, or it names nobody.
+        """
+        if not self._is_proxy(headers, peer):
+            raise IdentityError(
+                f"{peer or 'a local client'} is no proxy: who asks is believed from one alone"
+            )
+        value = headers.get(self._header, b"")
+        if not value:
+            raise IdentityError(f"no certificate: the header {self._spec.header} is empty")
+        return self._proven(value)
+
+    def _is_proxy(self, headers: Mapping[bytes, bytes], peer: str) -> bool:
+        if self._spec.secret is None:
+            return self._proxies.has(peer)
+        if self._proxies.is_told and not self._proxies.has(peer):
+            return False
+        given = headers.get(self._secret_header, b"")
+        known = self.watched[0].known or frozenset()
+        return any(hmac.compare_digest(each, given) for each in known)
+
+    def _named(self, value: bytes) -> Proven:
+        try:
+            text = value.decode()
+            if len(value) > _VALUE_MAX:
+                raise IdentityError(f"{self._spec.header}: {len(value)} bytes are no name")
+            name = _common_name(text) if self._spec.form == "subject" else text
+        except ValueError as error:
+            raise IdentityError(f"{self._spec.header}: is no {self._spec.form}: {error}") from error
+        if name in self._spec.relays:
+            return proven_as("relay", name)
+        if not name.startswith(self._spec.prefix):
+            raise IdentityError(
+                f"{self._spec.header}: {name[:256]!r} is no relay, and no device "
+                f"({self._spec.prefix}ID)"
+            )
+        return proven_as("device", name.removeprefix(self._spec.prefix))
+
+
+def _common_name(text: str) -> str:
+    names = Name.from_rfc4514_string(text, _OPENSSL).get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(names) != 1:
+        raise ValueError(f"it has {len(names)} CN, expected 1")
+    return str(names[0].value)
+
+
+def _read_secrets(path: Path) -> frozenset[bytes]:
+    found = read_lines(path)
+    if not found or min(map(len, found)) < _SECRET_MIN:
+        raise SpecFileError(
+            f"{path}: expected a secret of at least {_SECRET_MIN} characters a line", str(path)
+        )
+    return frozenset(each.encode() for each in found)

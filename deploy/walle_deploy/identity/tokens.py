@@ -1,0 +1,197 @@
+"""Signed tokens (JWT, RFC 7519; checked as RFC 8725 asks for): whose they are, until when.
+
+A token that was verified is believed again without its signature, as long as the keys are the
+same: a look at a table in place of 0.3 ms. What was refused is looked at anew each time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+import jwt
+
+from walle_deploy.identity.issuer import IssuerKeys
+from walle_deploy.identity.keys import Keys, read_keys
+from walle_deploy.identity.proven import Proven, Role, proven_as
+from walle_deploy.identity.settings import IssuerSpec, TokensSpec
+from walle_deploy.policy.files import WatchedFile
+from walle_stream.errors import IdentityError
+
+TOKEN_MAX_BYTES: Final = 4_096
+"""Longest token."""
+
+_BEARER: Final = b"bearer "
+_SHOWN: Final = 200
+
+
+class _Believed[T](NamedTuple):
+    proven: T
+    ends_s: float
+
+
+class _Known[T](NamedTuple):
+    """Keys, and what was verified with them: both go together."""
+
+    keys: Keys
+    tokens: OrderedDict[bytes, _Believed[T]]
+
+
+class Tokens[T]:
+    """Believes tokens of one issuer. One thread at a time, where it keeps some."""
+
+    def __init__(
+        self,
+        spec: IssuerSpec,
+        keys: WatchedFile[Keys] | IssuerKeys,
+        audiences: Collection[str],
+        read: Callable[[Mapping[str, Any]], T],
+        cached: int = 0,
+    ) -> None:
+        """Believe nobody yet.
+
+        Args:
+            spec: Whose tokens, and where they are.
+            keys: Of the issuer.
+            audiences: One of which a token is for.
+            read: Says of a token's claims whose it is, or raises.
+            cached: Tokens that are not verified again.
+        """
+        self._spec = spec
+        self._keys = keys
+        self._audiences = audiences
+        self._read = read
+        self._cached = cached
+        self._header = spec.header.encode()
+        self._skew_s = spec.skew_ms / 1_000
+        self.headers = frozenset({self._header})
+        self._known: _Known[T] = _Known({}, OrderedDict())
+
+    def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> T:  # noqa: ARG002 - of the port
+        """See ``DeviceAuthenticator``.
+
+        Raises:
+            IdentityError: There is no token, or it is not to be believed.
+        """
+        token = headers.get(self._header, b"")
+        if token[: len(_BEARER)].lower() == _BEARER:
+            token = token[len(_BEARER) :]
+        known = self._known
+        if known.keys is not self._keys.known:
+            known = self._known = _Known(self._keys.known or {}, OrderedDict())
+        digest = blake2b(token, digest_size=16).digest()
+        believed = known.tokens.get(digest)
+        if believed is None:
+            believed = self._verified(token, known.keys, now_s)
+            if self._cached:
+                known.tokens[digest] = believed
+                if len(known.tokens) > self._cached:
+                    known.tokens.popitem(last=False)
+        else:
+            known.tokens.move_to_end(digest)
+            self._check_end(believed.ends_s, now_s)
+        return believed.proven
+
+    def _verified(self, token: bytes, keys: Keys, now_s: float) -> _Believed[T]:
+        if not token:
+            raise IdentityError(f"no token: expected one in the header {self._spec.header}")
+        if len(token) > TOKEN_MAX_BYTES:
+            raise IdentityError(f"a token of {len(token)} bytes: at most {TOKEN_MAX_BYTES}")
+        try:
+            claims = read_claims(
+                token.decode("ascii"), keys, self._audiences, self._spec.issuer, ("exp", "sub")
+            )
+            ends_s = _seconds(claims, "exp")
+            begins_s = max(_seconds(claims, "nbf"), _seconds(claims, "iat"))
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise IdentityError(
+                f"the token is not valid: {repr(str(error)[:_SHOWN])[1:-1]}"
+            ) from None
+        self._check_end(ends_s, now_s)
+        if begins_s > now_s + self._skew_s:
+            raise IdentityError(
+                f"the token is valid from {_shown(begins_s)} on: a clock may be wrong"
+            )
+        return _Believed(self._read(claims), ends_s)
+
+    def _check_end(self, ends_s: float, now_s: float) -> None:
+        if ends_s + self._skew_s <= now_s:
+            raise IdentityError(
+                f"the token expired at {_shown(ends_s)}: a new one is needed, or a clock is wrong"
+            )
+
+
+class TokenAuthenticator(Tokens[Proven]):
+    """Believes devices and relays. One event loop; ``watched`` is read again by a thread."""
+
+    def __init__(self, spec: TokensSpec) -> None:
+        """Read the keys; blocks.
+
+        Args:
+            spec: How it is set up.
+
+        Raises:
+            SpecFileError: The keys cannot be read.
+        """
+        self._roles: dict[str, Role] = {spec.relay_audience: "relay", spec.audience: "device"}
+        keys = WatchedFile.opened(spec.keys, read_keys)
+        self.watched = (keys,)
+        super().__init__(spec, keys, list(self._roles), self._proven, spec.cached)
+
+    def _proven(self, claims: Mapping[str, Any]) -> Proven:
+        audiences = [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"]
+        roles = {self._roles[each] for each in audiences if each in self._roles}
+        if len(roles) != 1:
+            raise IdentityError("the token is for devices and for relays: one of both is needed")
+        return proven_as(roles.pop(), claims["sub"], str(claims.get("jti", "")))
+
+
+def read_claims(
+    token: str, keys: Keys, audiences: Collection[str], issuer: str, wanted: Collection[str]
+) -> dict[str, Any]:
+    """Return what a token says whose signature holds; its times are not looked at.
+
+    Args:
+        token: A JWT.
+        keys: Of the issuer; they say which algorithm it has, not the token.
+        audiences: One of which it must be for.
+        issuer: Whose it must be; empty: anybody's who has a key.
+        wanted: Claims that it must have, beside its audience and issuer.
+
+    Raises:
+        InvalidKeyError: Its key is not there; any other PyJWTError besides.
+    """
+    key = keys.get(jwt.get_unverified_header(token).get("kid", ""))
+    if key is None:
+        raise jwt.InvalidKeyError("its key (kid) is not known, or retired")
+    return jwt.decode(
+        token,
+        key,
+        algorithms=[key.algorithm_name],
+        issuer=issuer or None,
+        audience=audiences,
+        # a token is believed for longer than this call
+        options={
+            "require": ["aud", "iss", *wanted],
+            "verify_exp": False,
+            "verify_nbf": False,
+            "verify_iat": False,
+        },
+    )
+
+
+def _shown(at_s: float) -> str:
+    # the same for each request of a device, which says once why it fails
+    try:
+        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{at_s:g} s"
+
+
+def _seconds(claims: Mapping[str, Any], name: str) -> float:
+    value = claims.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
+        raise TypeError(f"{name} is no time")
+    return float(value)

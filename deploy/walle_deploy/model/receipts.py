@@ -1,0 +1,152 @@
+"""Receipts: what a device shows with its reports, so that a gate counts them.
+
+The release service makes one for each version that a device has, and keeps none of them: a
+receipt is what it says of the device and a MAC (HMAC-SHA-256, RFC 2104, cut to 16 bytes as its
+section 5 allows). Every service of a store has the same keys. A receipt proves that the service
+said so; who asked for it is proven elsewhere.
+"""
+
+import hmac
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterable
+from typing import Any, Final, Literal, Self
+
+import msgspec
+
+from walle_stream.errors import ReceiptError
+
+type Group = Literal["", "new", "control"]
+"""``new``: has the version of a release by its share. ``control``: has the version before, is let
+in by the release's policy, and is beyond the share. Empty: neither."""
+
+VALID_MS: Final = 7 * 86_400_000
+"""How long a receipt is believed."""
+
+AHEAD_MS: Final = 300_000
+"""How far from the future a receipt may be: clocks of databases are set."""
+
+_MAC_BYTES: Final = 16
+_KEY_BYTES: Final = 32
+_LENGTH_MAX: Final = 4_096
+_DOMAIN: Final = b"walle receipt 1\0"
+_SHOWN: Final = 64
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the release service says of one version of one task on one device."""
+
+    device: str
+    """Its id."""
+    task: str
+    """``SCENARIO/TASK``."""
+    version: str
+    """That runs there, or is about to."""
+    release: str = ""
+    """Id of the release in progress that the device is part of; empty for none."""
+    group: Group = ""
+    issued_ms: int = 0
+    """When, by the clock of the store, epoch milliseconds."""
+
+
+class ReceiptKeys:
+    """Keys of a store. Immutable; any thread; never blocks."""
+
+    def __init__(self, keys: Iterable[tuple[str, bytes]]) -> None:
+        """Take them over.
+
+        Args:
+            keys: (Id, 32 secret bytes); the first one signs, all of them are believed.
+
+        Raises:
+            ValueError: There is none, or one is of another length.
+        """
+        self._keys = dict(keys)
+        if not self._keys or any(len(each) != _KEY_BYTES for each in self._keys.values()):
+            raise ValueError(f"receipts need keys of {_KEY_BYTES} bytes")
+        self._signing = next(iter(self._keys))
+        self._secret = self._keys[self._signing]
+
+    def has(self, ids: Iterable[str]) -> bool:
+        """Return whether all of these keys are here."""
+        return self._keys.keys() >= set(ids)
+
+    @classmethod
+    def create(cls) -> Self:
+        """Make a new key."""
+        return cls([new_key()])
+
+    def issue(self, receipt: Receipt) -> str:
+        """Return a receipt as text: letters, digits, ``-`` and ``_``."""
+        said = _encode((self._signing, receipt))
+        mac = hmac.digest(self._secret, _DOMAIN + said, "sha256")[:_MAC_BYTES]
+        return urlsafe_b64encode(said + mac).rstrip(b"=").decode("ascii")
+
+    def read(self, token: str, now_ms: int) -> Receipt:
+        """Return what a receipt says, once it is sure that one of these keys said so.
+
+        Args:
+            token: As received; nothing of it is trusted.
+            now_ms: The clock of the store, epoch milliseconds.
+
+        Raises:
+            ReceiptError: It is forged, or of keys that are gone (``forged``), older than 7 days
+                (``expired``), or more than 5 minutes ahead (``ahead``).
+        """
+        said, mac = _parted(token)
+        key, receipt = _decoded(said)
+        secret = self._keys.get(key)
+        if secret is None:
+            raise ReceiptError(f"a receipt of a key that is not here: {key[:_SHOWN]!r}", "forged")
+        right = hmac.digest(secret, _DOMAIN + said, "sha256")[:_MAC_BYTES]
+        if not hmac.compare_digest(right, mac):
+            raise ReceiptError("a receipt that its key did not make", "forged")
+        age_ms = now_ms - receipt.issued_ms
+        if age_ms > VALID_MS:
+            raise ReceiptError(
+                f"a receipt of {age_ms / 86_400_000:.1f} days, they are good for 7", "expired"
+            )
+        if age_ms < -AHEAD_MS:
+            raise ReceiptError(f"a receipt that is {-age_ms / 1_000:.0f} s ahead", "ahead")
+        return receipt
+
+
+def new_key() -> tuple[str, bytes]:
+    """Make a key for ``ReceiptKeys``: its id, and its secret."""
+    return secrets.token_hex(4), secrets.token_bytes(_KEY_BYTES)
+
+
+def peek(token: str) -> tuple[str, Receipt]:
+    """Return what a receipt says, true or not: a device has no key, and only carries it.
+
+    Returns:
+        The id of its key, and the receipt.
+
+    Raises:
+        ReceiptError: It is none (``forged``).
+    """
+    return _decoded(_parted(token)[0])
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final[Any] = msgspec.msgpack.Decoder(tuple[str, Receipt])
+
+
+def _parted(token: str) -> tuple[bytes, bytes]:
+    if not token or len(token) > _LENGTH_MAX:
+        raise ReceiptError(f"a receipt of {len(token)} characters", "forged")
+    try:
+        text = token.encode("ascii")
+        data = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
+    except (Base64Error, UnicodeEncodeError, ValueError) as error:
+        raise ReceiptError("a receipt that is no base64url", "forged") from error
+    return data[:-_MAC_BYTES], data[-_MAC_BYTES:]
+
+
+def _decoded(said: bytes) -> tuple[str, Receipt]:
+    try:
+        found: tuple[str, Receipt] = _decoder.decode(said)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ReceiptError("a receipt that is none", "forged") from error
+    return found

@@ -1,0 +1,183 @@
+"""Counts reports in a transaction of the store; costs as much as they are long.
+
+Of each device one row is read and written in each scope that it counts for, and the window in
+which it reported last has one device less. Whatever else is known stays as it is.
+"""
+
+from collections import defaultdict
+from typing import Final
+
+from walle_deploy.model.health import LEVELS
+from walle_deploy.monitoring.counts import (
+    ReportCounts,
+    WindowCounts,
+    encode_counts,
+    merged_counts,
+)
+from walle_deploy.monitoring.folding import NEVER_FOLDED, kept_from
+from walle_deploy.monitoring.proof import ProvenReport, group_scope
+from walle_deploy.store.port import CountTransaction
+from walle_deploy.store.rows import LAST, CountedDevice, CountedWindow, Scope, StoredScope
+
+WINDOW_MS: Final = 60_000
+"""A window of the database's clock."""
+
+type _Device = tuple[int, int]
+type _Moves = dict[tuple[int, int], list[int]]
+
+_BESIDE: Final = {"new": "control", "control": "new"}
+_NEVER: Final = -1
+_MOST: Final = 2**53
+"""What a liar's device counts to; databases have integers of 64 bits."""
+_UNKNOWN: Final = CountedDevice(0, 0, _NEVER, _NEVER, _NEVER)
+
+
+class ReportBatch:
+    """Reports that are counted together. One thread."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self._parts: dict[Scope, ReportCounts] = {}
+        self._unproven: dict[Scope, tuple[int, int]] = {}
+        self._last: dict[Scope, dict[int, Scope]] = {}
+
+    def add(self, report: ProvenReport) -> bool:
+        """Take a report of a version that was published.
+
+        Returns:
+            Whether anything of it counts.
+        """
+        if report.bare or report.wrong:
+            bare, wrong = self._unproven.get(report.version, (0, 0))
+            self._unproven[report.version] = bare + report.bare, wrong + report.wrong
+        for scope, counts in report.parts.items():
+            self._parts.setdefault(scope, ReportCounts()).add(counts)
+        if report.version in report.parts:
+            devices = report.parts[report.version].devices
+            task = Scope(report.version.task, "", group=LAST)
+            self._last.setdefault(task, {}).update(dict.fromkeys(devices, report.version))
+        return bool(report.parts)
+
+    def write(self, transaction: CountTransaction, now_ms: int) -> None:
+        """Write what was counted.
+
+        Args:
+            transaction: Of the store.
+            now_ms: Its clock.
+        """
+        number = now_ms // WINDOW_MS
+        beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
+        wanted = {*self._parts, *self._unproven, *self._last, *beside.values()}
+        scopes = dict(transaction.scopes(wanted))
+        for scope in sorted(self._parts.keys() - scopes.keys()):
+            scopes[scope] = transaction.make_scope(scope, *kept_from(number))
+        for scope in sorted(self._last.keys() - scopes.keys()):
+            scopes[scope] = transaction.make_scope(scope, *NEVER_FOLDED)
+        transaction.add_unproven(
+            {scopes[scope].id: more for scope, more in self._unproven.items() if scope in scopes}
+        )
+        if not self._parts:
+            return
+        others = {
+            scopes[scope].id: scopes[other].id for scope, other in beside.items() if other in scopes
+        }
+        own = {
+            (scopes[scope].id, each) for scope, part in self._parts.items() for each in part.devices
+        }
+        own |= {(scopes[task].id, each) for task, last in self._last.items() for each in last}
+        rows = dict(
+            transaction.counted(own | {(others[i], each) for i, each in own if i in others})
+        )
+        moves: _Moves = defaultdict(lambda: [0, 0, 0])
+        for scope, part in self._parts.items():
+            stored = scopes[scope]
+            _count_devices(part, stored, number, rows, moves, others.get(stored.id))
+            row = stored.row_of(number)
+            before = transaction.window(stored.id, row)
+            moved = moves.pop((stored.id, row), [0, 0, 0])
+            transaction.put_window(stored.id, _grown(before, row, moved, part.counts, now_ms))
+        for task, last in self._last.items():
+            stored = scopes[task]
+            _move_to_last(stored, {each: scopes[last[each]].id for each in last}, rows, moves)
+            for version in {scopes[each].id for each in last.values()}:
+                if transaction.window(stored.id, version) is None:
+                    transaction.put_window(stored.id, CountedWindow(version, 0, 0, 0, 0, b""))
+        transaction.put_counted({key: rows[key] for key in own})
+        transaction.move_devices({key: (s, f, c) for key, (s, f, c) in moves.items()})
+
+
+def _count_devices(
+    part: ReportCounts,
+    stored: StoredScope,
+    number: int,
+    rows: dict[_Device, CountedDevice],
+    moves: _Moves,
+    other: int | None,
+) -> None:
+    counts, is_group, fresh = part.counts, stored.scope.group in _BESIDE, set[int]()
+    for hashed, (failures, crashes) in part.devices.items():
+        old = rows.get((stored.id, hashed), _UNKNOWN)
+        failed, crashed = old.failures, old.crashes
+        if other is not None and (there := rows.get((other, hashed))) is not None:
+            # one count over both groups: whichever was written last has all of it
+            failed, crashed = max(failed, there.failures), max(crashed, there.crashes)
+        if is_first := old.seen != number:
+            fresh.add(hashed)
+        if is_group and is_first:
+            # an hour that comes at once is no more exposure than the first report of it
+            more = part.first[hashed]
+            _reach(counts.failures_at_risk, counts.failures_reached, failed, more[0])
+            _reach(counts.crashes_at_risk, counts.crashes_reached, crashed, more[1])
+        new = rows[stored.id, hashed] = CountedDevice(
+            min(failed + failures, _MOST),
+            min(crashed + crashes, _MOST),
+            number,
+            number if failures else old.failed,
+            number if crashes else old.crashed,
+        )
+        for place, (before, after) in enumerate(zip(old[2:], new[2:], strict=True)):
+            if before != after:
+                moves[stored.id, stored.row_of(after)][place] += 1
+                if before != _NEVER:
+                    moves[stored.id, stored.row_of(before)][place] -= 1
+    counts.add_values(part.values, fresh)
+
+
+def _move_to_last(
+    stored: StoredScope, last: dict[int, int], rows: dict[_Device, CountedDevice], moves: _Moves
+) -> None:
+    for hashed, version in last.items():
+        before = rows.get((stored.id, hashed), _UNKNOWN).seen
+        rows[stored.id, hashed] = _UNKNOWN._replace(seen=version)
+        if before != version:
+            moves[stored.id, version][0] += 1
+            if before != _NEVER:
+                moves[stored.id, before][0] -= 1
+
+
+def _reach(at_risk: list[int], reached: list[int], before: int, more: int) -> None:
+    for place, level in enumerate(LEVELS):
+        if before < level:
+            at_risk[place] += 1
+            reached[place] += before + more >= level
+
+
+def _grown(
+    before: CountedWindow | None, row: int, moved: list[int], counts: WindowCounts, now_ms: int
+) -> CountedWindow:
+    old = before or CountedWindow(row, 0, 0, 0, 0, b"")
+    grown = merged_counts([old.data])
+    grown.merge(counts)
+    seen, failed, crashed = moved
+    return CountedWindow(
+        row,
+        old.seen + seen,
+        old.failed + failed,
+        old.crashed + crashed,
+        max(old.last_ms, now_ms),
+        encode_counts(grown),
+    )
+
+
+def _beside(scope: Scope) -> Scope:
+    return group_scope(scope.task, scope.release, _BESIDE[scope.group])

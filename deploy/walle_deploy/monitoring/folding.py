@@ -1,0 +1,86 @@
+"""Keeps the store small: old windows become hours, then one; what is silent for long goes.
+
+Done in small steps by whoever counts reports.
+"""
+
+from typing import Final
+
+from walle_deploy.monitoring.counts import encode_counts, merged_counts
+from walle_deploy.store.port import CountTransaction
+from walle_deploy.store.rows import END, CountedWindow, StoredScope
+
+_HOUR: Final = 60
+_MINUTES_KEPT: Final = 26 * _HOUR
+"""Windows of a minute, then they are hours."""
+_HOURS_KEPT: Final = 30 * 24 * _HOUR
+"""Then they are one; a scope without a report for so long goes."""
+NEVER_FOLDED: Final = (END, END)
+"""The same, of a scope whose windows are no times."""
+_STEP_DEVICES: Final = 1_000
+
+
+def kept_from(number: int) -> tuple[int, int]:
+    """Return the first window that is kept as a minute, and the first that is kept in an hour.
+
+    Args:
+        number: Of the window now.
+    """
+    return _hour_of(number - _MINUTES_KEPT), _hour_of(number - _HOURS_KEPT)
+
+
+def fold_step(transaction: CountTransaction, number: int) -> bool:
+    """Do a small part of what is to be done.
+
+    Args:
+        transaction: Of the store.
+        number: Of the window now.
+
+    Returns:
+        Whether there may be more.
+    """
+    minutes_from, hours_from = kept_from(number)
+    scope = transaction.due_scope(minutes_from)
+    if scope is None:
+        return False
+    numbers = [each.number for each in transaction.windows(scope.id, 0, END)]
+    if not scope.scope.task or not numbers or numbers[-1] < hours_from:
+        transaction.drop_scope(scope, _STEP_DEVICES)
+        return True
+    # what is older and is kept as minutes becomes an hour first
+    hours_from = min(hours_from, scope.minutes_from)
+    hours = [each for each in numbers if 0 < each < hours_from]
+    if hours:
+        hours_from = hours[0] + _HOUR
+        _fold(transaction, scope, hours[0], hours_from, 0)
+    minutes = [each for each in numbers if scope.minutes_from <= each < minutes_from]
+    if minutes:
+        hour = _hour_of(minutes[0])
+        minutes_from = hour + _HOUR
+        _fold(transaction, scope, hour, minutes_from, hour)
+    hours_from = max(hours_from, scope.hours_from)
+    transaction.put_edges(scope._replace(minutes_from=minutes_from, hours_from=hours_from))
+    return True
+
+
+def _fold(
+    transaction: CountTransaction, scope: StoredScope, first: int, end: int, into: int
+) -> None:
+    rows = transaction.windows(scope.id, first, end=end)
+    if into < first:
+        rows = [*transaction.windows(scope.id, into, end=into + 1), *rows]
+    transaction.drop_windows(scope.id, first, end)
+    transaction.put_window(
+        scope.id,
+        CountedWindow(
+            into,
+            sum(each.seen for each in rows),
+            sum(each.failed for each in rows),
+            sum(each.crashed for each in rows),
+            max(each.last_ms for each in rows),
+            encode_counts(merged_counts(each.data for each in rows)),
+        ),
+    )
+
+
+def _hour_of(number: int) -> int:
+    return number - number % _HOUR

@@ -1,0 +1,100 @@
+"""Says for which scopes each device of a report counts: by the receipt that it shows."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from walle_deploy.model.receipts import Receipt
+from walle_deploy.monitoring.counts import ReportCounts
+from walle_deploy.store.rows import Scope
+from walle_stream.errors import ReceiptError
+from walle_stream.wire.reports import DeviceRuns, TaskReport
+
+type ReadReceipt = Callable[[str], Receipt]
+"""Gives what a text says, or raises ``ReceiptError``; see ``ReceiptKeys.read``."""
+
+UNPROVEN: Final = "unproven"
+"""Group of the devices of a version that had no valid receipt."""
+
+
+class ProvenReport(NamedTuple):
+    """What a report says of each scope that something of it counts for."""
+
+    version: Scope
+    parts: Mapping[Scope, ReportCounts]
+    bare: int
+    """Devices without a receipt."""
+    wrong: int
+    """Devices with one that is not valid for what they report."""
+
+
+class Proof:
+    """Looks at receipts. Any thread; never blocks."""
+
+    def __init__(self, read: ReadReceipt | None, *, is_needed: bool) -> None:
+        """Keep how.
+
+        Args:
+            read: None: no receipt is valid.
+            is_needed: Whether devices without a valid one count for nothing.
+        """
+        self._read = read
+        self._is_needed = is_needed
+
+    def sort(self, report: TaskReport) -> ProvenReport:
+        """Sort the devices of a report; those that ran nothing say nothing.
+
+        Args:
+            report: As it came.
+        """
+        version = Scope(report.task, report.version)
+        scopes = (version, *_release_scopes(report))
+        rest = () if self._is_needed else (version, version._replace(group=UNPROVEN))
+        ran = [each for each in report.devices if each.runs]
+        proven = [each for each in ran if each.receipt and self._is_valid(each, report)]
+        names = {id(each) for each in proven}
+        others = [each for each in ran if id(each) not in names]
+        parts: dict[Scope, ReportCounts] = {}
+        for wanted, devices in ((scopes, proven), (rest, others)):
+            if not (wanted and devices):
+                continue
+            counts = ReportCounts.of(devices)
+            if len(devices) == len(ran):
+                counts.add_runs_of(report)
+            for scope in wanted:
+                parts[scope] = parts[scope].plus(counts) if scope in parts else counts
+        if proven and others and not self._is_needed:
+            # times and sizes are those of all devices of a report together
+            parts[version].add_runs_of(report)
+        bare = sum(not each.receipt for each in others)
+        return ProvenReport(version, parts, bare, len(others) - bare)
+
+    def _is_valid(self, device: DeviceRuns, report: TaskReport) -> bool:
+        if self._read is None:
+            return False
+        try:
+            found = self._read(device.receipt)
+        except ReceiptError:
+            return False
+        said = found.device, found.task, found.version, found.release, found.group
+        expected = report.task, report.version, report.release, report.group
+        return said == (device.device_id, *expected)
+
+
+def group_scope(task: str, release: str, group: str) -> Scope:
+    """Return the scope of a group. Its release and name say which version it has.
+
+    Args:
+        task: ``SCENARIO/TASK``.
+        release: Id of it.
+        group: ``new`` or ``control``.
+    """
+    return Scope(task, "", release, group)
+
+
+def _release_scopes(report: TaskReport) -> list[Scope]:
+    found = []
+    if report.release:
+        found.append(Scope(report.task, report.version, report.release))
+        if report.group:
+            found.append(group_scope(report.task, report.release, report.group))
+    return found

@@ -1,0 +1,1 @@
+"""Who may change releases: people with tokens of an issuer, and their roles."""

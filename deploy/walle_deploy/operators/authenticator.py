@@ -1,0 +1,80 @@
+"""Finds out which operator asks: a token of the issuer, for this audience, with a role."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from walle_deploy.identity.issuer import IssuerKeys
+from walle_deploy.identity.keys import read_keys
+from walle_deploy.identity.proven import proven_as
+from walle_deploy.identity.tokens import Tokens
+from walle_deploy.operators.operator import ROLES, Operator
+from walle_deploy.operators.settings import OperatorsSpec
+from walle_deploy.policy.files import WatchedFile, read_lines
+from walle_stream.errors import ForbiddenError, IdentityError
+
+_RESERVED: Final = "controller"  # who it is in the audit log where nobody did it
+
+
+class OperatorAuthenticator:
+    """Believes tokens of ``spec.operators``. Any thread."""
+
+    def __init__(self, spec: OperatorsSpec) -> None:
+        """Read keys and lists; blocks.
+
+        Args:
+            spec: How it is set up.
+
+        Raises:
+            SpecFileError: One of its files cannot be read.
+        """
+        self.spec = spec
+        """How it is set up."""
+        self._revoked = (
+            None if spec.revoked is None else WatchedFile.opened(spec.revoked, read_lines)
+        )
+        self._keys = (
+            IssuerKeys(spec.keys_url or "")
+            if spec.keys is None
+            else WatchedFile.opened(spec.keys, read_keys)
+        )
+        self._tokens = Tokens(spec, self._keys, [spec.audience], self._operator)
+        self.headers = self._tokens.headers
+        """Those of a request that it looks at, in lower case."""
+
+    def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Operator:
+        """Return who asks; blocks where keys have to be read again.
+
+        Args:
+            headers: What the request has of ``headers``; nothing of it is trusted.
+            peer: Address of who connected.
+            now_s: Epoch seconds.
+
+        Raises:
+            IdentityError: Nobody is proven; the answer is 401.
+            ForbiddenError: Who asks has no role here; the answer is 403.
+        """
+        self._keys.refresh()
+        if self._revoked is not None:
+            self._revoked.refresh()
+        return self._tokens.prove(headers, peer, now_s)
+
+    def _operator(self, claims: Mapping[str, Any]) -> Operator:
+        spec = self.spec
+        subject, name = claims["sub"], claims.get(spec.name_claim)
+        if not isinstance(name, str) or name == _RESERVED:
+            raise IdentityError(f"the token has no name of an operator in {spec.name_claim!r}")
+        for each in (subject, name):
+            proven_as("anybody", each)
+        revoked = (self._revoked and self._revoked.known) or frozenset()
+        if not revoked.isdisjoint({subject, name, str(claims.get("jti", ""))}):
+            raise IdentityError(f"operator {name!r}, or the token, is revoked")
+        said = claims.get(spec.role_claim, [])
+        said = said if isinstance(said, list) else [said]
+        roles = {spec.roles.get(each) for each in said if isinstance(each, str)}
+        role = next((each for each in reversed(ROLES) if each in roles), None)
+        if role is None:
+            raise ForbiddenError(
+                f"operator {name!r} has no role: no value of the claim {spec.role_claim!r} is in "
+                "spec.operators.roles"
+            )
+        return Operator(name, role, spec.issuer, subject)

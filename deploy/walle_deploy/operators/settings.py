@@ -1,0 +1,50 @@
+"""Who may change releases over HTTP: ``spec.operators`` of a release service's YAML."""
+
+from typing import Annotated, Final, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
+
+from walle_deploy.identity.settings import OPERATORS, IssuerSpec
+from walle_deploy.model.addresses import checked_url
+from walle_deploy.operators.operator import ROLES, Role
+from walle_stream.spec.models import PathField
+
+_LOCAL: Final = {"127.0.0.1", "::1", "localhost"}
+_Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
+
+
+def _safe_url(text: str) -> str:
+    parts = urlsplit(checked_url(text))
+    if parts.scheme != "https" and parts.hostname not in _LOCAL:
+        raise ValueError("expected https://: who can change the keys on their way is an operator")
+    return text
+
+
+class OperatorsSpec(IssuerSpec):
+    """Operators prove who they are by tokens of one issuer, such as those of OpenID Connect."""
+
+    keys: PathField | None = Field(
+        default=None,
+        description="Public keys of the issuer (JWKS, RFC 7517): Ed25519, P-256 and RSA.",
+    )
+    keys_url: Annotated[_Text, AfterValidator(_safe_url)] | None = Field(
+        default=None, description="Where the issuer has them, in place of keys."
+    )
+    audience: _Text = Field(default=OPERATORS, description="Claim aud of operators' tokens.")
+    name_claim: _Text = Field(default="sub", description="What the audit log calls an operator.")
+    role_claim: _Text = Field(default="role", description="A text, or a list of texts.")
+    roles: dict[_Text, Role] = Field(
+        default={each: each for each in ROLES},
+        max_length=10_000,
+        description="What values of that claim may do; the most of them counts.",
+    )
+    second_person: StrictBool = Field(
+        default=False, description="A release begins when another person has approved it."
+    )
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> Self:
+        if (self.keys is None) == (self.keys_url is None):
+            raise ValueError("expected one of keys and keysUrl")
+        return self

@@ -1,0 +1,181 @@
+"""The pages as routes: who may see and do what, and under which headers.
+
+A page is made of the store alone, so any worker makes it, also after a restart. The one change, to
+stop a release, names the revision that its page showed: from an old page nothing happens.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qsl, quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from walle_deploy.operators.operator import Operator
+from walle_deploy.page.templates import SERVED, Html, filled
+from walle_deploy.page.views import PAGES, STOPS
+from walle_deploy.service.bodies import BodyRoom, read_body
+from walle_deploy.service.refusals import refusal
+from walle_deploy.store.port import ReleaseStore
+from walle_stream.errors import EnvelopeError, ForbiddenError, IdentityError, WalleError
+
+COOKIE: Final = "walle_operator"
+"""Has the token of who is signed in."""
+
+
+type OperatorOf = Callable[
+    [Sequence[tuple[bytes, bytes]], tuple[str, int] | None], Awaitable[Operator]
+]
+"""Finds out who has proven himself, by the headers of a request and who connected; raises
+``IdentityError``, ``ForbiddenError`` or ``ServiceBusyError``."""
+
+type Stop = Callable[[Operator, str, str, str, int], object]
+"""Stops a release: who, which, one of ``STOPS``, why, at which revision; blocks."""
+
+type _Page = Callable[[Request], Awaitable[Response]]
+
+_BODY_MAX, _WHY_MAX = 16_384, 500
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,4000}")  # RFC 6750; of more a cookie is dropped
+_REVISION: Final = re.compile(r"[0-9]{1,18}")
+_HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with no-referrer our own forms would have no origin
+    "cache-control": "no-store",
+}
+
+
+def page_routes(store: ReleaseStore, operator_of: OperatorOf, stop: Stop) -> list[Route]:
+    """Return the pages.
+
+    Args:
+        store: To read in; stays the caller's.
+        operator_of: Says who looks.
+        stop: The one change.
+    """
+    pages = _Pages(store, operator_of, stop)
+    posts = {
+        "/releases/{name}/stop": pages.stop,
+        "/sign-in": pages.sign_in,
+        "/sign-out": pages.sign_out,
+    }
+    return [
+        *(Route(path, _answering(pages.show)) for path in PAGES),
+        *(Route(path, _answering(page), methods=["POST"]) for path, page in posts.items()),
+        Route("/page/page.css", _answering(_file("page.css", "text/css"))),
+        Route("/page/page.js", _answering(_file("page.js", "text/javascript"))),
+    ]
+
+
+class _Pages:
+    def __init__(self, store: ReleaseStore, operator_of: OperatorOf, stop: Stop) -> None:
+        self._store, self._operator_of, self._stop = store, operator_of, stop
+        self._room = BodyRoom(64 * _BODY_MAX)
+
+    async def show(self, request: Request) -> Response:
+        operator = await self._prove(request, request.cookies.get(COOKIE, ""))
+        given = {**request.query_params, **request.path_params}
+
+        def make() -> Html:
+            with self._store.reading() as transaction:
+                return PAGES[request.scope["route"].path](transaction, operator.role, given)
+
+        return _shown(await asyncio.to_thread(make), given.get("name", "releases"), operator)
+
+    async def stop(self, request: Request) -> Response:
+        operator = await self._prove(request, request.cookies.get(COOKIE, ""))
+        if operator.role == "viewer":
+            raise ForbiddenError("a viewer changes nothing")
+        name, given = request.path_params["name"], await self._form(request)
+        action, revision = given.get("action"), given.get("revision", "")
+        if action not in STOPS or not _REVISION.fullmatch(revision):
+            raise EnvelopeError("that is no form of ours: open the release again")
+        why = "".join(each for each in given.get("why", "") if each.isprintable())
+        await asyncio.to_thread(self._stop, operator, name, action, why[:_WHY_MAX], int(revision))
+        return RedirectResponse(f"/releases/{quote(name, safe='')}", 303)
+
+    async def sign_in(self, request: Request) -> Response:
+        token = (await self._form(request)).get("token", "").strip()
+        if not _TOKEN.fullmatch(token):
+            raise IdentityError("that is no token, or one of more than 4,000 characters")
+        await self._prove(request, token)
+        response = RedirectResponse("/", 303)
+        # the browser says how it came, whatever proxies are between
+        is_safe = request.headers.get("origin", "").startswith("https:")
+        response.set_cookie(COOKIE, token, secure=is_safe, httponly=True, samesite="strict")
+        return response
+
+    async def sign_out(self, _: Request) -> Response:
+        response = RedirectResponse("/", 303)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
+
+    async def _prove(self, request: Request, token: str) -> Operator:
+        headers = list(request.scope["headers"])
+        if token and "authorization" not in request.headers:  # which a proxy may have written
+            headers.append((b"authorization", f"Bearer {token}".encode("latin-1", "replace")))
+        return await self._operator_of(headers, request.scope["client"])
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        with self._room.share() as share:
+            body = await read_body(request, _BODY_MAX, share)
+        try:
+            text = "" if isinstance(body, Response) else body.decode("ascii")
+            return dict(parse_qsl(text, strict_parsing=True, max_num_fields=9))
+        except ValueError:
+            raise EnvelopeError("that is no form of ours, or too long") from None
+
+
+def _answering(page: _Page) -> _Page:
+    """Return a page with our headers, or with what is wrong in words."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            if request.method == "POST":
+                _check_origin(request)
+            response = await page(request)
+        except WalleError as error:
+            path = request.url.path.removesuffix("/stop")
+            status, more = refusal(error)
+            phrase = HTTPStatus(status).phrase
+            title = "Nothing was changed" if status == HTTPStatus.CONFLICT else phrase
+            main = filled(
+                "problem",
+                title=title,
+                text=error.message,
+                form=error if status == HTTPStatus.UNAUTHORIZED else None,
+                path=path if path.startswith("/releases/") else "/",
+            )
+            response = _shown(main, title, None, status)
+            response.headers.update(more)
+        response.headers.update(_HEADERS)
+        return response
+
+    return answer
+
+
+def _check_origin(request: Request) -> None:
+    site, origin = (request.headers.get(name, "") for name in ("sec-fetch-site", "origin"))
+    # no page can change these; browsers send the first one where the connection is safe
+    is_own = bool(origin) and origin.partition("://")[2] == request.headers.get("host")
+    if site != "same-origin" and (site or not is_own):
+        raise ForbiddenError("another site's page, or none, sent this: nothing was changed")
+
+
+def _file(name: str, kind: str) -> _Page:
+    data = (SERVED / name).read_bytes()
+
+    async def file(_: Request) -> Response:
+        return Response(data, media_type=kind)
+
+    return file
+
+
+def _shown(main: Html, title: str, operator: Operator | None, status: int = 200) -> Response:
+    page = filled("page", title=title, main=main, operator=operator)
+    return HTMLResponse(page.text, status)

@@ -1,0 +1,107 @@
+"""How the devices with a release's version become more, drawn over its steps."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from walle_deploy.monitoring.counting import WINDOW_MS
+from walle_deploy.monitoring.counts import active_devices
+from walle_deploy.monitoring.proof import group_scope
+from walle_deploy.page.templates import Html, filled
+from walle_deploy.release.audit import AuditEntry
+from walle_deploy.release.progress import Progress
+from walle_deploy.store.port import ReadTransaction
+
+_LEFT, _RIGHT, _WIDTH, _LABEL = 84, 884, 900, 84
+"""Of the picture, and the width of a step's name."""
+_SIZES: Final = (1, 2, 5, 10, 30, 60, 120, 180, 360, 720, 1_440, 2_880, 10_080, 43_200)
+"""Minutes between two marks. What is longer ago than a day is known by the hour alone."""
+_DAY, _BINS, _TICKS = 1_440, 150, 10
+
+
+def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[AuditEntry]) -> Html:
+    """Return shares of devices over time, as steps plan them and as devices reported.
+
+    Args:
+        look: To read in what was counted.
+        progress: Of the release.
+        log: Its entries of the audit log, the oldest first.
+    """
+    begin = progress.created_ms
+    end = max(look.now_ms() if progress.is_open else progress.since_ms, begin + WINDOW_MS)
+    moments = list(_moments(look, progress, end))
+
+    def x(at_ms: float) -> float:
+        return _LEFT + (at_ms - begin) / (end - begin) * (_RIGHT - _LEFT)
+
+    most = _round_up(max((max(new, control) for _, new, control in moments), default=0))
+    planned, names, room = [(x(begin), 0.0)], [], float(_WIDTH)
+    for each in log:
+        planned += [(x(each.at_ms), planned[-1][1]), (x(each.at_ms), each.percent / 100)]
+    for each in reversed(log):  # of two without room for both names, the later one has it
+        left = min(x(each.at_ms), _WIDTH - _LABEL)
+        if left + _LABEL <= room:
+            share = f" {each.percent:g} %" if each.stage == "gray" else ""
+            names.append((left, f"{each.stage.replace('_', ' ')}{share}"))
+            room = left
+    last = planned[-1][1]
+    return filled(
+        "chart",
+        planned=_points([*planned, (_RIGHT, last), (_RIGHT, 0)]),
+        measured=_points([(x(at), n / (n + c)) for at, n, c in moments if n + c]),
+        new=_points([(x(at), n / most) for at, n, _ in moments]),
+        control=_points([(x(at), c / most) for at, _, c in moments]),
+        most=most,
+        half=most / 2,
+        steps=[x(each.at_ms) for each in log],
+        names=names[::-1],
+        times=[(x(at_ms), text) for at_ms, text in _times(begin, end)],
+    )
+
+
+def _moments(
+    look: ReadTransaction, progress: Progress, until_ms: int
+) -> Iterator[tuple[float, float, float]]:
+    """Yield epoch ms, and devices of both groups that reported, a minute on average."""
+    end = until_ms // WINDOW_MS
+    counted: dict[int, list[int]] = {}
+    for place, group in enumerate(("new", "control")):
+        scope = group_scope(progress.task, progress.release, group)
+        for stored in look.scopes([scope]).values():
+            # 0 is all that is longer ago than a month, and the minute at hand is not over
+            for each in look.windows(stored.id, 1, end=end):
+                counted.setdefault(each.number, [0, 0])[place] += active_devices(each.data)
+    first, last = min(counted, default=0), max(counted, default=0)
+    size = _size(last - first, _BINS)
+    sums: dict[int, list[int]] = {}
+    for number, (new, control) in sorted(counted.items()):
+        found = sums.setdefault(number // size, [0, 0])
+        found[:] = found[0] + new, found[1] + control
+    for number, (new, control) in sums.items():
+        begins, ends = max(first, number * size), min(end, (number + 1) * size)
+        minutes = ends - begins
+        yield (begins + ends) / 2 * WINDOW_MS, new / minutes, control / minutes
+
+
+def _times(begin: int, end: int) -> Iterator[tuple[int, str]]:
+    step = _size((end - begin) / WINDOW_MS, _TICKS) * WINDOW_MS
+    for at_ms in range(-(-begin // step) * step, end + 1, step):
+        is_day = at_ms // WINDOW_MS % _DAY == 0
+        yield (
+            at_ms,
+            f"{datetime.fromtimestamp(at_ms / 1_000, UTC):{'%b %d' if is_day else '%H:%M'}}",
+        )
+
+
+def _points(every: Sequence[tuple[float, float]]) -> str:
+    every = [*every, *((x + 2, y) for x, y in every[:1] if len(every) == 1)]  # one makes no line
+    return " ".join(f"{x:.1f},{y:.4f}" for x, y in every)
+
+
+def _size(minutes: float, most: int) -> int:
+    return next((each for each in _SIZES if minutes / each < most), _SIZES[-1])
+
+
+def _round_up(value: float) -> float:
+    size = 10.0 ** (len(str(int(value))) - 1)
+    return next(each * size for each in (1, 2, 5, 10) if each * size >= value)

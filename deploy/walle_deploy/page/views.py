@@ -1,0 +1,103 @@
+"""What the pages show: all releases, one release with its evidence, and what stops it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec.structs import astuple
+
+from walle_deploy.page.coverage import coverage_chart
+from walle_deploy.page.templates import Html, filled
+from walle_deploy.release.audit import read_entry
+from walle_deploy.release.desk import find_release, read_state
+from walle_deploy.release.progress import describe
+from walle_deploy.release.rates import Rate, share_of
+from walle_deploy.release.stored_health import read_memory
+from walle_deploy.store.port import ReadTransaction
+from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
+
+STOPS: Final = ("rollback", "pause")
+"""Ways to stop a release."""
+
+_ROWS, _ENTRIES, _LAST, _KINDS = 500, 200, 20, 20
+
+
+def _releases(look: ReadTransaction, _: str, __: Mapping[str, str]) -> Html:
+    # those in progress, and then the newest, first
+    every = sorted(look.releases(), key=lambda each: each.is_open)[::-1]
+    tasks = {each.task for each in every[:_ROWS]}
+    devices = {task: look.device_counts(task) for task in tasks}
+    rows = [
+        {"of": each, "state": read_state(each), "devices": devices[each.task].get(each.version, 0)}
+        for each in every[:_ROWS]
+    ]
+    entries = map(read_entry, look.audit(after=look.audit_head().number - _LAST))
+    return filled(
+        "releases",
+        count=len(every),
+        left=max(0, len(every) - _ROWS) or None,
+        rows=rows,
+        none=None if rows else "",
+        entries=list(entries)[::-1],
+    )
+
+
+def _release(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html:
+    stored = find_release(look, given["name"])
+    progress = describe(look, stored)
+    entries = [read_entry(each) for each in look.audit(stored.release_id)]
+    may_stop = role != "viewer" and not set(STOPS).isdisjoint(progress.can)
+    return filled(
+        "release",
+        of=progress,
+        state=read_state(stored),
+        stop=progress if may_stop else None,
+        warning=progress if progress.is_unauthenticated else None,
+        waits=" and ".join(progress.waits_for),
+        devices=sorted(progress.known_devices.items()),
+        chart=coverage_chart(look, progress, entries),
+        gates=list(progress.gates),
+        unseen=None if progress.gates else "",
+        kinds=list(_kinds(look, stored.release_id)),
+        entries=entries[: -_ENTRIES - 1 : -1],
+    )
+
+
+def _stop(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html:
+    if role == "viewer":
+        raise ForbiddenError("a viewer changes nothing")
+    progress = describe(look, find_release(look, given["name"]))
+    if given.get("revision") != str(progress.revision):
+        raise ConflictError(
+            f"release {progress.release!r} was changed since your page showed it, and is at "
+            f"revision {progress.revision}: look at it as it is now"
+        )
+    if set(STOPS).isdisjoint(progress.can):
+        raise ReleaseStateError(f"release {progress.release!r} is over: there is nothing to stop")
+    ways = {f"can_{each}": progress if each in progress.can else None for each in STOPS}
+    return filled("stop", of=progress, **ways)
+
+
+def _kinds(look: ReadTransaction, name: str) -> Iterator[dict[str, Any]]:
+    """Yield shares of the runs of both groups that failed, in all and by how, the most first."""
+    health = read_memory(look, name).health
+    if health is None:
+        return
+    both = health.new.release, health.control.release
+    every = {kind for each in both for kind in each.failure_classes}
+    counts = {kind: [each.failure_classes.get(kind, 0) for each in both] for kind in every}
+    often = sorted(counts.items(), key=lambda each: (-sum(each[1]), each[0]))[:_KINDS]
+    rows = [("all failed runs", [each.failures for each in both]), *often]
+    runs = [each.runs for each in both]
+    rates = {kind: list(map(share_of, found, runs)) for kind, found in rows}
+    most = max((each.high for found in rates.values() for each in found if each), default=1) or 1
+    for kind, found in rates.items():
+        bars = tuple(each and Rate(*(at / most for at in astuple(each))) for each in found)
+        yield {"kind": kind, "rates": found, "bars": bars}
+
+
+PAGES: Final[dict[str, Callable[[ReadTransaction, str, Mapping[str, str]], Html]]] = {
+    "/": _releases,
+    "/releases/{name}": _release,
+    "/releases/{name}/stop": _stop,
+}
+"""By path: made of the store, for an operator's role, with what the address says."""

@@ -1,0 +1,57 @@
+"""The end of the audit log, signed, to be kept where nobody who writes the database writes.
+
+Whoever can write the whole database can make a whole new log, or put yesterday's copy in its
+place. Neither contains the end that somebody has kept.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import jwt
+
+from walle_deploy.identity.keys import read_keys
+from walle_deploy.identity.signing import SigningKey
+from walle_deploy.identity.tokens import read_claims
+from walle_deploy.store.rows import AuditHead
+from walle_stream.clock import wall_ms
+from walle_stream.errors import IntegrityError, SpecFileError
+
+_AUDIENCE: Final = "walle-audit"
+_MAX_BYTES: Final = 4_096
+
+
+def sign_head(head: AuditHead, key: Path) -> str:
+    """Return a head as a token (JWT) that says when it was signed.
+
+    Args:
+        head: The log's end.
+        key: ``signing.json`` of ``walle token key``.
+
+    Raises:
+        SpecFileError: The key is none.
+    """
+    claims = {"number": head.number, "hash": head.hash, "iat": wall_ms() // 1_000}
+    return SigningKey.read(key).seal(_AUDIENCE, claims)
+
+
+def read_head(file: Path, keys: Path) -> AuditHead:
+    """Read a head that was kept; blocks.
+
+    Args:
+        file: A token of ``sign_head``.
+        keys: Public keys of who signed it.
+
+    Raises:
+        SpecFileError: One of them cannot be read.
+        IntegrityError: It is no head, or not signed by these keys.
+    """
+    try:
+        known, data = read_keys(keys), file.read_bytes()[:_MAX_BYTES]
+    except OSError as error:
+        raise SpecFileError(f"{error.filename}: {error.strerror}", str(error.filename)) from error
+    try:
+        text = data.decode("ascii").strip()
+        claims = read_claims(text, known, [_AUDIENCE], "", ("number", "hash"))
+        return AuditHead(int(claims["number"]), str(claims["hash"]))
+    except (jwt.PyJWTError, ValueError, TypeError) as error:
+        raise IntegrityError(f"{file}: is no head that these keys have signed: {error}") from error

@@ -1,0 +1,117 @@
+"""What the gates of a release have seen: folded window by window, and kept with it.
+
+Failures and crashes are folded once per closed window (``logrank``). Latency and output are looked
+at over a step, as the ratio of the groups' sizes is constant there; what their bets made
+in a step is kept when the next one begins, and the steps' e-values multiply.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from walle_deploy.model.health import LEVELS, GroupWindow, ReleaseHealth
+from walle_deploy.release.drift import moved_latency, moved_output
+from walle_deploy.release.limits import Gates
+from walle_deploy.release.logrank import NOTHING, Array, Logs, gains
+
+_NONE: Final = (0,) * len(LEVELS)
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """Windows of both groups, of failures or of crashes; pairs are of ``new`` and ``control``."""
+
+    logs: Logs = NOTHING
+    """See ``logrank.gains``."""
+    at_risk: tuple[int, int] = (0, 0)
+    """Sum over windows of the devices that ran and had no failure before: device-minutes."""
+    reached: tuple[int, int] = (0, 0)
+    """Devices that had their first one."""
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gates of one release have seen."""
+
+    health: ReleaseHealth | None = None
+    """At the last look, without windows; None before the first."""
+    control_percent: float = 0.0
+    """Share of the devices that were to be the control group then; 0 for none."""
+    step_ms: int = 0
+    """When the step of the last look began."""
+    window: int = -1
+    """The last one that was folded."""
+    failures: Folded = Folded()
+    crashes: Folded = Folded()
+    latency: float = 0.0
+    """Logarithm of what its bets made in the steps before."""
+    output: float = 0.0
+
+
+def look(
+    memory: Memory, gates: Gates, health: ReleaseHealth, step_ms: int, *, control_percent: float
+) -> Memory:
+    """Return what the gates have seen after one more look.
+
+    Args:
+        memory: After the look before.
+        gates: Of the release.
+        health: With the windows after ``memory.window``, of both groups.
+        step_ms: When the step began.
+        control_percent: Share of the devices that are its control group; 0 for none.
+    """
+    if step_ms != memory.step_ms and memory.health is not None and memory.control_percent > 0:
+        new, old = memory.health.new.step, memory.health.control.step
+        memory = replace(
+            memory,
+            latency=memory.latency + moved_latency(gates.latency, new, old).evidence,
+            output=memory.output + moved_output(gates.output, new, old).evidence,
+        )
+    new_windows, control_windows = (
+        [each for each in group.windows if each.number > memory.window]
+        for group in (health.new, health.control)
+    )
+    return replace(
+        memory,
+        health=replace(
+            health,
+            new=replace(health.new, windows=()),
+            control=replace(health.control, windows=()),
+        ),
+        control_percent=control_percent,
+        step_ms=step_ms,
+        window=max(
+            (each.number for each in (*new_windows, *control_windows)), default=memory.window
+        ),
+        failures=_fold(memory.failures, "failures", new_windows, control_windows),
+        crashes=_fold(memory.crashes, "crashes", new_windows, control_windows),
+    )
+
+
+def _fold(
+    folded: Folded, gate: str, new: Sequence[GroupWindow], control: Sequence[GroupWindow]
+) -> Folded:
+    numbers = sorted({each.number for each in (*new, *control)})
+    if not numbers:
+        return folded
+    mine, others = _arrays(gate, new, numbers), _arrays(gate, control, numbers)
+    logs = np.asarray(folded.logs) + gains(mine, others).sum(axis=0)
+    seen = [[int(each[:, 0].sum()) for each in group] for group in (mine, others)]
+    return Folded(
+        tuple(tuple(each) for each in logs.tolist()),
+        (folded.at_risk[0] + seen[0][0], folded.at_risk[1] + seen[1][0]),
+        (folded.reached[0] + seen[0][1], folded.reached[1] + seen[1][1]),
+    )
+
+
+def _arrays(
+    gate: str, windows: Iterable[GroupWindow], numbers: Sequence[int]
+) -> tuple[Array, Array]:
+    """Return how many devices were at risk, and reached a level: by window and level."""
+    by_number = {each.number: each for each in windows}
+    found = []
+    for what in ("at_risk", "reached"):
+        rows = [getattr(by_number.get(each), f"{gate}_{what}", _NONE) for each in numbers]
+        found.append(np.array(rows, dtype=np.float64))
+    return found[0], found[1]

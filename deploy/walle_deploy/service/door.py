@@ -1,0 +1,279 @@
+"""What a request has to pass before anything else: who asks, and whether that is not too often.
+
+A budget of the address is asked first, so that refusals cost an address something, too; then who
+it is, then his own budget. All of it is a worker's own: with N workers a budget is N times as
+large at most.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from walle_deploy.identity.budgets import Budget
+from walle_deploy.identity.ports import DeviceAuthenticator
+from walle_deploy.identity.proven import ANYBODY, Proven
+from walle_deploy.identity.proxies import FORWARDED, Proxies, ProxyAuthenticator, neighbours
+from walle_deploy.identity.rates import AddressBudget, BudgetsSpec, DeviceBudget
+from walle_deploy.identity.settings import OpenSpec
+from walle_deploy.identity.tokens import TokenAuthenticator
+from walle_deploy.operators.authenticator import OperatorAuthenticator
+from walle_deploy.operators.operator import Operator
+from walle_deploy.policy.files import WatchedFile, read_lines
+from walle_deploy.service.seldom import Seldom
+from walle_deploy.service.settings import ServiceSpec
+from walle_stream.clock import monotonic_ms, wall_ms
+from walle_stream.errors import ForbiddenError, IdentityError, ServiceBusyError, WalleError
+
+OPEN_MODE: Final = (
+    "authentication is open: nobody is asked who he is, so reports are no evidence of who sent "
+    "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
+)
+"""What is said of the open mode at the start."""
+
+CLOSED: Final = (
+    "this service lets nobody see or change releases over HTTP: write spec.operators into its "
+    "ReleaseService YAML (docs/deploy/operators.md)"
+)
+"""What is answered where no operators are named."""
+
+_UNPROVEN_COST: Final = 10
+"""Of an address, in checks: to verify a signature takes as long as some of them."""
+
+_log = logging.getLogger(__name__)
+
+
+class Visit(NamedTuple):
+    """Who asks, and from where."""
+
+    proven: Proven
+    address: str
+    """What has one budget; empty where there is none."""
+
+
+class Door:
+    """Of one service. One event loop, but for ``refresh``."""
+
+    def __init__(self, spec: ServiceSpec) -> None:
+        """Read keys and lists; blocks.
+
+        Args:
+            spec: How the service is set up.
+
+        Raises:
+            SpecFileError: One of its files cannot be read.
+        """
+        asked = spec.authentication
+        self.mode = asked.mode
+        """``open``, ``tokens`` or ``proxy``."""
+        self.refused: Counter[str] = Counter()
+        """Requests by why: ``unproven``, ``forbidden``, ``over_budget``."""
+        self._proxies = Proxies(spec.proxies)
+        self._authenticator = _authenticator(spec, self._proxies)
+        self._revoked: WatchedFile[frozenset[str]] | None = None
+        if not isinstance(asked, OpenSpec) and asked.revoked is not None:
+            self._revoked = WatchedFile.opened(asked.revoked, read_lines)
+        self.operators = None if spec.operators is None else OperatorAuthenticator(spec.operators)
+        """Who may change releases; None: nobody."""
+        self._devices = _budgets(spec.budgets, spec.budgets.device)
+        self._addresses = _budgets(spec.budgets, spec.budgets.address)
+        own = self._authenticator.headers if self._authenticator is not None else frozenset()
+        self.headers = own | ({FORWARDED} if spec.proxies else frozenset())
+        """Those of a request that are looked at."""
+        self._seldom: dict[str, Seldom] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody is asked who he is."""
+        return self._authenticator is None
+
+    def admit_check(self, headers: Mapping[bytes, bytes], client: tuple[str, int] | None) -> str:
+        """Let a check in.
+
+        Args:
+            headers: What the request has of ``headers``, see ``picked``.
+            client: Who connected; None where it has no address.
+
+        Returns:
+            Id of the device that asks; empty where nobody is asked.
+
+        Raises:
+            IdentityError: It has not proven who it is.
+            ForbiddenError: It is no device.
+            ServiceBusyError: It comes too often.
+        """
+        proven, address = self._admitted(headers, client, ("checks",))
+        if proven.role == "relay":
+            raise self._refused(
+                "forbidden",
+                address,
+                ForbiddenError(f"relay {proven.name!r} may bring reports, and ask for no device"),
+            )
+        return proven.name
+
+    def admit_reports(
+        self, headers: Mapping[bytes, bytes], client: tuple[str, int] | None
+    ) -> Visit:
+        """Let a batch of reports in, whose body is not read yet.
+
+        Args:
+            headers: As for ``admit_check``.
+            client: As for ``admit_check``.
+
+        Raises:
+            IdentityError: Who sends them has not proven who he is.
+            ServiceBusyError: He sent too much.
+        """
+        return self._admitted(headers, client, ("frames", "bytes"))
+
+    async def admit_operator(
+        self, headers: Iterable[tuple[bytes, bytes]], client: tuple[str, int] | None
+    ) -> Operator:
+        """Let a person in who works on releases.
+
+        Args:
+            headers: Of the request.
+            client: As for ``admit_check``.
+
+        Raises:
+            IdentityError: He has not proven who he is.
+            ForbiddenError: He has no role, or nobody has one.
+            ServiceBusyError: He comes too often.
+        """
+        if self.operators is None:
+            raise ForbiddenError(CLOSED)
+        found = picked(headers, self.operators.headers | self.headers)
+        peer, now_s = client[0] if client else "", monotonic_ms() / 1_000
+        address = neighbours(self._proxies.client(peer, found.get(FORWARDED, b"")))
+        if address and (after_s := self._addresses["checks"].take(address, 1, now_s)):
+            raise self._too_much(f"{address}: this address", "checks", after_s, address)
+        try:
+            # its keys may be at the issuer's
+            return await asyncio.to_thread(self.operators.prove, found, peer, wall_ms() / 1_000)
+        except (IdentityError, ForbiddenError) as error:
+            self._addresses["checks"].spend(address, _UNPROVEN_COST - 1, now_s)
+            is_proven = isinstance(error, ForbiddenError)
+            raise self._refused("forbidden" if is_proven else "unproven", address, error) from None
+
+    def took(self, visit: Visit, frames: int, size_bytes: int) -> None:
+        """Take from budgets what a batch was.
+
+        Args:
+            visit: Of ``admit_reports``.
+            frames: In it.
+            size_bytes: Of it.
+        """
+        now_s = monotonic_ms() / 1_000
+        for what, amount in (("frames", frames), ("bytes", size_bytes)):
+            if visit.address:
+                self._addresses[what].spend(visit.address, amount, now_s)
+            if visit.proven.role == "device":
+                self._devices[what].spend(visit.proven.name, amount, now_s)
+
+    def refused_later(self, address: str, error: ForbiddenError) -> ForbiddenError:
+        """Count, and seldom log, what was let in and turned out to be for somebody else.
+
+        Args:
+            address: Of who asked; empty where it is not known.
+            error: Why.
+        """
+        return self._refused("forbidden", address, error)
+
+    def refresh(self) -> None:
+        """Read files again that have changed; blocks, any thread."""
+        for each in self._watched():
+            each.refresh()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why files could not be read again, a line each."""
+        return tuple(each.problem for each in self._watched() if each.problem)
+
+    def _watched(self) -> list[WatchedFile[Any]]:
+        own = [] if self._authenticator is None else list(self._authenticator.watched)
+        return own if self._revoked is None else [*own, self._revoked]
+
+    def _admitted(
+        self,
+        headers: Mapping[bytes, bytes],
+        client: tuple[str, int] | None,
+        budgets: tuple[str, ...],
+    ) -> Visit:
+        now_s = monotonic_ms() / 1_000
+        peer = client[0] if client else ""
+        address = neighbours(self._proxies.client(peer, headers.get(FORWARDED, b"")))
+        if address:
+            for what in budgets:
+                if after_s := self._addresses[what].take(address, 1, now_s):
+                    raise self._too_much(f"{address}: this address", what, after_s, address)
+        if self._authenticator is None:
+            return Visit(ANYBODY, address)
+        try:
+            proven = self._authenticator.prove(headers, peer, wall_ms() / 1_000)
+            if self._revoked is not None and self._revoked.known:
+                _check_revoked(proven, self._revoked.known)
+        except IdentityError as error:
+            self._addresses[budgets[0]].spend(address, _UNPROVEN_COST - 1, now_s)
+            raise self._refused("unproven", address, error) from None
+        if proven.role == "device":
+            for what in budgets:
+                if after_s := self._devices[what].take(proven.name, 1, now_s):
+                    raise self._too_much(f"device {proven.name!r}", what, after_s, address)
+        return Visit(proven, address)
+
+    def _too_much(self, who: str, what: str, after_s: float, address: str) -> ServiceBusyError:
+        error = ServiceBusyError(
+            f"{who} sent more {what} than it may (spec.budgets): again in {after_s:.0f} s", after_s
+        )
+        return self._refused("over_budget", address, error)
+
+    def _refused[E: WalleError](self, why: str, address: str, error: E) -> E:
+        self.refused[why] += 1
+        if self._seldom.setdefault(why, Seldom()).is_due():
+            _log.warning(
+                "%s was refused: %s; %d such requests since the start of this worker, the next "
+                "line comes in a minute at the earliest (why=%s)",
+                address or "a client",
+                error.message,
+                self.refused[why],
+                why,
+            )
+        return error
+
+
+def _budgets(spec: BudgetsSpec, rates: DeviceBudget | AddressBudget) -> dict[str, Budget]:
+    burst_s = spec.burst_ms / 1_000
+    return {
+        name: Budget(getattr(rates, name), burst_s, spec.remembered)
+        for name in ("checks", "frames", "bytes")
+    }
+
+
+def _authenticator(spec: ServiceSpec, proxies: Proxies) -> DeviceAuthenticator | None:
+    asked = spec.authentication
+    if asked.mode == "open":
+        return None
+    if asked.mode == "tokens":
+        return TokenAuthenticator(asked)
+    return ProxyAuthenticator(asked, proxies)
+
+
+def _check_revoked(proven: Proven, revoked: frozenset[str]) -> None:
+    if proven.name in revoked or (proven.token and proven.token in revoked):
+        raise IdentityError(f"{proven.role} {proven.name!r}, or its token, is revoked")
+
+
+def picked(headers: Iterable[tuple[bytes, bytes]], wanted: frozenset[bytes]) -> dict[bytes, bytes]:
+    """Return the headers that somebody looks at; of one that stands there twice both values.
+
+    Args:
+        headers: Of a request; names are in lower case.
+        wanted: Names.
+    """
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in wanted:
+            # a second one must not stand for the first, nor the first for the second (RFC 9110)
+            found[name] = value if name not in found else found[name] + b", " + value
+    return found

@@ -1,0 +1,249 @@
+"""What operators ask and change over HTTP: ``/v1/releases``, ``/v1/versions``, ``/v1/audit``.
+
+Each request has an operator behind it, and each change is one transaction of ``ReleaseDesk`` with
+his name in the audit log. ``walle release`` over a store runs the same routes in its own process.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
+from typing import Annotated, Any, Final
+
+import msgspec
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.operators.operator import Operator, Role
+from walle_deploy.outbound.bounded import one_line
+from walle_deploy.release.audit import read_entry
+from walle_deploy.release.desk import ReleaseDesk, find_release
+from walle_deploy.release.model import Release
+from walle_deploy.release.progress import Progress, describe
+from walle_deploy.release.proof import verify
+from walle_deploy.service.bodies import BodyRoom, read_body
+from walle_deploy.service.refusals import refusal
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
+from walle_stream.errors import (
+    ConflictError,
+    IntegrityError,
+    RefNotFoundError,
+    ReleaseStateError,
+    SpecFileError,
+    WalleError,
+)
+
+RELEASES_PATH: Final = "/v1/releases"
+VERSIONS_PATH: Final = "/v1/versions"
+STABLE_PATH: Final = f"{VERSIONS_PATH}/stable"
+AUDIT_PATH: Final = "/v1/audit"
+
+# read from who has the role: a beta may name many devices, a version have files for many
+_BODY_MAX: Final = {RELEASES_PATH: 2**22, VERSIONS_PATH: 2**28}
+_SMALL: Final = 65_536
+_ROOM: Final = 2**28
+_STATUS: Final[dict[type[WalleError], int]] = {
+    ConflictError: 409,
+    IntegrityError: 500,
+    RefNotFoundError: 404,
+    ReleaseStateError: 409,
+    SpecFileError: 400,
+}
+_UNSEEN_MS: Final = 10_000
+"""Who advances so soon after somebody else may not have seen that one."""
+
+type Prove = Callable[[Request], Awaitable[Operator]]
+"""Finds out who asks."""
+
+type _Act = Callable[[Operator, str, bytes], bytes]
+type _Change = Callable[[ReleaseDesk, str, Wanted], StoredRelease | None]
+
+_Text = Annotated[str, msgspec.Meta(max_length=2_000)]
+
+
+class Wanted(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """What a change is to be: the body of its request."""
+
+    request: _Text = ""
+    """Id of the request: sent again with the same one, a release's change is not made twice."""
+    why: _Text = ""
+    """For the audit log."""
+    by: _Text = ""
+    """Whom it is for: a note of the operator, which nobody checks."""
+    revision: int | None = None
+    """Refuse it where the release was changed since this one."""
+    supersede: bool = False
+    """End the release in progress of the same task."""
+    definition: dict[str, Any] = {}
+    """The kind ``Release``, as JSON."""
+    task: _Text = ""
+    version: _Text = ""
+    files: VersionFiles = VersionFiles(())
+
+
+class AuditLog(msgspec.Struct, frozen=True):
+    """The whole audit log, after the service has checked it."""
+
+    head: AuditHead
+    entries: Sequence[SealedEntry]
+
+
+def operator_routes(
+    store: ReleaseStore, prove: Prove, *, needs_second: bool = False
+) -> Sequence[Route]:
+    """Return the routes.
+
+    Args:
+        store: Of the releases.
+        prove: Finds out who asks.
+        needs_second: Whether a release begins when another person has approved it.
+    """
+    api = _Api(store, prove, needs_second)
+    one = f"{RELEASES_PATH}/{{name:path}}"
+    changes: dict[str, tuple[Role, _Change]] = {
+        RELEASES_PATH: ("author", _create),
+        f"{one}/pause": ("author", _change_of("pause")),
+        f"{one}/resume": ("author", _change_of("resume")),
+        f"{one}/rollback": ("author", _change_of("roll_back")),
+        f"{one}/approve": ("approver", _change_of("approve")),
+        f"{one}/advance": ("approver", api.advance),
+        VERSIONS_PATH: ("author", _publish),
+        STABLE_PATH: ("approver", _adopt),
+    }
+    looks: dict[str, Callable[[str], object]] = {
+        RELEASES_PATH: lambda _: _all(store),
+        one: lambda name: _progress(store, name),
+        AUDIT_PATH: lambda _: _audit(store),
+    }
+    return [
+        *(api.route(path, role, api.changing(act)) for path, (role, act) in changes.items()),
+        *(api.route(path, "viewer", _looking(act), "GET") for path, act in looks.items()),
+    ]
+
+
+class _Api:
+    """What the routes have in common."""
+
+    def __init__(self, store: ReleaseStore, prove: Prove, needs_second: bool) -> None:
+        self._store = store
+        self._prove = prove
+        self._needs_second = needs_second
+        self._room = BodyRoom(_ROOM)
+
+    def route(self, path: str, role: Role, act: _Act, method: str = "POST") -> Route:
+        async def endpoint(request: Request) -> Response:
+            try:
+                operator = await self._prove(request)
+                operator.need(role)
+                with self._room.share() as share:
+                    body = await read_body(request, _BODY_MAX.get(path, _SMALL), share)
+                    if isinstance(body, Response):
+                        return body
+                    name = request.path_params.get("name", "")
+                    found = await asyncio.to_thread(act, operator, name, body)
+            except WalleError as error:
+                status, headers = refusal(error)
+                said = {"error": error.message, "kind": type(error).__name__}
+                return JSONResponse(said, _STATUS.get(type(error), status), headers)
+            headers = {"cache-control": "no-store"}
+            return Response(found, media_type="application/json", headers=headers)
+
+        return Route(path, endpoint, methods=[method])
+
+    def changing(self, act: _Change) -> _Act:
+        def change(operator: Operator, name: str, body: bytes) -> bytes:
+            wanted = _wanted(body, operator)
+            desk = ReleaseDesk(
+                self._store, operator, wanted.request, needs_second=self._needs_second
+            )
+            stored = act(desk, name, wanted)
+            return msgspec.json.encode(stored and _progress(self._store, stored.release_id))
+
+        return change
+
+    def advance(self, desk: ReleaseDesk, name: str, wanted: Wanted) -> StoredRelease:
+        seen = wanted.revision
+        if seen is None:
+            seen = _seen_revision(self._store, name, wanted.request)
+        return desk.advance(name, wanted.why, seen)
+
+
+def _looking(act: Callable[[str], object]) -> _Act:
+    return lambda _operator, name, _body: msgspec.json.encode(act(name))
+
+
+def _change_of(verb: str) -> _Change:
+    return lambda desk, name, wanted: getattr(desk, verb)(name, wanted.why, wanted.revision)
+
+
+def _create(desk: ReleaseDesk, _: str, wanted: Wanted) -> StoredRelease:
+    try:
+        release = Release.model_validate(wanted.definition, by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise SpecFileError(one_line(f"the release: {place}: {first['msg']}")) from None
+    return desk.create(release, wanted.why, supersede=wanted.supersede)
+
+
+def _publish(desk: ReleaseDesk, _: str, wanted: Wanted) -> None:
+    desk.publish(_task(wanted), wanted.version, wanted.files)
+
+
+def _adopt(desk: ReleaseDesk, _: str, wanted: Wanted) -> None:
+    desk.adopt(_task(wanted), wanted.version, wanted.why)
+
+
+def _task(wanted: Wanted) -> str:
+    ref = TaskRef.parse(f"{wanted.task}@{wanted.version}")
+    return ref.name
+
+
+def _wanted(body: bytes, operator: Operator) -> Wanted:
+    try:
+        wanted = msgspec.json.decode(body or b"{}", type=Wanted)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise SpecFileError(one_line(f"the request is none: {error}")) from None
+    for text in (wanted.request, wanted.why, wanted.by):
+        if not text.isprintable():
+            raise SpecFileError(f"{text[:200]!a}: control characters are of no text here")
+    if wanted.by in {"", operator.name}:
+        return wanted
+    note = f"{wanted.why} (--by {wanted.by})".strip()
+    return msgspec.structs.replace(wanted, why=note)
+
+
+def _progress(store: ReleaseStore, name: str) -> Progress:
+    with store.reading() as transaction:
+        return describe(transaction, find_release(transaction, name))
+
+
+def _all(store: ReleaseStore) -> Sequence[Progress]:
+    with store.reading() as transaction:
+        return [describe(transaction, each) for each in transaction.releases()]
+
+
+def _audit(store: ReleaseStore) -> AuditLog:
+    with store.reading() as transaction:
+        return AuditLog(verify(transaction).head, transaction.audit())
+
+
+def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:
+    # of two who advance at once each means one step
+    with store.reading() as reading:
+        stored, now_ms = find_release(reading, release), reading.now_ms()
+        newest = map(read_entry, reversed(reading.audit(release)))
+        for entry in takewhile(lambda each: now_ms - each.at_ms < _UNSEEN_MS, newest):
+            if entry.action == "advance" and entry.request != (request or None):
+                raise ConflictError(
+                    f"{entry.by} advanced release {release!r} {(now_ms - entry.at_ms) / 1_000:.1f} "
+                    f"s ago ({entry.stage}, {entry.percent:g} %): once more with --revision "
+                    f"{stored.revision}, if you mean the step after what is there now"
+                )
+    return stored.revision

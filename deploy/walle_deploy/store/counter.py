@@ -1,0 +1,174 @@
+"""Statements that count reports, the same on both databases.
+
+``walle_scopes``: what is counted for, a version or a group of a release. ``walle_counted``: a row
+for each device of a scope. ``walle_windows``: a row for each minute of a scope in which somebody
+reported; see ``rows.CountedWindow``. ``walle_marks``: by partition of a data directory the last
+frame that was counted, written with its counts: that is what counts each frame once.
+"""
+# ruff: noqa: S608 - all texts in the statements are names of ours
+
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from walle_deploy.store.reader import SCOPE, SqlReader
+from walle_deploy.store.rows import CountedDevice, CountedWindow, Scope, StoredScope
+
+_DEVICE: Final = ", ".join(CountedDevice._fields)
+_WINDOW: Final = ", ".join(CountedWindow._fields)
+_INT: Final = "BIGINT"
+_DONE: Final = "WHERE true ON CONFLICT"  # without 'WHERE' SQLite takes ON for a join's
+
+
+class SqlCounter(SqlReader):
+    """A ``CountTransaction`` on whatever runs the statements; the caller commits."""
+
+    def marks(self, partitions: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
+        """Return the number of the last frame that was counted of each partition."""
+        given = self._dialect.given(incarnation="TEXT", part=_INT)
+        rows = self._bulk(
+            "SELECT incarnation, part, number FROM walle_marks"
+            f" WHERE (incarnation, part) IN {given}",
+            partitions,
+        )
+        return {(incarnation, part): number for incarnation, part, number in rows.fetchall()}
+
+    def put_marks(self, marks: Mapping[tuple[str, int], int], now_ms: int) -> None:
+        """Keep the numbers of last frames."""
+        given = self._dialect.given(incarnation="TEXT", part=_INT, number=_INT, moved_ms=_INT)
+        self._bulk(
+            f"INSERT INTO walle_marks SELECT * FROM {given} AS came {_DONE}"
+            " (incarnation, part) DO UPDATE SET number = excluded.number,"
+            " moved_ms = excluded.moved_ms",
+            sorted((*key, number, now_ms) for key, number in marks.items()),
+        )
+
+    def trim_marks(self, incarnation: str, most: int) -> None:
+        """Keep those of so many partitions: the ones that moved last."""
+        self._execute(
+            "DELETE FROM walle_marks WHERE incarnation = ? AND part NOT IN (SELECT part"
+            " FROM walle_marks WHERE incarnation = ? ORDER BY moved_ms DESC, part LIMIT ?)",
+            (incarnation, incarnation, most),
+        )
+
+    def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
+        """Return those of some versions that were published."""
+        given = self._dialect.given(task="TEXT", version="TEXT")
+        rows = self._bulk(
+            f"SELECT task, version FROM walle_versions WHERE (task, version) IN {given}", versions
+        )
+        return {(task, version) for task, version in rows.fetchall()}
+
+    def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
+        """Begin to count for a scope that is not there."""
+        # at random: no later scope may have the id of one that is gone
+        made = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
+        self._execute(
+            f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            (made.id, *scope, minutes_from, hours_from),
+        )
+        return made
+
+    def counted(
+        self, devices: Collection[tuple[int, int]]
+    ) -> Mapping[tuple[int, int], CountedDevice]:
+        """Return what is known of devices."""
+        given = self._dialect.given(scope=_INT, device=_INT)
+        rows = self._bulk(
+            f"SELECT scope, device, {_DEVICE} FROM walle_counted WHERE (scope, device) IN {given}",
+            sorted(devices),
+        )
+        return {(row[0], row[1]): CountedDevice._make(row[2:]) for row in rows.fetchall()}
+
+    def put_counted(self, devices: Mapping[tuple[int, int], CountedDevice]) -> None:
+        """Keep what is known of devices, in place of what was before."""
+        given = self._dialect.given(
+            scope=_INT, device=_INT, **dict.fromkeys(CountedDevice._fields, _INT)
+        )
+        changed = ", ".join(f"{name} = excluded.{name}" for name in CountedDevice._fields)
+        self._bulk(
+            f"INSERT INTO walle_counted SELECT * FROM {given} AS came {_DONE}"
+            f" (scope, device) DO UPDATE SET {changed}",
+            sorted((*key, *row) for key, row in devices.items()),
+        )
+
+    def window(self, scope: int, number: int) -> CountedWindow | None:
+        """Return one window; None where there is none."""
+        row = self._execute(
+            f"SELECT {_WINDOW} FROM walle_windows WHERE scope = ? AND number = ?", (scope, number)
+        ).fetchone()
+        return None if row is None else CountedWindow._make((*row[:-1], bytes(row[-1])))
+
+    def put_window(self, scope: int, window: CountedWindow) -> None:
+        """Keep a window, in place of the one of its number."""
+        changed = ", ".join(f"{name} = excluded.{name}" for name in CountedWindow._fields[1:])
+        self._execute(
+            f"INSERT INTO walle_windows (scope, {_WINDOW}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            f" ON CONFLICT (scope, number) DO UPDATE SET {changed}",
+            (scope, *window),
+        )
+
+    def move_devices(self, changes: Mapping[tuple[int, int], tuple[int, int, int]]) -> None:
+        """Add to how many devices windows have."""
+        given = self._dialect.given(scope=_INT, number=_INT, seen=_INT, failed=_INT, crashed=_INT)
+        self._bulk(
+            "UPDATE walle_windows SET seen = walle_windows.seen + moved.seen,"
+            " failed = walle_windows.failed + moved.failed,"
+            f" crashed = walle_windows.crashed + moved.crashed FROM {given} AS moved"
+            " WHERE walle_windows.scope = moved.scope AND walle_windows.number = moved.number",
+            sorted((*key, *change) for key, change in changes.items()),
+        )
+
+    def add_unproven(self, reports: Mapping[int, tuple[int, int]]) -> None:
+        """Add to ``bare`` and ``wrong``, by the id of the scope."""
+        for scope, more in reports.items():
+            self._execute(
+                "UPDATE walle_scopes SET bare = bare + ?, wrong = wrong + ? WHERE id = ?",
+                (*more, scope),
+            )
+
+    def due_scope(self, minutes_from: int) -> StoredScope | None:
+        """Return the scope whose ``minutes_from`` is the least, if it is below that."""
+        row = self._execute(
+            f"SELECT {SCOPE} FROM walle_scopes WHERE minutes_from < ?"
+            " ORDER BY minutes_from LIMIT 1",
+            (minutes_from,),
+        ).fetchone()
+        return None if row is None else StoredScope(row[0], Scope(*row[1:5]), *row[5:])
+
+    def put_edges(self, scope: StoredScope) -> None:
+        """Keep ``minutes_from`` and ``hours_from`` of a scope."""
+        self._execute(
+            "UPDATE walle_scopes SET minutes_from = ?, hours_from = ? WHERE id = ?",
+            (scope.minutes_from, scope.hours_from, scope.id),
+        )
+
+    def drop_windows(self, scope: int, first: int, end: int) -> None:
+        """Keep the windows from ``first`` to before ``end`` no longer."""
+        self._execute(
+            "DELETE FROM walle_windows WHERE scope = ? AND number >= ? AND number < ?",
+            (scope, first, end),
+        )
+
+    def drop_scope(self, scope: StoredScope, devices: int) -> None:
+        """Forget a scope: at once for whoever looks for it, its rows in steps."""
+        done = self._execute(
+            "DELETE FROM walle_counted WHERE scope = ? AND device IN"
+            " (SELECT device FROM walle_counted WHERE scope = ? LIMIT ?)",
+            (scope.id, scope.id, devices),
+        )
+        if done.rowcount < devices:
+            self._execute("DELETE FROM walle_windows WHERE scope = ?", (scope.id,))
+            self._execute("DELETE FROM walle_scopes WHERE id = ?", (scope.id,))
+        else:
+            # no task has this name: reports that come meanwhile begin a scope of their own
+            self._execute(
+                "UPDATE walle_scopes SET task = '', version = CAST(id AS TEXT), minutes_from = -1"
+                " WHERE id = ?",
+                (scope.id,),
+            )
+
+    def _bulk(self, statement: str, rows: Collection[Any]) -> Any:
+        return self._execute(statement, (msgspec.json.encode(list(rows)).decode(),))

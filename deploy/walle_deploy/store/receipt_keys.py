@@ -1,0 +1,136 @@
+"""Keys of receipts, kept in the release store: one list for all of its services.
+
+A key signs for a day, from a minute after it was made (all services know it by then), and is
+believed for eight days more. What is not of these days, by a clock that was wrong, goes.
+"""
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from walle_deploy.model.receipts import ReceiptKeys, new_key
+from walle_deploy.store.port import ReadTransaction, ReleaseStore
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import IntegrityError
+
+LOOK_MS: Final = 10_000
+"""Between two looks at the store."""
+
+_KIND: Final = "receipts"
+_NAME: Final = "keys"
+_OPEN: Final = "open"
+_DAY_MS: Final = 86_400_000
+_SETTLED_MS: Final = 60_000
+_KEPT_MS: Final = 9 * _DAY_MS
+
+
+class _StoredKey(msgspec.Struct, frozen=True):
+    id: str
+    secret: bytes
+    made_ms: int
+
+
+class StoredReceiptKeys:
+    """A ``ReceiptSource``. Any thread; ``refresh`` blocks for a query, seldom."""
+
+    def __init__(
+        self,
+        store: ReleaseStore,
+        monotonic: Callable[[], float] = monotonic_ms,
+        *,
+        is_open: bool = False,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            store: Stays the caller's.
+            is_open: Whether anybody gets receipts: each look notes that in the store.
+            monotonic: A clock that nobody sets, milliseconds.
+        """
+        self._store = store
+        self._monotonic = monotonic
+        self._is_open = is_open
+        self._lock = Lock()
+        self._keys: ReceiptKeys | None = None
+        self._ahead_ms = 0.0  # of the database's clock before the monotonic one
+        self._next_ms = -float(LOOK_MS)
+
+    @property
+    def keys(self) -> ReceiptKeys:
+        """Those of the last ``refresh``; the first asks the store.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer.
+        """
+        return self._keys or self._look()
+
+    def now_ms(self) -> int:
+        """Return the database's clock as of the last ``refresh`` and the time since."""
+        return int(self._monotonic() + self._ahead_ms)
+
+    def refresh(self) -> None:
+        """Take newer keys over, and make one where it is time.
+
+        Raises:
+            ServiceUnreachableError: The database does not answer; the last keys stay in use.
+            IntegrityError: What is stored are no keys.
+        """
+        self._look()
+
+    def _look(self) -> ReceiptKeys:
+        with self._lock:
+            if self._keys is not None and self._monotonic() < self._next_ms:
+                return self._keys
+            with self._store.reading() as transaction:
+                found, now_ms = _read(transaction), transaction.now_ms()
+            if _is_due(found, now_ms):
+                found, now_ms = self._rotated()
+            if self._is_open:
+                with self._store.writing() as transaction:
+                    # until the next look, or a release that begins before it would seem proven
+                    transaction.put_snapshot(_KIND, _OPEN, b"%d" % (now_ms + LOOK_MS))
+            signing = next((e for e in found if now_ms - e.made_ms >= _SETTLED_MS), found[0])
+            ordered = sorted(found, key=lambda each: each is not signing)
+            self._keys = ReceiptKeys((each.id, each.secret) for each in ordered)
+            self._ahead_ms = now_ms - self._monotonic()
+            self._next_ms = self._monotonic() + LOOK_MS
+            return self._keys
+
+    def _rotated(self) -> tuple[Sequence[_StoredKey], int]:
+        with self._store.writing() as transaction:
+            found, now_ms = _read(transaction), transaction.now_ms()
+            if _is_due(found, now_ms):  # no other service was first
+                kept = [each for each in found if abs(now_ms - each.made_ms) <= _KEPT_MS]
+                found = [_StoredKey(*new_key(), now_ms), *kept]
+                transaction.put_snapshot(_KIND, _NAME, msgspec.json.encode(found))
+        return found, now_ms
+
+
+def open_until_ms(transaction: ReadTransaction) -> int:
+    """Return until when services asked nobody who he is; 0 for never.
+
+    What was reported, or asked for, before may be from anybody.
+
+    Args:
+        transaction: To look in.
+    """
+    return int(transaction.named_snapshots(_KIND, [_OPEN]).get(_OPEN, b"0"))
+
+
+def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:
+    return all(abs(now_ms - each.made_ms) >= _DAY_MS for each in keys)
+
+
+def _read(transaction: ReadTransaction) -> Sequence[_StoredKey]:
+    data = transaction.named_snapshots(_KIND, [_NAME]).get(_NAME)
+    if data is None:
+        return []
+    try:
+        return msgspec.json.decode(data, type=list[_StoredKey])
+    except msgspec.MsgspecError as error:
+        raise IntegrityError(
+            f"the keys of receipts in the release store were altered: {error}: delete that row of "
+            "walle_snapshots (kind receipts); devices get new receipts"
+        ) from error

@@ -1,0 +1,127 @@
+"""What differs between two versions of a task, or between a folder and its last commit."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.audiences import find_own_files
+from walle_deploy.tasks.checkouts import checkout
+from walle_deploy.tasks.definitions import FILES_FILE, told_as
+from walle_deploy.tasks.folders import open_folder
+from walle_deploy.tasks.git import Git
+from walle_deploy.tasks.groups import Group
+from walle_deploy.tasks.mirrors import Mirror, open_mirror
+from walle_deploy.tasks.trees import TreeFile, list_tree
+from walle_stream.errors import RefNotFoundError
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A file that differs, or who gets one."""
+
+    kind: Literal["added", "removed", "changed"]
+    path: str
+    audience: str = ""
+    """A device id or ``user:ID``; empty: of the branch."""
+    resource: str = ""
+    """What the script calls an exclusive file."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Of two states of a scenario's tasks."""
+
+    files: tuple[Change, ...]
+    audiences: tuple[Change, ...]
+    """Devices and users that get another file, one more, or one less."""
+    patch: str
+    """As git prints it; bytes that are no UTF-8 replaced."""
+
+
+def diff_versions(
+    group: Group, before: TaskRef, after: TaskRef, cache: Path | None = None
+) -> Difference:
+    """Return what differs between two tasks or versions of a scenario; blocks.
+
+    Args:
+        group: Where the scenario is.
+        before: The one.
+        after: The other.
+        cache: Where copies are kept; None: the user's.
+
+    Raises:
+        RefNotFoundError: One is not there, or they are of different scenarios.
+        SpecFileError: A ``files.yaml`` is wrong.
+        GitError: The group does not answer, or a commit has what no task may have.
+    """
+    if before.scenario != after.scenario:
+        raise RefNotFoundError(
+            f"{before} and {after} are of different scenarios: two of the same can be compared"
+        )
+    with open_mirror(group, before.scenario, cache) as mirror:
+        old, new = (_state(mirror, mirror.commit(each), str(each)) for each in (before, after))
+        return _difference(mirror.git, old, new)
+
+
+def diff_folder(folder: Path, cache: Path | None = None) -> Difference:
+    """Return what differs between a working folder and its last commit; blocks.
+
+    Args:
+        folder: It, or a folder in it.
+        cache: Where copies are kept; None: the user's.
+
+    Raises:
+        RefNotFoundError: It is no working folder of a task.
+        SpecFileError: A ``files.yaml`` is wrong.
+        GitError: The group does not answer, or has not the last commit.
+        ConflictError: Another command works in it for long.
+    """
+    with open_folder(folder) as here, open_mirror(here.group, here.ref.scenario, cache) as mirror:
+        tree = here.staged_tree()
+        old = _state(mirror, here.head(), str(here.ref))
+        new = _read(here.folder, list_tree(here.git, tree, str(folder)), tree, str(folder))
+        return _difference(here.git, old, new)
+
+
+def _difference(git: Git, old: "_State", new: "_State") -> Difference:
+    files = tuple(Change(kind, path) for kind, path in _compared(old.blobs, new.blobs))
+    audiences = tuple(
+        Change(kind, "", audience, resource)
+        for kind, (audience, resource) in _compared(old.own, new.own)
+    )
+    arguments = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames")
+    patch = git.run(*arguments, old.commit, new.commit).decode(errors="replace")
+    return Difference(files, audiences, patch)
+
+
+class _State(msgspec.Struct, frozen=True):
+    commit: str
+    blobs: dict[str, str]
+    """By path."""
+    own: dict[tuple[str, str], str]
+    """By audience and resource."""
+
+
+def _state(mirror: Mirror, commit: str, name: str) -> _State:
+    return _read(*checkout(mirror, commit, name), commit, name)
+
+
+def _read(folder: Path, files: Sequence[TreeFile], commit: str, name: str) -> _State:
+    blobs = {file.path: file.blob for file in files}
+    with told_as(f"{name}:", folder):
+        found = find_own_files(folder / FILES_FILE, list(blobs))
+    own = {(each.audience, each.resource): blobs[each.path] for each in found}
+    return _State(commit, blobs, own)
+
+
+def _compared[K](
+    old: dict[K, str], new: dict[K, str]
+) -> Iterator[tuple[Literal["added", "removed", "changed"], K]]:
+    for key in sorted({*old, *new}, key=str):
+        if key not in old:
+            yield "added", key
+        elif key not in new:
+            yield "removed", key
+        elif old[key] != new[key]:
+            yield "changed", key

@@ -1,0 +1,188 @@
+"""Whose a token is, and every way in which it is none: RFC 8725's list, and clocks."""
+
+import hashlib
+import hmac
+
+import pytest
+
+from tests.unit.deploy.identity.issuing import (
+    NOW_S,
+    authenticator,
+    claims,
+    ed25519,
+    p256,
+    prove,
+    public,
+    segment,
+    token,
+    write_keys,
+)
+from walle_deploy.identity import tokens
+from walle_stream.errors import IdentityError
+
+KEY, OTHER = ed25519("k1"), ed25519("k2")
+DAY_S = 86_400
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write_keys(tmp_path / "keys.json", public(KEY))
+
+
+@pytest.fixture
+def door(path):
+    return authenticator(path)
+
+
+def refused(door, given, now_s=NOW_S):
+    with pytest.raises(IdentityError) as caught:
+        prove(door, given, now_s)
+    return caught.value.message
+
+
+def test_a_token_says_whose_it_is(door, path):
+    proven = prove(door, token(KEY, jti="t-1"))
+    assert (proven.role, proven.name, proven.token) == ("device", "d-1", "t-1")
+    relay = prove(door, token(KEY, aud=["else", "walle-relays"], sub="cloud one"))
+    assert (relay.role, relay.name) == ("relay", "cloud one")
+    # where the business has its own tokens in authorization, without a scheme
+    own = authenticator(path, header="walle-token")
+    assert own.headers == {b"walle-token"}
+    assert own.prove({b"walle-token": token(KEY)}, "", NOW_S).name == "d-1"
+
+
+def test_p256_is_known_by_the_keys_kind(tmp_path):
+    key = p256("ec")
+    door = authenticator(write_keys(tmp_path / "keys.json", public(key)))
+    assert prove(door, token(key, alg="ES256")).name == "d-1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"iss": "another fleet"}, "issuer"),
+        ({"iss": None}, "iss"),
+        ({"aud": "another service"}, "Audience"),
+        ({"aud": None}, "aud"),
+        ({"aud": ["walle-devices", "walle-relays"]}, "one of both"),
+        ({"sub": None}, "sub"),
+        ({"sub": "user:u-1"}, "cannot begin with"),
+        ({"sub": ""}, "the proof of a device"),
+        ({"aud": "walle-relays", "sub": "line\nbreak"}, "is no name"),
+        ({"exp": None}, "exp"),
+        ({"exp": NOW_S - 61}, "expired at 2027-01-15 07:58:59Z"),
+        ({"exp": NOW_S - DAY_S}, "a clock is wrong"),
+        ({"exp": "soon"}, "exp is no time"),
+        ({"exp": True}, "exp is no time"),
+        ({"exp": float("inf")}, "exp is no time"),
+        ({"exp": 10**400}, "not valid"),
+        ({"nbf": NOW_S + 61}, "valid from 2027-01-15 08:01:01Z on"),
+        ({"iat": NOW_S + DAY_S}, "a clock may be wrong"),
+        ({"nbf": 1e300}, "valid from 1e+300 s on"),
+        ({"exp": -1e300}, "expired at -1e+300 s"),
+    ],
+)
+def test_a_signed_token_for_somebody_else_or_another_time_is_none(door, changes, text):
+    assert text in refused(door, token(KEY, **changes))
+
+
+def test_clocks_may_be_a_minute_apart_and_no_day(door):
+    given = token(KEY, nbf=NOW_S, exp=NOW_S + 600)
+    assert prove(door, given, NOW_S - 59).name == "d-1"
+    assert prove(door, given, NOW_S + 659).name == "d-1"
+    # the service's clock is a day wrong: what it knew is not believed either
+    assert "clock" in refused(door, given, NOW_S + DAY_S)
+    assert "clock" in refused(authenticator(door.watched[0].path), given, NOW_S - DAY_S)
+    assert prove(door, given, NOW_S).name == "d-1"
+
+
+def test_what_a_token_says_of_its_algorithm_is_not_believed(door):
+    head, body, _ = token(KEY).split(b".")
+    none = segment({"alg": "none", "kid": "k1"}) + b"." + body + b"."
+    assert "not valid" in refused(door, none)
+    # the public key as the secret of an HMAC, in every form that a library may take it in
+    for secret in (KEY["x"].encode(), bytes(32)):
+        signed = segment({"alg": "HS256", "kid": "k1"}) + b"." + body
+        mac = hmac.new(secret, signed, hashlib.sha256).digest()
+        assert "not valid" in refused(door, signed + b"." + segment(mac))
+    # a key that the token brings itself
+    own = {"alg": "EdDSA", "kid": "k2", "jwk": public(OTHER), "jku": "http://127.0.0.1:1/"}
+    signed = segment(own) + b"." + body + b"." + token(OTHER).rsplit(b".", 1)[1]
+    assert "not known" in refused(door, signed)
+    assert "not valid" in refused(door, head + b"." + segment(claims(sub="d-2")) + b"." + b"AAAA")
+
+
+def test_a_key_that_is_not_ours_is_none_whatever_it_is_called(door):
+    assert "not known" in refused(door, token(OTHER))
+    assert "not valid" in refused(door, token(OTHER, kid="k1"))
+    assert "not known" in refused(door, token(p256("e"), alg="ES256"))
+    assert "not valid" in refused(door, token(p256("k1"), alg="ES256"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"",
+        b"x",
+        b"..",
+        b"a.b.c",
+        b"\xff\xfe.\xff.\xff",
+        b"A" * (tokens.TOKEN_MAX_BYTES + 1),
+        b"A" * 10**6,
+        segment(b"[" * 3_000) + b".e30.AA",
+        segment(b'{"a":' * 500) + b".e30.AA",
+        segment(b"[]") + b".e30.AA",
+        segment({"alg": "EdDSA", "kid": ["k1"]}) + b".e30.AA",
+        segment({"alg": "EdDSA", "kid": {}}) + b".e30.AA",
+        segment({"alg": 7, "kid": "k1"}) + b".e30.AA",
+        segment(b'{"alg":"EdDSA","kid":"k1","x":' + b"9" * 2_500 + b"}") + b".e30.AA",
+        segment({"alg": "EdDSA", "kid": "k1", "b64": False, "crit": ["b64"]}) + b"..AA",
+        segment({"alg": "EdDSA", "kid": "k1", "crit": ["walle"]}) + b".e30.AA",
+        token(KEY) + b", Bearer " + token(KEY),
+        token(KEY) + b".more",
+        token(KEY)[:-8],
+        token(KEY)[:-8] + b"AAAAAAAA",
+    ],
+)
+def test_what_is_no_token_is_refused_in_few_words(door, given):
+    assert len(refused(door, given)) < 400
+
+
+def test_a_token_is_verified_once_and_never_past_its_end(door, monkeypatch):
+    given = token(KEY)
+    verified = []
+    decode = tokens.jwt.decode
+    monkeypatch.setattr(tokens.jwt, "decode", lambda *a, **k: verified.append(1) or decode(*a, **k))
+    for _ in range(3):
+        assert prove(door, given).name == "d-1"
+    assert len(verified) == 1
+    assert "expired" in refused(door, given, NOW_S + 3_661)
+    # what was refused is looked at anew: a clock that was set right again
+    late = token(KEY, nbf=NOW_S + 600)
+    refused(door, late)
+    assert prove(door, late, NOW_S + 600).name == "d-1"
+
+
+def test_what_is_remembered_has_a_bound(path):
+    door = authenticator(path, cached=10)
+    for number in range(100):
+        assert prove(door, token(KEY, sub=f"d-{number}")).name == f"d-{number}"
+    assert len(door._known.tokens) == 10
+
+
+def test_keys_are_rotated_and_retired_while_it_runs(door, path):
+    old, new = token(KEY), token(OTHER)
+    prove(door, old)
+    assert "not known" in refused(door, new)
+    write_keys(path, public(OTHER), public(KEY))
+    assert door.watched[0].refresh()
+    assert (prove(door, old).name, prove(door, new).name) == ("d-1", "d-1")
+    write_keys(path, public(OTHER))
+    door.watched[0].refresh()
+    # also what was verified before
+    assert "retired" in refused(door, old)
+    # a file that is half there changes nothing
+    path.write_text('{"keys": [')
+    assert not door.watched[0].refresh()
+    assert "keys.json" in door.watched[0].problem
+    assert prove(door, new).name == "d-1"

@@ -1,0 +1,108 @@
+"""What proves who sends a request: a token, from a file or the environment (RFC 6750).
+
+Somebody else makes tokens, and makes new ones before they expire, so their file is read again
+when it changes.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from walle_stream.errors import SpecFileError
+
+TOKEN_VARIABLE: Final = "WALLE_TOKEN"  # noqa: S105 - a name
+"""Environment variable of the token where no file is given."""
+
+_MAX_BYTES: Final = 8_192
+_log = logging.getLogger(__name__)
+
+
+class TokenFile:
+    """The token of a file. Any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it; blocks.
+
+        Args:
+            path: Holds the token and nothing else.
+
+        Raises:
+            SpecFileError: It cannot be read, or holds no token.
+        """
+        self._path = path
+        self._stamp = self._look()
+        self._token = self._read()
+
+    def __call__(self) -> str:
+        """Return the token; blocks where the file has changed.
+
+        What cannot be read, or is no token, leaves the one before.
+        """
+        stamp = self._look()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                self._token = self._read()
+            except SpecFileError as error:
+                _log.warning("%s; the token before stays in use", error)
+        return self._token
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _read(self) -> str:
+        try:
+            with self._path.open("rb") as file:
+                return _checked(file.read(_MAX_BYTES + 1), str(self._path))
+        except OSError as error:
+            raise SpecFileError(
+                f"{self._path}: cannot be read: {error.strerror}", str(self._path)
+            ) from error
+
+
+def token_from(
+    file: Path | None, environ: Mapping[str, str] = os.environ
+) -> Callable[[], str] | None:
+    """Return what gives the token before each request; None where there is none.
+
+    Args:
+        file: That has it; None: ``TOKEN_VARIABLE`` may.
+        environ: The environment.
+
+    Raises:
+        SpecFileError: What was given is no token.
+    """
+    if file is not None:
+        return TokenFile(file)
+    text = environ.get(TOKEN_VARIABLE, "")
+    if not text:
+        return None
+    token = _checked(text.encode("utf-8", "surrogateescape"), TOKEN_VARIABLE)
+    return lambda: token
+
+
+def bearer_headers(token: Callable[[], str] | None) -> dict[str, str]:
+    """Return the headers that carry a token; none where nobody has one.
+
+    Args:
+        token: Gives it.
+    """
+    return {} if token is None else {"authorization": f"Bearer {token()}"}
+
+
+def _checked(data: bytes, place: str) -> str:
+    text = data.strip()
+    is_plain = text.isascii() and text.decode("ascii", "replace").isprintable() and b" " not in text
+    if not text or len(data) > _MAX_BYTES or not is_plain:
+        raise SpecFileError(
+            f"{place}: holds no token: expected one line of at most {_MAX_BYTES} printable "
+            "characters",
+            place,
+        )
+    return text.decode("ascii")
