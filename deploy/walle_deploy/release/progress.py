@@ -81,7 +81,7 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         waits_for=tuple(waits_for),
         can=_can(state),
         created_ms=state.created_ms,
-        since_ms=state.since_ms,
+        since_ms=state.since_ms or state.created_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
         reporting_devices=judgement.devices if judgement is not None else 0,
         bare_reports=counted.bare if counted is not None else 0,
