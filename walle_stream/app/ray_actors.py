@@ -117,6 +117,8 @@ class Worker:
             if is_retryable and self.step == "opening":
                 self.restart(str(cause))
                 return ""
+            if not isinstance(cause, WalleError):
+                _log.error("%s failed in its call %s: %s", self.name, self._method, error)
             raise (cause if isinstance(cause, BaseException) else error) from None
         except errors.RayError as error:
             raise ClusterError(

@@ -247,9 +247,9 @@ class HostProcess:
             self._stack.close()
             state.phase = "worn out" if is_worn else "done"
         except BaseException as error:  # noqa: BLE001 - the driver decides what becomes of it
-            state.failure = error
             if not isinstance(error, WalleError):
                 _log.exception("host %d failed", self._index)  # the driver has one line for it
+            state.failure = error
 
     def _read(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> bool:
         limit, is_worn = self._options.limit, False
