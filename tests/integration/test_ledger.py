@@ -28,7 +28,7 @@ PARTITIONS = 4
 SMALL = ["source.devices=80", "source.sessions=2", f"runtime.partitions={PARTITIONS}"]
 SMALL = [f"spec.{each}" for each in SMALL]
 
-ENVELOPE = struct.Struct("<BBIQ8sQ")
+ENVELOPE = struct.Struct("<BBIQ8sQQQ")
 BODY = struct.Struct("<BBII")
 
 

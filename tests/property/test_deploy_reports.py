@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ class Fleet:
         self.store = Ill(plain)
         self.store.choose = choose
         self.senders = [Sender(f"{n:016x}") for n in range(SENDERS)]
+        self.arrived = []
         self.monitors = [self.monitor() for _ in range(MONITORS)]
         self.readers = [HealthReader(self.store) for _ in range(2)]
         self.groups = {f"d{n}": "control" for n in range(DEVICES)}
@@ -150,6 +152,7 @@ class Fleet:
             sender.answered = len(sender.frames)
         for number in range(before + 1, self.mark(sender) + 1):
             sender.minutes[number] = self.store.now // MINUTE
+            self.arrived.append((sender, number))
         assert all(number in sender.minutes for number in self.counting(sender))
 
     def counting(self, sender):
@@ -174,9 +177,9 @@ class Fleet:
 
     def every(self):
         found = []
-        for sender in self.senders:
-            for number, minute in sender.minutes.items():
-                found += [Said(**vars(each) | {"minute": minute}) for each in sender.said[number]]
+        for sender, number in self.arrived:
+            minute = sender.minutes[number]
+            found += [Said(**vars(each) | {"minute": minute}) for each in sender.said[number]]
         return found
 
     def check(self):
@@ -218,21 +221,22 @@ def expect(found, said):
     assert found.devices == len({each.device for each in said})
     assert found.failing_devices == len({each.device for each in said if each.failures})
     assert found.crashing_devices == len({each.device for each in said if each.crashes})
-    assert sum(found.latency_us.values()) == found.runs
+    assert found.device_minutes == len({(each.device, each.minute) for each in said})
+    assert sum(found.latency_us.values()) == pytest.approx(found.device_minutes)
 
 
 def expect_window(window, own, every):
     inside = [each for each in own if each.minute == window.number]
-    assert window.runs == sum(each.runs for each in inside)
     for name in ("failures", "crashes"):
         at_risk, reached = [0] * len(LEVELS), [0] * len(LEVELS)
         for device in {each.device for each in inside}:
             told = [each for each in every if each.device == device and each.group]
             before = sum(getattr(e, name) for e in told if e.minute < window.number)
-            after = sum(getattr(e, name) for e in told if e.minute <= window.number)
+            # of an hour that comes at once the first report counts
+            first = next(getattr(each, name) for each in inside if each.device == device)
             for place, level in enumerate(LEVELS):
                 at_risk[place] += before < level
-                reached[place] += before < level <= after
+                reached[place] += before < level <= before + first
         assert list(getattr(window, f"{name}_at_risk")) == at_risk
         assert list(getattr(window, f"{name}_reached")) == reached
 
