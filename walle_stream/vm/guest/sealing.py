@@ -163,7 +163,8 @@ def _seal_properties(module: ModuleType) -> None:
     for each in tuple(vars(module).values()):
         if isinstance(each, type) and each.__module__ == module.__name__:
             for key, value in tuple(vars(each).items()):
-                if type(value) is property:
+                # one that is named as an attribute of the metaclass cannot be replaced from outside
+                if type(value) is property and not hasattr(type(each), key):
                     setattr(each, key, _fixed_property(value))
 
 
