@@ -5,6 +5,7 @@ import io
 import os
 import zlib
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO, Final, cast
 
 from walle_stream.errors import SourceError, SourceNotFoundError
@@ -42,7 +43,10 @@ def read_head(path: Path, size: int) -> bytes:
 
 
 class FileStream:
-    """An open file; gzip is recognised by its first bytes."""
+    """An open file; gzip is recognised by its first bytes.
+
+    One thread reads and closes; any thread may ask for ``progress`` and ``unread``.
+    """
 
     def __init__(self, path: Path, buffer_bytes: int = 262_144) -> None:
         """Open the file at its beginning, behind a byte order mark.
@@ -69,6 +73,8 @@ class FileStream:
         raw = cast("io.RawIOBase", self._file if self._gzip is None else self._gzip)
         self.bytes: BinaryIO = io.BufferedReader(raw, buffer_bytes)
         """Decompressed; ``readline`` takes a bound."""
+        # who asks how far it is must not meet a file that is half closed
+        self._closing = Lock()
 
     def skip_mark(self) -> None:
         """Go behind a byte order mark, if there is one.
@@ -82,17 +88,19 @@ class FileStream:
     @property
     def progress(self) -> float:
         """Share of the file that was read, 0–1."""
-        if self._file.closed or not self._size:
-            return 1.0
-        return min(self._position() / self._size, 1.0)
+        with self._closing:
+            if self._file.closed or not self._size:
+                return 1.0
+            return min(self._position() / self._size, 1.0)
 
     @property
     def unread(self) -> Unread:
         """Bytes behind what was read, in the file as it is now; none of a closed one."""
-        if self._file.closed:
-            return Unread(size_bytes=0)
-        size = os.fstat(self._file.fileno()).st_size
-        return Unread(size_bytes=max(size - self._position(), 0))
+        with self._closing:
+            if self._file.closed:
+                return Unread(size_bytes=0)
+            size = os.fstat(self._file.fileno()).st_size
+            return Unread(size_bytes=max(size - self._position(), 0))
 
     def _position(self) -> int:
         # what is decompressed has no place of its own in the file: then with what is read ahead
@@ -100,7 +108,8 @@ class FileStream:
 
     def close(self) -> None:
         """Close the file; may be called twice."""
-        self.bytes.close()
-        if self._gzip is not None:
-            self._gzip.close()
-        self._file.close()
+        with self._closing:
+            self.bytes.close()
+            if self._gzip is not None:
+                self._gzip.close()
+            self._file.close()
