@@ -213,10 +213,11 @@ class Host:
         thread.start()
         stack.callback(self._end, thread, ended)
         assert self.gates.await_reached("p0", WAIT_S)
-        limits = TransferLimits(idle_ms=5_000, grace_ms=300, bytes_per_second=200, attempts=1)
+        # long enough for a busy machine, which must not look like a slow server
+        limits = TransferLimits(idle_ms=5_000, grace_ms=2_500, bytes_per_second=200, attempts=1)
         self.files = VerifiedFiles(folder / "data-files", service.repository.root(), limits)
         stack.callback(self.files.close)
-        self.client = ReleaseClient(f"{service.url}/v1/check", timeout_s=0.5)
+        self.client = ReleaseClient(f"{service.url}/v1/check", timeout_s=2.5)
         stack.callback(self.client.close)
         self.lines = Lines()
         logger = logging.getLogger("walle_deploy.device")
