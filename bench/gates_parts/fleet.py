@@ -31,8 +31,8 @@ EXPOSURE: Final = GrayStep(percent=1).min_exposure
 """Minutes in which a device of the version ran, on average, before a step ends."""
 
 _HELD: Final = 60
-"""Minutes that a step is held at most, and from which on none has to be: at night devices run four
-times in so many."""
+"""Most minutes that a step is held; a longer step is never held. At night a device runs four times
+in these minutes."""
 _DAY: Final = 1_440
 _SWING: Final = 0.8
 _ASKED: Final = 10 / 60
@@ -151,7 +151,7 @@ class _Clock:
         self.failed_so_far = np.concatenate(([0.0], np.cumsum(self.rhythm**2)))
 
     def cut(self, minutes: int) -> None:
-        """Forget what comes after so many minutes."""
+        """Forget what comes after this number of minutes."""
         self.minutes, self.rhythm = self.minutes[: minutes + 1], self.rhythm[:minutes]
         self.ran_so_far = self.ran_so_far[: minutes + 1]
         self.failed_so_far = self.failed_so_far[: minutes + 1]

@@ -33,7 +33,7 @@ SKEW_MS: Final = 60_000
 """How far the clocks of the service and of the file server may be apart."""
 
 VALID_MS: Final = 600_000
-"""How long an address is valid unless it is said otherwise."""
+"""Default lifetime of an address."""
 
 _FOLDER: Final = "exclusive/"
 _KEEP: Final = 4

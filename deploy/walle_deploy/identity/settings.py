@@ -16,13 +16,13 @@ from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 
 DEVICES: Final = "walle-devices"
-"""Audience of devices' tokens where nothing else is said."""
+"""Default audience of devices' tokens."""
 
 RELAYS: Final = "walle-relays"
-"""The same of relays'."""
+"""Default audience of relays' tokens."""
 
 OPERATORS: Final = "walle-operators"
-"""The same of operators': a token of a device, or for another service, is none."""
+"""Default audience of operators' tokens. Tokens of devices or for other services are refused."""
 
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
 _Header = Annotated[

@@ -22,7 +22,7 @@ from walle_stream.errors import SpecFileError
 from walle_stream.store.files import put_file
 
 VALID_S: Final = 3_600
-"""How long a token is valid unless it is said otherwise."""
+"""Default lifetime of a token."""
 
 type Signed = Literal["device", "relay", "viewer", "author", "approver"]
 """What tokens are for: devices, relays, and operators by their roles."""

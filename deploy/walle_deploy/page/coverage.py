@@ -15,7 +15,7 @@ from walle_deploy.store.port import ReadTransaction
 _LEFT, _RIGHT, _WIDTH, _LABEL = 84, 884, 900, 84
 """Of the picture, and the width of a step's name."""
 _SIZES: Final = (1, 2, 5, 10, 30, 60, 120, 180, 360, 720, 1_440, 2_880, 10_080, 43_200)
-"""Minutes between two marks. What is longer ago than a day is known by the hour alone."""
+"""Minutes between two marks. The store has whole hours of what is older than a day."""
 _DAY, _BINS, _TICKS = 1_440, 150, 10
 
 

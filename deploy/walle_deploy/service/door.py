@@ -30,7 +30,7 @@ OPEN_MODE: Final = (
     "authentication is open: nobody is asked who he is, so reports are no evidence of who sent "
     "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
 )
-"""What is said of the open mode at the start."""
+"""Warning of the open mode, logged at the start."""
 
 CLOSED: Final = (
     "this service lets nobody see or change releases over HTTP: write spec.operators into its "

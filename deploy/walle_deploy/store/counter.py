@@ -46,7 +46,7 @@ class SqlCounter(SqlReader):
         )
 
     def trim_marks(self, incarnation: str, most: int) -> None:
-        """Keep those of so many partitions: the ones that moved last."""
+        """Keep the marks of ``most`` partitions, those that moved last, and delete the others."""
         self._execute(
             "DELETE FROM walle_marks WHERE incarnation = ? AND part NOT IN (SELECT part"
             " FROM walle_marks WHERE incarnation = ? ORDER BY moved_ms DESC, part LIMIT ?)",

@@ -185,7 +185,7 @@ class CountTransaction(ReadTransaction, Protocol):
         ...
 
     def trim_marks(self, incarnation: str, most: int) -> None:
-        """Keep those of so many partitions: the ones that moved last."""
+        """Keep the marks of ``most`` partitions, those that moved last, and delete the others."""
         ...
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:

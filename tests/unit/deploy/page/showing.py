@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from starlette.applications import Starlette
 
 from tests.unit.deploy.hasty import hasty
+from tests.unit.deploy.monitoring.reporting import Clocked
 from walle_deploy.model.health import LEVELS
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.counts import WindowCounts, encode_counts
@@ -67,24 +68,6 @@ PEOPLE = {
 HOST = {"host": "walle.test"}
 OWN = {**HOST, "origin": "http://walle.test"}
 GATES = {"failures": {"tolerated": 0.001}, "latency": {"enabled": False}}
-
-
-class Clocked:
-    """A store with another clock."""
-
-    def __init__(self, store, now_ms):
-        self.store, self.now = store, now_ms
-
-    def __getattr__(self, name):
-        opened = getattr(self.store, name)
-
-        @contextmanager
-        def begin():
-            with opened() as transaction:
-                transaction.now_ms = lambda: self.now
-                yield transaction
-
-        return begin
 
 
 @contextmanager
