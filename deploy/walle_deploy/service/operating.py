@@ -31,8 +31,6 @@ from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_stream.errors import (
     ConflictError,
     IntegrityError,
-    RefNotFoundError,
-    ReleaseStateError,
     SpecFileError,
     WalleError,
 )
@@ -47,12 +45,10 @@ _BODY_MAX: Final = {RELEASES_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
 _ROOM: Final = 2**28
 _STATUS: Final[dict[type[WalleError], int]] = {
-    ConflictError: 409,
     IntegrityError: 500,
-    RefNotFoundError: 404,
-    ReleaseStateError: 409,
     SpecFileError: 400,
 }
+"""Beside those of ``refusal``."""
 _UNSEEN_MS: Final = 10_000
 """Who advances so soon after somebody else may not have seen that one."""
 
