@@ -1,8 +1,8 @@
 """Many devices over keep-alive connections, from one thread on epoll.
 
-Raw sockets and requests made beforehand: a request costs this process a send, a receive and a
-few dictionary look-ups, a fraction of what the service spends on it. How busy it was stands
-in the result: above 90 % of a core its figures say nothing of the service.
+Raw sockets, and requests that are made beforehand, or nearly: a request costs this process a
+send, a receive and a few dictionary look-ups, a fraction of what the service spends on it. How
+busy it was stands in the result: above 90 % of a core its figures say nothing of the service.
 """
 
 import random
@@ -10,7 +10,8 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator
+from http.client import HTTPResponse
 from typing import Any, Final, NamedTuple
 
 from vm_parts.measuring import distribution
@@ -44,7 +45,7 @@ class _Connection:
 
 def run_load(
     address: tuple[str, int],
-    requests: Sequence[bytes],
+    requests: Iterator[bytes],
     connections: int,
     seconds: float,
     rate: Rate,
@@ -54,7 +55,7 @@ def run_load(
 
     Args:
         address: Of the service.
-        requests: Whole ones, taken in turn.
+        requests: Whole ones, without end.
         connections: Opened before the clock starts.
         seconds: How long.
         rate: When they are due.
@@ -72,8 +73,7 @@ def run_load(
     by_fd = {}
     for each in opened:
         # one that the service has not accepted yet would wait for that as well
-        each.socket.sendall(requests[0])
-        each.socket.recv(65_536)
+        _ask(each.socket, next(requests))
         each.socket.setblocking(False)  # noqa: FBT003 - its only parameter
         by_fd[each.socket.fileno()] = each
         poll.register(each.socket.fileno(), select.EPOLLIN)
@@ -85,19 +85,37 @@ def run_load(
             each.socket.close()
 
 
+def ask_once(address: tuple[str, int], request: bytes) -> tuple[int, bytes]:
+    """Send a request, and return the answer's status and body; blocks.
+
+    Args:
+        address: Of the service.
+        request: A whole one.
+    """
+    with socket.create_connection(address, timeout=_TIMEOUT_S) as opened:
+        return _ask(opened, request)
+
+
+def _ask(opened: socket.socket, request: bytes) -> tuple[int, bytes]:
+    opened.sendall(request)
+    with HTTPResponse(opened) as answer:
+        answer.begin()
+        return answer.status, answer.read()
+
+
 class _Run:
     def __init__(
         self,
         poll: select.epoll,
         by_fd: dict[int, _Connection],
-        requests: Sequence[bytes],
+        requests: Iterator[bytes],
         rate: Rate,
         rng: random.Random,
     ) -> None:
         self._poll, self._by_fd, self._requests = poll, by_fd, requests
         self._rate, self._rng = rate, rng
         self._idle = deque(by_fd.values())
-        self._sent = self._dropped = 0
+        self._dropped = 0
         self._waiting: deque[float] = deque()
         self._times: dict[bytes, list[float]] = {}
 
@@ -167,8 +185,9 @@ class _Run:
 
     def _send(self, connection: _Connection, began: float) -> None:
         connection.began = began
-        connection.socket.send(self._requests[self._sent % len(self._requests)])
-        self._sent += 1
+        request = next(self._requests)
+        if connection.socket.send(request) != len(request):
+            raise ConnectionError("a request does not fit into a socket's buffer")
 
     def _receive(self, connection: _Connection, clock: Any) -> None:
         data = connection.socket.recv(65_536)

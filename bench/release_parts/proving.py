@@ -1,9 +1,9 @@
-"""The same devices with tokens, and a service that believes no one else."""
+"""How services of the bench are set up, and the tokens of who asks them."""
 
 from pathlib import Path
 from typing import Final
 
-from walle_deploy.identity.signing import SigningKey
+from walle_deploy.identity.signing import Signed, SigningKey
 
 _VALID_S: Final = 86_400
 _SETUP: Final = """\
@@ -11,32 +11,40 @@ apiVersion: walle/v1
 kind: ReleaseService
 metadata: {name: bench}
 spec:
-  authentication: {mode: tokens, keys: keys.json, issuer: bench}
   # nobody is refused: few devices stand for very many
-  budgets: {device: {checks: 100000}}
+  budgets:
+    device: {checks: 100000, frames: 100000, bytes: 1 GiB}
+    address: {checks: 1000000, frames: 1000000, bytes: 1 GiB}
+"""
+_TOKENS: Final = """\
+  authentication: {mode: tokens, keys: keys.json, issuer: bench}
+  operators: {keys: keys.json, issuer: bench}
 """
 
 
-def set_up_tokens(folder: Path) -> tuple[Path, SigningKey]:
-    """Write a service's set-up, and return it with the key that its devices' tokens have.
+def set_up(folder: Path) -> tuple[Path, Path, SigningKey]:
+    """Write set-ups of services.
 
     Args:
-        folder: Gets the set-up and the public key.
+        folder: Gets them, and the public key.
+
+    Returns:
+        The one that believes tokens, the one that asks nobody, and the key of the tokens.
     """
     key = SigningKey.create("bench")
     key.write(folder / "signing.json", folder / "keys.json")
-    file = folder / "service.yaml"
-    file.write_text(_SETUP)
-    return file, key
+    asking, opened = folder / "service.yaml", folder / "open.yaml"
+    asking.write_text(_SETUP + _TOKENS)
+    opened.write_text(_SETUP)
+    return asking, opened, key
 
 
-def with_token(request: bytes, key: SigningKey, device: str) -> bytes:
-    """Return a request with a device's token.
+def bearer(key: SigningKey, role: Signed, name: str) -> str:
+    """Return the line of a request's head that says who asks.
 
     Args:
-        request: A whole one.
         key: Signs.
-        device: Who asks.
+        role: As what.
+        name: Who.
     """
-    token = key.sign("device", device, _VALID_S).encode()
-    return request[:-2] + b"authorization: Bearer " + token + b"\r\n\r\n"
+    return f"authorization: Bearer {key.sign(role, name, _VALID_S)}\r\n"

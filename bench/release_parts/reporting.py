@@ -2,26 +2,37 @@
 
 import os
 import random
+import re
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from itertools import batched
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import psycopg
 
 from walle_deploy.model.receipts import Receipt, ReceiptKeys
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.store.opening import open_store
+from walle_deploy.store.port import CountTransaction, ReleaseStore
 from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
 from walle_stream.clock import wall_ms
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.buckets import bucket_of
-from walle_stream.wire.reports import DeviceRuns, TaskReport, encode_reports
+from walle_stream.wire.reports import FRAME_DEVICES, DeviceRuns, TaskReport, encode_reports
 
 _TASK: Final = "shop/ipv"
-_FILLED: Final = 5_000
+_FILLED: Final = 100_000
+"""Devices that become known in one transaction."""
+_FRESH: Final = 2_000
+"""Devices that come new, to see by how much the store grows; so many at once."""
+_FRESH_AT_ONCE: Final = 50
+_TABLES: Final = ("walle_counted", "walle_windows", "walle_scopes", "walle_marks")
 _SENDERS: Final = 32
 _CLASSES: Final = {"KeyError": 1}
 _CPU: Final = slice(11, 13)  # utime and stime of /proc/PID/stat, behind the name
@@ -41,18 +52,29 @@ def measure_reports(store: str, devices: int, singles: int, many: int, seed: int
     with _address(store) as address, closing(open_store(address)) as opened:
         with opened.writing() as transaction:
             transaction.put_version(_TASK, "v2", VersionFiles(()))
-        monitor = Monitor(opened, lambda token: keys.read(token, wall_ms()), needs_receipts=True)
+        clocked = _Clocked(opened)
+        monitor = Monitor(clocked, lambda token: keys.read(token, wall_ms()), needs_receipts=True)
         began = time.perf_counter()
-        for number, first in enumerate(range(0, devices, _FILLED)):
-            names = range(first, min(first + _FILLED, devices))
-            monitor.take([_frame(keys, names, number, "fill")])
+        filled = 0
+        for part in batched(range(devices), _FILLED, strict=False):
+            frames = batched(part, FRAME_DEVICES, strict=False)
+            filled += monitor.take([_frame(keys, each, each[0], "fill") for each in frames])
         filled_s = time.perf_counter() - began
-        known = range(max(devices, 1))
+        clocked.behind_ms = 0  # so that each report is its device's first of a minute
+        known = range(devices)
         one = [_frame(keys, [choose.choice(known)], number, "one") for number in range(singles)]
+        monitor.take(one[:1])  # makes the rows of its partition and minute
+        before = _size(address)
         began, cpu = time.perf_counter(), _cpu_s()
-        for frame in one:
+        for frame in one[1:]:
             monitor.take([frame])
         single_s, single_cpu_s = time.perf_counter() - began, _cpu_s() - cpu
+        again = _size(address)
+        fresh = [_frame(keys, [devices + number], number, "new") for number in range(_FRESH)]
+        for frames in batched(fresh, _FRESH_AT_ONCE, strict=True):
+            monitor.take(frames)
+        after = _size(address)
+        commit_s, commit_cpu_s = _commits(opened, singles)
         parts = [
             [_frame(keys, [choose.choice(known)], number, f"{sender}") for number in range(many)]
             for sender in range(_SENDERS)
@@ -67,14 +89,20 @@ def measure_reports(store: str, devices: int, singles: int, many: int, seed: int
             list(pool.map(send, parts))
         many_s, many_cpu_s = time.perf_counter() - began, _cpu_s() - cpu
         counted = monitor.counts.reports
-    if counted != len(range(0, devices, _FILLED)) + singles + _SENDERS * many:
+    if counted != filled + singles + _FRESH + _SENDERS * many:
         raise AssertionError(f"{counted} reports were counted")
     return {
         "store": store,
         "devices": devices,
-        "fill_us": round(filled_s / max(devices, 1) * 1e6, 1),
-        "one_ms": round(single_s / singles * 1e3, 3),
-        "one_cpu_ms": round(single_cpu_s / singles * 1e3, 3),
+        "fill_us": round(filled_s / devices * 1e6, 1),
+        "one_ms": round(single_s / (singles - 1) * 1e3, 3),
+        "one_cpu_ms": round(single_cpu_s / (singles - 1) * 1e3, 3),
+        "commit_ms": round(commit_s / singles * 1e3, 3),
+        "commit_cpu_ms": round(commit_cpu_s / singles * 1e3, 3),
+        "known_rows": again.rows - before.rows,
+        "known_written_bytes": round((again.written_bytes - before.written_bytes) / (singles - 1)),
+        "fresh_rows": (after.rows - again.rows) / _FRESH,
+        "device_bytes": round(after.size_bytes / (devices + _FRESH), 1),
         "per_s": round(_SENDERS * many / many_s, 1),
         "per_core_s": round(_SENDERS * many / many_cpu_s, 1),
     }
@@ -89,8 +117,60 @@ def _address(store: str) -> Iterator[str]:
     programs = find_postgres()
     if programs is None:
         raise SystemExit("no PostgreSQL (initdb, postgres) on this machine")
-    with TemporaryPostgres(programs) as server:
+    with TemporaryPostgres(programs, is_durable=True) as server:
         yield server.url
+
+
+class _Clocked:
+    """A store with another clock."""
+
+    def __init__(self, store: ReleaseStore) -> None:
+        self._store = store
+        self.behind_ms = 180_000
+
+    @contextmanager
+    def counting(self) -> Iterator[CountTransaction]:
+        with self._store.counting() as transaction:
+            now_ms = transaction.now_ms() - self.behind_ms
+            transaction.now_ms = lambda: now_ms  # type: ignore[method-assign]
+            yield transaction
+
+
+class _Size(NamedTuple):
+    rows: int
+    size_bytes: int
+    written_bytes: int
+    """Into the database's log, since it was made."""
+
+
+def _size(address: str) -> _Size:
+    """Return how large the tables of reports are, and what was written for them.
+
+    Of rows those of devices: others come with a minute or a data directory, whoever is known.
+    """
+    count = "SELECT count(*) FROM walle_counted"
+    if address.startswith("postgresql:"):
+        size = " + ".join(f"pg_total_relation_size('{each}')" for each in _TABLES)
+        log = "pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
+        with psycopg.connect(address) as connection:
+            [rows] = connection.execute(count).fetchone() or (0,)
+            found = connection.execute(f"SELECT {size}, {log}::bigint").fetchone() or (0, 0)
+        return _Size(rows, *map(int, found))
+    with closing(sqlite3.connect(address)) as connection:
+        [rows] = connection.execute(count).fetchone()
+        [pages] = connection.execute("PRAGMA page_count").fetchone()
+        [page] = connection.execute("PRAGMA page_size").fetchone()
+    [written] = re.findall(r"wchar: (\d+)", Path("/proc/self/io").read_text(encoding="ascii"))
+    return _Size(rows, pages * page, int(written))
+
+
+def _commits(store: ReleaseStore, count: int) -> tuple[float, float]:
+    """Return the time and the CPU of transactions that change one row, seconds of all."""
+    began, cpu = time.perf_counter(), _cpu_s()
+    for number in range(count):
+        with store.counting() as transaction:
+            transaction.put_marks({("c" * 16, 0): number}, 0)
+    return time.perf_counter() - began, _cpu_s() - cpu
 
 
 def _frame(keys: ReceiptKeys, devices: Sequence[int], number: int, sender: str) -> ReportFrame:

@@ -31,11 +31,21 @@ def measured(tmp_path_factory):
 
 def test_each_load_has_answers_and_the_floor_stands_beside(measured):
     (found,) = measured[0]["rounds"]
-    for name in ("most", "tokens", "floor", "steady", "past"):
+    for name in ("floor", "nothing", "nothing_open", "steady_nothing", "past"):
         assert found[name]["by_status"]["204"]["count"] > 0
         assert set(found[name]["by_status"]) <= {"204", "503"}
-    assert "503" not in found["most"]["by_status"]
-    assert set(found["tokens"]["by_status"]) == {"204"}
+    for name in ("push", "push_open", "report", "relay", "page"):
+        assert set(found[name]["by_status"]) == {"200"}
+    for name in ("floor", "nothing", "nothing_open"):
+        assert set(found[name]["by_status"]) == {"204"}
+    assert measured[0]["contended"][0].keys() == found.keys()
+
+
+def test_a_known_device_adds_no_row_and_a_new_one_as_many_with_any_number_known(measured):
+    for store in ("sqlite", "postgresql"):
+        found = [each for each in measured[0]["reports"] if each["store"] == store]
+        assert [each["known_rows"] for each in found] == [0, 0, 0]
+        assert [each["fresh_rows"] for each in found] == [4, 4, 4]
 
 
 def test_decisions_and_memory_have_figures(measured):
@@ -50,5 +60,5 @@ def test_the_report_has_its_tables(measured, monkeypatch):
     import report  # noqa: PLC0415 - of the bench's folder
 
     text = "\n".join(report.release_lines(measured[0]))
-    assert "checks per second and core" in text
+    assert "nothing new (204)" in text
     assert "A TRIAL on a busy machine" in text

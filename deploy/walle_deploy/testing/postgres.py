@@ -15,7 +15,8 @@ _PROGRAMS: Final = "/usr/lib/postgresql"
 _READY: Final = b"ready to accept connections"
 _STOP_S: Final = 20.0
 # what it keeps is thrown away: nothing has to survive the machine's power
-_FAST: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=20")
+_FAST: Final = ("fsync=off", "full_page_writes=off")
+_OWN: Final = ("listen_addresses=", "max_connections=20")
 
 
 def find_postgres() -> Path | None:
@@ -30,13 +31,15 @@ def find_postgres() -> Path | None:
 class TemporaryPostgres:
     """A server that lives as long as the context."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, *, is_durable: bool = False) -> None:
         """Make it; nothing runs before the context begins.
 
         Args:
             programs: Folder with ``postgres`` and ``initdb``.
+            is_durable: Whether it writes as one does that is to survive: for benches.
         """
         self._programs = programs
+        self._settings = _OWN if is_durable else _FAST + _OWN
         self._folder = Path()
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -54,7 +57,7 @@ class TemporaryPostgres:
         # not in a test's folder, which other users may not enter: the server refuses root
         self._folder = Path(tempfile.mkdtemp(prefix="walle-pg-"))
         self._run("initdb", "-D", "data", "-U", "walle", "-A", "trust", "--locale=C", "-N")
-        settings = [part for each in _FAST for part in ("-c", each)]
+        settings = [part for each in self._settings for part in ("-c", each)]
         command = [
             str(self._programs / "postgres"),
             "-D",
