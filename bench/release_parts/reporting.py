@@ -1,5 +1,6 @@
 """Reports of devices: what one costs with many devices known, and how many a core takes."""
 
+import asyncio
 import os
 import random
 import re
@@ -7,7 +8,6 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import batched
 from pathlib import Path
@@ -17,6 +17,7 @@ import psycopg
 
 from walle_deploy.model.receipts import Receipt, ReceiptKeys
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.gathering import ReportGatherer
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import CountTransaction, ReleaseStore
@@ -80,13 +81,8 @@ def measure_reports(store: str, devices: int, singles: int, many: int, seed: int
             for sender in range(_SENDERS)
         ]
 
-        def send(frames: Sequence[ReportFrame]) -> None:
-            for frame in frames:
-                monitor.take([frame])
-
         began, cpu = time.perf_counter(), _cpu_s()
-        with ThreadPoolExecutor(_SENDERS) as pool:
-            list(pool.map(send, parts))
+        asyncio.run(_send(monitor, parts))
         many_s, many_cpu_s = time.perf_counter() - began, _cpu_s() - cpu
         counted = monitor.counts.reports
     if counted != filled + singles + _FRESH + _SENDERS * many:
@@ -119,6 +115,17 @@ def _address(store: str) -> Iterator[str]:
         raise SystemExit("no PostgreSQL (initdb, postgres) on this machine")
     with TemporaryPostgres(programs, is_durable=True) as server:
         yield server.url
+
+
+async def _send(monitor: Monitor, parts: Sequence[Sequence[ReportFrame]]) -> None:
+    """Send as many senders: each waits for an answer before its next report."""
+    gatherer = ReportGatherer(monitor)
+
+    async def send(frames: Sequence[ReportFrame]) -> None:
+        for frame in frames:
+            await gatherer.take([frame])
+
+    await asyncio.gather(*map(send, parts))
 
 
 class _Clocked:

@@ -23,6 +23,7 @@ from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import read_ring
 from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.gathering import ReportGatherer
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
@@ -58,6 +59,7 @@ OPENER: Final = f"{__name__}:open_parts"
 
 _RING: Final = "cen.json"
 _REPORTS_AT_ONCE: Final = 2  # of the longest; of usual ones a thousand
+_SHORT_BYTES: Final = 16_384  # read within less time than a thread takes to begin
 _log = logging.getLogger(__name__)
 
 
@@ -208,6 +210,7 @@ def _stop(
 
 def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
     room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
+    gatherer = ReportGatherer(monitor)
 
     async def take(request: Request) -> Response:
         try:
@@ -221,9 +224,12 @@ def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
                 if isinstance(body, Response):
                     return body
                 own = visit.proven.name if is_own else ""
-                frames = await asyncio.to_thread(read_batch, body, own)
+                if len(body) <= _SHORT_BYTES:
+                    frames = read_batch(body, own)
+                else:
+                    frames = await asyncio.to_thread(read_batch, body, own)
                 door.took(visit, len(frames), 0)
-                new = await asyncio.to_thread(monitor.take, frames, own)
+                new = await gatherer.take(frames, own)
         except ForbiddenError as error:
             return _refused(door.refused_later(visit.address, error))
         except (EnvelopeError, IdentityError, ServiceBusyError) as error:

@@ -60,19 +60,15 @@ class MonitorCounts(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+type Call = tuple[Sequence[ReportFrame], str]
+"""What ``Monitor.take`` is given."""
+
+
 class _Frame(NamedTuple):
     partition: tuple[str, int]
     number: int
     reports: Sequence[ProvenReport] | None
     """None: it is malformed."""
-
-
-class _Turn:
-    """Frames of one call, and what became of them."""
-
-    def __init__(self, frames: Sequence[_Frame]) -> None:
-        self.frames = frames
-        self.new: int | None = None
 
 
 class Monitor:
@@ -96,15 +92,11 @@ class Monitor:
         self.counts = MonitorCounts()
         self._store = store
         self._proof = Proof(read_receipt, is_needed=needs_receipts)
-        self._lock = threading.Lock()  # of those who wait
-        self._storing = threading.Lock()
-        self._waiting: list[_Turn] = []
+        self._lock = threading.Lock()
         self._fold_ms = 0
 
     def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
         """Count frames, once over all processes of the store, and store that; blocks.
-
-        Calls that come while another one stores are stored together.
 
         Args:
             frames: Those of one partition in order; they may come again.
@@ -118,13 +110,33 @@ class Monitor:
             ServiceUnreachableError: They may or may not be stored: give them again, here or to
                 another worker.
         """
-        turn = _Turn([self._read(frame, device) for frame in frames])
+        [found] = self.take_together([(frames, device)])
+        if isinstance(found, ForbiddenError):
+            raise found
+        return found
+
+    def take_together(self, calls: Sequence[Call]) -> list[int | ForbiddenError]:
+        """Do what ``take`` does for many, in one transaction; blocks.
+
+        Args:
+            calls: What it would be given.
+
+        Returns:
+            For each call what it would return, or raise.
+
+        Raises:
+            ServiceUnreachableError: As of ``take``.
+        """
+        turns = [self._read(*each) for each in calls]
+        done = MonitorCounts()
+        with self._store.counting() as transaction:
+            good = [each for each in turns if not isinstance(each, ForbiddenError)]
+            new = iter(self._count(transaction, good, done))
+            crash_point("reports.before")
+        crash_point("reports.after")
         with self._lock:
-            self._waiting.append(turn)
-        with self._storing:
-            if turn.new is None:
-                self._take_waiting(turn)
-        return turn.new or 0
+            self.counts.add(done)
+        return [each if isinstance(each, ForbiddenError) else next(new) for each in turns]
 
     def figures(self) -> dict[str, dict[str, int]]:
         """Return what was done, as ``Parts.figures_beside`` of the release service has it."""
@@ -141,49 +153,33 @@ class Monitor:
                 "reports_with_invalid_receipt_total": dict(counts.wrong),
             }
 
-    def _read(self, frame: ReportFrame, device: str) -> _Frame:
-        reports = None
-        with suppress(EnvelopeError):
-            found = decode_reports(frame.body)
-            names = (each.device_id for report in found for each in report.devices)
-            if device and (others := {*names} - {device}):
-                raise ForbiddenError(
-                    f"device {device!r} sent a report of {min(others)[:256]!r}: each reports for "
-                    "itself alone"
-                )
-            reports = [self._proof.sort(each) for each in found]
-        return _Frame((frame.incarnation, frame.partition), frame.number, reports)
-
-    def _take_waiting(self, own: _Turn) -> None:
-        with self._lock:
-            turns, self._waiting = self._waiting, []
-        done = MonitorCounts()
-        try:
-            with self._store.counting() as transaction:
-                new = self._count(transaction, turns, done)
-                crash_point("reports.before")
-            crash_point("reports.after")
-        except BaseException:
-            with self._lock:  # each of them is tried again by its own thread
-                self._waiting = [each for each in turns if each is not own] + self._waiting
-            raise
-        with self._lock:
-            self.counts.add(done)
-        for turn, number in zip(turns, new, strict=True):
-            turn.new = number
+    def _read(self, frames: Sequence[ReportFrame], device: str) -> list[_Frame] | ForbiddenError:
+        made = []
+        for frame in frames:
+            reports = None
+            with suppress(EnvelopeError):
+                found = decode_reports(frame.body)
+                names = (each.device_id for report in found for each in report.devices)
+                if device and (others := {*names} - {device}):
+                    return ForbiddenError(
+                        f"device {device!r} sent a report of {min(others)[:256]!r}: each reports "
+                        "for itself alone"
+                    )
+                reports = [self._proof.sort(each) for each in found]
+            made.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
+        return made
 
     def _count(
-        self, transaction: CountTransaction, turns: Sequence[_Turn], done: MonitorCounts
+        self, transaction: CountTransaction, turns: Sequence[Sequence[_Frame]], done: MonitorCounts
     ) -> list[int]:
         now_ms = transaction.now_ms()
         batch, new = ReportBatch(), []
         moved: dict[tuple[str, int], int] = {}
-        marks = transaction.marks({frame.partition for turn in turns for frame in turn.frames})
+        marks = transaction.marks({frame.partition for turn in turns for frame in turn})
         fresh = [
-            [each for each in turn.frames if each.number > marks.get(each.partition, -1)]
-            for turn in turns
+            [each for each in turn if each.number > marks.get(each.partition, -1)] for turn in turns
         ]
-        done.frames_again += sum(len(each.frames) for each in turns) - sum(map(len, fresh))
+        done.frames_again += sum(map(len, turns)) - sum(map(len, fresh))
         names = {
             report.version[:2]
             for frames in fresh

@@ -43,8 +43,11 @@ def receipts_due(
     standings = index.standings(profile, device_hash, versions)
     if is_young and not pushed and not held.others and not standings:
         return {}
+    # of all other versions the device has a receipt that is young, and names no release
+    asked = {**pushed, **held.others, **standings} if is_young else versions
     due = {}
-    for task, version in versions.items():
+    for task in asked:
+        version = versions.get(task)
         if not version or task not in index.tasks:
             continue
         standing = standings.get(task, _NOWHERE)

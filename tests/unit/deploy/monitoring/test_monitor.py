@@ -1,4 +1,3 @@
-import threading
 from contextlib import closing, contextmanager
 
 import pytest
@@ -358,16 +357,12 @@ class Failing(Clocked):
     """Its transactions of reports fail as told."""
 
     error = None
-    inside = go_on = None
 
     @contextmanager
     def counting(self):
         with self.store.counting() as transaction:
             transaction.now_ms = lambda: self.now
             yield transaction
-            if self.inside is not None:
-                self.inside.set()
-                self.go_on.wait()
             error, self.error = self.error, None
             if error is not None:
                 raise error
@@ -395,41 +390,6 @@ def test_a_reader_says_that_nothing_is_known(store):
     store.close()
     with pytest.raises(ServiceUnreachableError, match="how shop/ipv@v1 does is not known now"):
         health(store)
-
-
-def in_threads(monitor, failing, count, expected):
-    found, errors = [], []
-
-    def take(partition):
-        try:
-            found.append(monitor.take(batch(1, partition=partition % expected)))
-        except ServiceUnreachableError as error:
-            errors.append(error)
-
-    failing.inside, failing.go_on = threading.Event(), threading.Event()
-    threads = [threading.Thread(target=take, args=(n,)) for n in range(count)]
-    for thread in threads:
-        thread.start()
-    failing.inside.wait()
-    while len(monitor._waiting) < count - 1:
-        pass
-    failing.go_on.set()
-    for thread in threads:
-        thread.join()
-    failing.inside = None
-    return sorted(found), errors
-
-
-def test_batches_of_many_threads_are_stored_together(failing):
-    monitor = Monitor(failing)
-    assert in_threads(monitor, failing, 16, 8) == ([0] * 8 + [1] * 8, [])
-    assert health(failing).runs == 8
-
-
-def test_of_threads_that_wait_only_the_one_whose_write_fails_hears_of_it(failing):
-    monitor, failing.error = Monitor(failing), ServiceUnreachableError("away")
-    found, errors = in_threads(monitor, failing, 4, 4)
-    assert (found, len(errors), health(failing).runs) == ([1, 1, 1], 1, 3)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.99, 1.0])

@@ -3,6 +3,8 @@ from base64 import urlsafe_b64decode
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.deploy.service.offering import (
     SPEC,
@@ -10,12 +12,14 @@ from tests.unit.deploy.service.offering import (
     pushed,
     running,
 )
-from walle_deploy.model.held import HOUR_MS, RENEWED_MS, HeldReceipt, HeldReceipts
+from walle_deploy.model.held import HOUR_MS, RENEWED_MS, HeldReceipt, HeldReceipts, is_fresh
 from walle_deploy.model.profile import DeviceProfile, decode_profile, encode_profile
 from walle_deploy.model.pushes import Push
 from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
+from walle_deploy.policy.index import Standing
 from walle_deploy.service.middleware import encode_push
+from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.service import Parts
 from walle_stream.errors import ProfileError
 
@@ -263,3 +267,57 @@ def test_a_pushed_task_travels_with_its_receipt(ask):
                 assert all(each.task in found.receipts for each in found.tasks)
 
     ask(check)
+
+
+class Standings:
+    """An index that says of a device where it stands."""
+
+    tasks = frozenset({"s/a", "s/b", "s/c", "s/d"})
+
+    def __init__(self, found):
+        self.found = found
+
+    def standings(self, _profile, _hash, versions):
+        return {task: each for task, each in self.found.items() if task in versions}
+
+
+def due_by_looking_at_each(source, index, profile, pushed):
+    """The rule, without a thought of what it costs."""
+    held, now_ms, found = profile.receipts, source.now_ms(), set()
+    versions = {**profile.tasks, **pushed}
+    standings = index.standings(profile, 0, versions)
+    for task in (versions.keys() & index.tasks) - {each for each in versions if not versions[each]}:
+        standing = standings.get(task, Standing())
+        said = held.others.get(task)
+        if said is None:
+            said = HeldReceipt(held.since_hour)
+        is_good = source.keys.has(held.keys) and is_fresh(said.hour, now_ms)
+        if task in pushed or not is_good or (said.release, said.group) != standing:
+            found.add((task, versions[task], standing))
+    return found
+
+
+TASKS = st.sampled_from(["s/a", "s/b", "s/c", "s/d", "s/unknown"])
+STANDINGS = st.sampled_from([Standing(), Standing("r", "new"), Standing("r", "control")])
+HOURS = st.sampled_from([0, HOUR, HOUR - RENEWED_MS // HOUR_MS - 2])
+HELD = st.builds(lambda hour, standing: HeldReceipt(hour, *standing), HOURS, STANDINGS)
+
+
+@given(
+    tasks=st.dictionaries(TASKS, st.sampled_from(["", "v1", "v2"])),
+    others=st.dictionaries(TASKS, HELD),
+    since=HOURS,
+    has_our_key=st.booleans(),
+    found=st.dictionaries(TASKS, STANDINGS.filter(lambda each: each.release_id)),
+    pushed=st.dictionaries(TASKS, st.sampled_from(["", "v2"])),
+)
+def test_receipts_are_due_as_a_look_at_each_says(tasks, others, since, has_our_key, found, pushed):
+    source, index = Keys(), Standings(found)
+    [key] = source.keys._keys
+    held = HeldReceipts(since, others, [key if has_our_key else "0"])
+    profile = DeviceProfile("d", tasks=tasks, receipts=held)
+    due = receipts_due(source, index, profile, 0, pushed)
+    read = [source.keys.read(token, NOW) for token in due.values()]
+    assert [each.task for each in read] == [*due]
+    said = {(each.task, each.version, Standing(each.release, each.group)) for each in read}
+    assert said == due_by_looking_at_each(source, index, profile, pushed)
