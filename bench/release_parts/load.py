@@ -68,10 +68,12 @@ def run_load(
     Raises:
         ConnectionError: The service closed a connection.
     """
-    opened = [_Connection(address) for _ in range(connections)]
+    opened = []
     poll = select.epoll()
     by_fd = {}
-    for each in opened:
+    for _ in range(connections):
+        each = _Connection(address)
+        opened.append(each)
         # one that the service has not accepted yet would wait for that as well
         _ask(each.socket, next(requests))
         each.socket.setblocking(False)  # noqa: FBT003 - its only parameter

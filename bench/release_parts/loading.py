@@ -20,7 +20,7 @@ from release_parts.load import Rate, ask_once, run_load
 from release_parts.pages import looks, stock_pages
 from release_parts.proving import set_up
 from release_parts.serving import Served, floor, service
-from release_parts.stocking import checks, relayed, reports, stock
+from release_parts.stocking import checks, proofs, relayed, reports, stock
 from release_parts.tables import LINES, RELAYED, STEADY
 
 _CLOSED: Final = 64
@@ -75,6 +75,7 @@ def _lines(stack: ExitStack, folder: Path, fleet: Fleet, core: int) -> dict[str,
     store, paged = str(folder / "releases.db"), str(folder / "pages.db")
     devices = stock(store, fleet)
     stock_pages(paged)
+    tokens = proofs(devices, key)
     now, behind = [each.profile for each in devices], [each.behind for each in devices]
 
     def start(file: Path, address: str) -> Served:
@@ -83,12 +84,12 @@ def _lines(stack: ExitStack, folder: Path, fleet: Fleet, core: int) -> dict[str,
 
     proven, anybody, pages = start(asking, store), start(opened, store), start(asking, paged)
     made = {
-        "floor": (stack.enter_context(floor(core)), checks(now, key)),
-        "nothing": (proven, checks(now, key)),
-        "nothing_open": (anybody, checks(now, None)),
-        "push": (proven, checks(behind, key)),
-        "push_open": (anybody, checks(behind, None)),
-        "report": (proven, reports(devices, key)),
+        "floor": (stack.enter_context(floor(core)), checks(now, tokens)),
+        "nothing": (proven, checks(now, tokens)),
+        "nothing_open": (anybody, checks(now, {})),
+        "push": (proven, checks(behind, tokens)),
+        "push_open": (anybody, checks(behind, {})),
+        "report": (proven, reports(devices, tokens)),
         "relay": (proven, relayed(devices, key)),
         "page": (pages, looks(key)),
     }

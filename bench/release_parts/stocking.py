@@ -1,7 +1,7 @@
 """A release store with a fleet's releases, and what its devices ask a service of that store."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -118,32 +118,43 @@ def _reports(
     return body
 
 
-def checks(profiles: Sequence[DeviceProfile], key: SigningKey | None) -> Iterator[bytes]:
+def proofs(devices: Sequence[Device], key: SigningKey) -> dict[str, str]:
+    """Return by device the line with its token: one for all that it asks.
+
+    Args:
+        devices: Whose.
+        key: Signs.
+    """
+    names = [each.profile.device for each in devices]
+    return {name: bearer(key, "device", name) for name in names}
+
+
+def checks(profiles: Sequence[DeviceProfile], proven: Mapping[str, str]) -> Iterator[bytes]:
     """Yield checks without end.
 
     Args:
         profiles: That are asked for, in turn.
-        key: Of their tokens; None: they have none.
+        proven: Of ``proofs``; empty: they have none.
     """
     made = []
     for each in profiles:
-        proof = bearer(key, "device", each.device) if key else ""
-        head = f"GET /v1/check HTTP/1.1\r\nhost: localhost\r\n{proof}"
+        head = f"GET /v1/check HTTP/1.1\r\nhost: localhost\r\n{proven.get(each.device, '')}"
         made.append(f"{head}walle-profile: {encode_profile(each)}\r\n\r\n".encode())
     return itertools.cycle(made)
 
 
-def reports(devices: Sequence[Device], key: SigningKey | None) -> Iterator[bytes]:
+def reports(devices: Sequence[Device], proven: Mapping[str, str]) -> Iterator[bytes]:
     """Yield reports without end: each device posts its own, each time a frame that is new.
 
     Args:
         devices: Whose.
-        key: As for ``checks``.
+        proven: As for ``checks``.
     """
-    made = []
-    for each in devices:
-        name = each.profile.device
-        made.append((_post(bearer(key, "device", name) if key else ""), _directory(name), each))
+    names = [each.profile.device for each in devices]
+    made = [
+        (_post(proven[name]), _directory(name), each)
+        for name, each in zip(names, devices, strict=True)
+    ]
     for number in itertools.count():
         for head, directory, each in made:
             yield _posted(head, [ReportFrame(directory, 0, number, each.reports)])

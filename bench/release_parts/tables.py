@@ -101,13 +101,13 @@ def _p99_ms(load: dict[str, Any]) -> float:
 def tables(result: dict[str, Any]) -> Iterator[Table]:
     """Make the tables of the parts that ran."""
     yield bars_table(result["bars"])
-    if result["rounds"]:
+    if result.get("contended"):  # older results have other lines
         yield _lines(result)
         yield _load(result["rounds"], "Open loop")
         yield _load(result["contended"], "Open loop, contended")
     if result["decisions"]:
         yield _decisions(result["decisions"])
-    if result["reports"]:
+    if result.get("reports"):  # older results have none
         yield _reports(result["reports"])
         yield _growth(result["reports"])
     if result["memory"]:
