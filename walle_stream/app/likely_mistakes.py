@@ -219,7 +219,10 @@ def _problem(name: str, known: frozenset[str], seen: set[str], *, is_open: bool)
         return ""
     if not is_open:
         return suggest(name, known)
-    close = nearest(name, known | seen, _CLOSE)
+    likely = known | seen
+    # ``exit`` for ``page_exit``
+    whole = f"page_{name}"
+    close = whole if whole in likely else nearest(name, likely, _CLOSE)
     if close is None or close.translate(_DIGITS) == name.translate(_DIGITS):
         return ""
     return f" so far, did you mean {close!r}?"

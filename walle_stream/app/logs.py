@@ -23,7 +23,7 @@ _ID_FIELDS: Final = ("device_id", "task", "sequence_number", "position", "partit
 _OURS: Final = ("walle_stream", "walle_connectors", "walle_deploy")
 _LIBRARIES: Final = ("kafka", "aiokafka", "faust", "mode")
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def configure_logging(

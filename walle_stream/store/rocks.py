@@ -318,6 +318,8 @@ def _build_options(chosen: RocksOptions) -> Options:
         options.set_compression_type(DBCompressionType.none())
     options.set_max_background_jobs(2)
     options.set_max_open_files(chosen.max_open_files)
+    # by itself it starts 16 threads at each opening, which have next to nothing to open
+    options.set_max_file_opening_threads(1)
     options.set_keep_log_file_num(2)
     # no statistics threads that wake an idle process
     options.set_stats_dump_period_sec(0)

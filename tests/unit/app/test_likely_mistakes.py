@@ -34,6 +34,7 @@ def event(id_="click", page="home", time_ms=NOW_MS):
         (CLOSED, "viewed", "did you mean 'view'?"),
         (CLOSED, "click", "allowed are cart, page_exit, shop, view"),
         (OPEN_PAGES, "page_exti", "did you mean 'page_exit'?"),
+        (OPEN_PAGES, "exit", "did you mean 'page_exit'?"),
         (OPEN_PAGES, "product", ""),  # may be a page
         (None, "page_entre", "did you mean 'page_enter'?"),
         (None, "purchase", ""),
