@@ -120,7 +120,7 @@ bench-ipv: setup ## features at the device and in the cloud over one broker: lat
 	@$(PY) bench/ipv.py $(ARGS)
 bench-engine: setup ## models on the tensor engine, onnxruntime and MNN (installed in .venv-peers), one thread each
 	@$(PY) bench/engine.py $(ARGS)
-bench-release: setup ## the release service: each kind of request, decisions, known devices, reports; nine minutes of a quiet machine
+bench-release: setup ## the release service: each kind of request, decisions, known devices, reports; some nine minutes of a quiet machine
 	@$(PY) bench/release.py $(ARGS)
 bench-report: setup ## tables from bench/results
 	@$(PY) bench/report.py $(ARGS)

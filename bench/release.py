@@ -79,7 +79,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, help="of each load (5)")
-    parser.add_argument("--seconds", type=float, help="of a load in a round (2)")
+    parser.add_argument("--seconds", type=float, help="of a load in a round (1.5)")
     parser.add_argument("--fleet", type=int, default=20_000, help="simulated devices (20,000)")
     parser.add_argument("--devices", type=int, help="that are known, at most (1,000,000)")
     parser.add_argument("--decisions", type=int, help="of each number of releases (20,000)")
@@ -95,7 +95,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
-    options.seconds = options.seconds or (1.5 if options.quick else 2.0)
+    options.seconds = options.seconds or 1.5
     options.decisions = options.decisions or (2_000 if options.quick else 20_000)
     options.devices = options.devices or (100_000 if options.quick else DEVICES)
     return options
