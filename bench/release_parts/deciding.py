@@ -14,7 +14,6 @@ from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.registry import KnownDevices
 
-_KINDS = 300
 _SETS = 500
 
 
@@ -68,7 +67,6 @@ def measure_decisions(releases: int, kind: str, devices: int, seed: int) -> dict
 
 def measure_memory(devices: int) -> dict[str, Any]:
     """Return what known devices take, by the growth of this process."""
-    kinds = [("app", f"7.{number}.0", "android", "cpython-314", "high") for number in range(_KINDS)]
     sets = [
         {f"app/task-{task}": f"v{(number >> task % 8) & 1}" for task in range(10)}
         for number in range(_SETS)
@@ -81,7 +79,7 @@ def measure_memory(devices: int) -> dict[str, Any]:
     for number in range(devices):
         hashed = id_hash(f"device-{number}")
         at = time.perf_counter()
-        known.see(hashed, kinds[number % _KINDS], sets[number % _SETS], 1 + number // 5_000)
+        known.see(hashed, sets[number % _SETS])
         worst = max(worst, time.perf_counter() - at)
     seconds = time.perf_counter() - began
     return {

@@ -16,7 +16,7 @@ from walle_deploy.monitoring.counts import (
 )
 from walle_deploy.monitoring.folding import NEVER_FOLDED, kept_from
 from walle_deploy.monitoring.proof import ProvenReport, group_scope
-from walle_deploy.store.port import CountTransaction
+from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.rows import LAST, CountedDevice, CountedWindow, Scope, StoredScope
 
 WINDOW_MS: Final = 60_000

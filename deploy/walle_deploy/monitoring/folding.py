@@ -6,7 +6,7 @@ Done in small steps by whoever counts reports.
 from typing import Final
 
 from walle_deploy.monitoring.counts import encode_counts, merged_counts
-from walle_deploy.store.port import CountTransaction
+from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.rows import END, CountedWindow, StoredScope
 
 _HOUR: Final = 60

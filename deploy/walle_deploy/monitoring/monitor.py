@@ -19,7 +19,8 @@ import msgspec
 from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
 from walle_deploy.monitoring.folding import fold_step
 from walle_deploy.monitoring.proof import Proof, ProvenReport, ReadReceipt
-from walle_deploy.store.port import CountTransaction, ReleaseStore
+from walle_deploy.store.counter import CountTransaction
+from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame

@@ -14,7 +14,8 @@ from walle_deploy.model.health import (
 from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import UNIT, WindowCounts, merged_counts
 from walle_deploy.monitoring.proof import UNPROVEN, group_scope
-from walle_deploy.store.port import ReadTransaction, ReleaseStore
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import CountedWindow, Scope, StoredScope
 from walle_stream.errors import DeployError, ServiceUnreachableError
 

@@ -10,7 +10,7 @@ from walle_deploy.monitoring.proof import group_scope
 from walle_deploy.page.templates import Html, filled
 from walle_deploy.release.audit import AuditEntry
 from walle_deploy.release.progress import Progress
-from walle_deploy.store.port import ReadTransaction
+from walle_deploy.store.reader import ReadTransaction
 
 _LEFT, _RIGHT, _WIDTH, _LABEL = 84, 884, 900, 84
 """Of the picture, and the width of a step's name."""

@@ -12,7 +12,7 @@ from walle_deploy.release.desk import find_release, read_state
 from walle_deploy.release.progress import describe
 from walle_deploy.release.rates import Rate, share_of
 from walle_deploy.release.stored_health import read_memory
-from walle_deploy.store.port import ReadTransaction
+from walle_deploy.store.reader import ReadTransaction
 from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
 STOPS: Final = ("rollback", "pause")

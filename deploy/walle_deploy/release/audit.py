@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from walle_deploy.release.digests import digest_text
-from walle_deploy.store.port import WriteTransaction
 from walle_deploy.store.rows import SealedEntry
+from walle_deploy.store.writer import WriteTransaction
 from walle_stream.errors import IntegrityError
 
 

@@ -28,8 +28,9 @@ from walle_deploy.release.ports import (
 )
 from walle_deploy.release.state import OFFERED, ReleaseState
 from walle_deploy.release.stored_health import put_memory, read_memory
-from walle_deploy.store.port import LEADER, ReleaseStore, WriteTransaction
+from walle_deploy.store.port import LEADER, ReleaseStore
 from walle_deploy.store.rows import StoredRelease
+from walle_deploy.store.writer import WriteTransaction
 from walle_stream.errors import ConflictError, WalleError
 from walle_stream.faults import crash_point
 

@@ -21,8 +21,10 @@ from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release
 from walle_deploy.release.state import ReleaseState, offer_of
 from walle_deploy.release.stored_health import judge_stored
-from walle_deploy.store.port import ReadTransaction, ReleaseStore, WriteTransaction
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import StoredRelease
+from walle_deploy.store.writer import WriteTransaction
 from walle_stream.errors import ConflictError, ForbiddenError, RefNotFoundError, ReleaseStateError
 from walle_stream.faults import crash_point
 from walle_stream.spec.suggestions import nearest

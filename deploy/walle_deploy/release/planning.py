@@ -10,7 +10,7 @@ from walle_deploy.release.events import Superseded
 from walle_deploy.release.machine import advance
 from walle_deploy.release.model import Release
 from walle_deploy.release.state import offer_at
-from walle_deploy.store.port import ReadTransaction
+from walle_deploy.store.reader import ReadTransaction
 
 
 class Plan(NamedTuple):

@@ -6,7 +6,8 @@ from walle_deploy.release.desk import read_state
 from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored
-from walle_deploy.store.port import LEADER, ReadTransaction
+from walle_deploy.store.port import LEADER
+from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.receipt_keys import open_until_ms
 from walle_deploy.store.rows import Scope, StoredRelease
 

@@ -6,7 +6,7 @@ import msgspec
 
 from walle_deploy.release.audit import broken, read_entry
 from walle_deploy.release.digests import digest_files, digest_release, digest_text
-from walle_deploy.store.port import ReadTransaction
+from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import AuditHead, SealedEntry
 from walle_stream.errors import IntegrityError
 

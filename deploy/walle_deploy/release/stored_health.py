@@ -7,7 +7,8 @@ import msgspec
 from walle_deploy.release.gates import Judgement, judge
 from walle_deploy.release.memory import Memory
 from walle_deploy.release.state import ReleaseState
-from walle_deploy.store.port import ReadTransaction, WriteTransaction
+from walle_deploy.store.reader import ReadTransaction
+from walle_deploy.store.writer import WriteTransaction
 from walle_stream.errors import IntegrityError
 
 _KIND: Final = "gates"

@@ -1,7 +1,7 @@
 """What people and programs ask a release service besides checks.
 
 ``/healthz`` (the process answers), ``/readyz`` (there is a table), ``/metrics`` (Prometheus),
-``/v1/known`` (devices by version and class). For the inside of a network: a proxy in front of
+``/v1/known`` (devices by version). For the inside of a network: a proxy in front of
 the service passes ``/v1/check`` alone.
 """
 
@@ -48,7 +48,6 @@ def admin_app(service: ReleaseService) -> Starlette:
 
 def known_devices(service: ReleaseService) -> dict[str, object]:
     """Return what a worker knows of devices, as plain JSON."""
-    names = ("app", "app_version", "os", "interpreter", "performance")
     return {
         "worker": service.worker,
         "devices": len(service.known),
@@ -56,9 +55,5 @@ def known_devices(service: ReleaseService) -> dict[str, object]:
         "versions": [
             {"task": task, "version": version, "devices": count}
             for (task, version), count in sorted(service.known.counts().items())
-        ],
-        "classes": [
-            {**dict(zip(names, kind, strict=False)), "devices": count}
-            for kind, count in sorted(service.known.classes().items())
         ],
     }

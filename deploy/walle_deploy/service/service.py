@@ -2,7 +2,7 @@
 
 Invariants: a check never blocks and never waits; the table in use is always a whole one, and
 the last good one when the store does not answer. Beside the checks two tasks of the event loop
-run: one looks for a newer table, one writes the known devices behind.
+run: one looks for a newer table, one tells other workers its figures.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from walle_deploy.model.profile import DeviceProfile, decode_profile
+from walle_deploy.model.profile import decode_profile
 from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
@@ -33,7 +33,6 @@ from walle_deploy.service.pushing import PushBuilder
 from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
-from walle_stream.clock import wall_ms
 from walle_stream.errors import (
     ForbiddenError,
     ProfileError,
@@ -149,7 +148,7 @@ class ReleaseService:
                 ),
             )
         hashed = id_hash(profile.device)
-        self.known.see(hashed, _kind(profile), profile.tasks, wall_ms() // 1_000)
+        self.known.see(hashed, profile.tasks)
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
         if profile.receipts is not None and self._parts.receipts is not None:
@@ -261,16 +260,6 @@ class ReleaseService:
     async def _tell(self) -> None:
         if self._shared is not None:
             await asyncio.to_thread(self._shared.write, self.figures())
-
-
-def _kind(profile: DeviceProfile) -> tuple[str, ...]:
-    return (
-        profile.app,
-        profile.app_version,
-        profile.os,
-        profile.interpreter,
-        profile.performance,
-    )
 
 
 async def _every(pause_ms: int, act: Callable[[], Coroutine[None, None, None]]) -> None:

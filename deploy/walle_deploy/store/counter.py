@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_deploy.store.reader import SCOPE, SqlReader
+from walle_deploy.store.reader import SCOPE, ReadTransaction
 from walle_deploy.store.rows import CountedDevice, CountedWindow, Scope, StoredScope
 
 _DEVICE: Final = ", ".join(CountedDevice._fields)
@@ -22,11 +22,18 @@ _INT: Final = "BIGINT"
 _DONE: Final = "WHERE true ON CONFLICT"  # without 'WHERE' SQLite takes ON for a join's
 
 
-class SqlCounter(SqlReader):
-    """A ``CountTransaction`` on whatever runs the statements; the caller commits."""
+class CountTransaction(ReadTransaction):
+    """Counting of reports: one such transaction at a time, over all processes.
+
+    Each method is about any number of rows, and asks the database once.
+    """
 
     def marks(self, partitions: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Return the number of the last frame that was counted of each partition."""
+        """Return the number of the last frame that was counted of each partition.
+
+        Args:
+            partitions: As (incarnation, partition); of those of which none was nothing comes back.
+        """
         given = self._dialect.given(incarnation="TEXT", part=_INT)
         rows = self._bulk(
             "SELECT incarnation, part, number FROM walle_marks"
@@ -54,7 +61,11 @@ class SqlCounter(SqlReader):
         )
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
-        """Return those of some versions that were published."""
+        """Return those of some versions that were published.
+
+        Args:
+            versions: As (task, version).
+        """
         given = self._dialect.given(task="TEXT", version="TEXT")
         rows = self._bulk(
             f"SELECT task, version FROM walle_versions WHERE (task, version) IN {given}", versions
@@ -62,7 +73,13 @@ class SqlCounter(SqlReader):
         return {(task, version) for task, version in rows.fetchall()}
 
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
-        """Begin to count for a scope that is not there."""
+        """Begin to count for a scope that is not there.
+
+        Args:
+            scope: Which.
+            minutes_from: See ``StoredScope``.
+            hours_from: The same.
+        """
         # at random: no later scope may have the id of one that is gone
         made = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
         self._execute(
@@ -74,7 +91,11 @@ class SqlCounter(SqlReader):
     def counted(
         self, devices: Collection[tuple[int, int]]
     ) -> Mapping[tuple[int, int], CountedDevice]:
-        """Return what is known of devices."""
+        """Return what is known of devices.
+
+        Args:
+            devices: As (id of the scope, 64 bits of the device's hash, signed).
+        """
         given = self._dialect.given(scope=_INT, device=_INT)
         rows = self._bulk(
             f"SELECT scope, device, {_DEVICE} FROM walle_counted WHERE (scope, device) IN {given}",
@@ -111,7 +132,11 @@ class SqlCounter(SqlReader):
         )
 
     def move_devices(self, changes: Mapping[tuple[int, int], tuple[int, int, int]]) -> None:
-        """Add to how many devices windows have."""
+        """Add to how many devices windows have.
+
+        Args:
+            changes: To ``seen``, ``failed`` and ``crashed``, by (id of the scope, number).
+        """
         given = self._dialect.given(scope=_INT, number=_INT, seen=_INT, failed=_INT, crashed=_INT)
         self._bulk(
             "UPDATE walle_windows SET seen = walle_windows.seen + moved.seen,"
@@ -153,7 +178,12 @@ class SqlCounter(SqlReader):
         )
 
     def drop_scope(self, scope: StoredScope, devices: int) -> None:
-        """Forget a scope: at once for whoever looks for it, its rows in steps."""
+        """Forget a scope: at once for whoever looks for it, its rows in steps.
+
+        Args:
+            scope: Which. While rows are left, it is the one that is due.
+            devices: Most that are deleted in this step.
+        """
         done = self._execute(
             "DELETE FROM walle_counted WHERE scope = ? AND device IN"
             " (SELECT device FROM walle_counted WHERE scope = ? LIMIT ?)",

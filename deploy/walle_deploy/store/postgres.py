@@ -6,18 +6,14 @@ broke is not repeated, as it may have been kept.
 """
 
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import psycopg
 
-from walle_deploy.store.counter import SqlCounter
-from walle_deploy.store.port import CountTransaction, ReadTransaction, WriteTransaction
-from walle_deploy.store.reader import SqlReader
-from walle_deploy.store.schema import Cursor, Dialect, prepare
-from walle_deploy.store.writer import SqlWriter
+from walle_deploy.store.port import Kind, ReleaseStore
+from walle_deploy.store.schema import Cursor, Dialect, Execute, prepare
 from walle_stream.errors import DeployError, ServiceUnreachableError, SpecFileError
 
 _DIALECT: Final = Dialect(
@@ -30,13 +26,19 @@ _DIALECT: Final = Dialect(
     element="value ->> {place}",
 )
 _CONNECT_S: Final = 5
-_PREPARE: Final = 0x57414C4C45
-"""Number of the advisory lock under which the tables are made."""
-_COUNTING: Final = _PREPARE + 1
-"""Of the one under which reports are counted."""
+_LOCK: Final = "SELECT pg_advisory_xact_lock(?)"
+_NUMBER: Final = 0x57414C4C45
+_BEGIN: Final[dict[Kind | Literal["making"], tuple[str, tuple[int, ...]]]] = {
+    "making": (_LOCK, (_NUMBER,)),
+    # writers come one after the other, as in SQLite; reports wait for each other alone
+    "writing": ("SELECT one FROM walle_head FOR UPDATE", ()),
+    "counting": (_LOCK, (_NUMBER + 1,)),
+    "reading": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", ()),
+}
+"""What a transaction of a kind begins with."""
 
 
-class PostgresStore:
+class PostgresStore(ReleaseStore):
     """A ``ReleaseStore`` on a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
@@ -50,49 +52,12 @@ class PostgresStore:
             ServiceUnreachableError: The database does not answer.
             IntegrityError: Its tables are of a later version.
         """
+        super().__init__(_DIALECT)
         self._url = url
         self._shown = _shown(url)
-        self._lock = threading.Lock()
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
-        with self._lock, self._transaction():
-            self._execute("SELECT pg_advisory_xact_lock(?)", (_PREPARE,))
-            prepare(self._execute, self._dialect())
-
-    @contextmanager
-    def writing(self) -> Iterator[WriteTransaction]:
-        """Begin a transaction that is kept when its context ends without an error.
-
-        Yields:
-            The transaction.
-        """
-        with self._lock, self._transaction():
-            # writers come one after the other, as in SQLite
-            self._execute("SELECT one FROM walle_head FOR UPDATE", ())
-            writer = SqlWriter(self._execute, self._dialect())
-            yield writer
-            writer.close()
-
-    @contextmanager
-    def counting(self) -> Iterator[CountTransaction]:
-        """Begin a transaction for reports, which come one after the other; no other waits.
-
-        Yields:
-            The transaction.
-        """
-        with self._lock, self._transaction():
-            self._execute("SELECT pg_advisory_xact_lock(?)", (_COUNTING,))
-            yield SqlCounter(self._execute, self._dialect())
-
-    @contextmanager
-    def reading(self) -> Iterator[ReadTransaction]:
-        """Begin a look at one state of everything.
-
-        Yields:
-            The transaction.
-        """
-        with self._lock, self._transaction():
-            self._execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", ())
-            yield SqlReader(self._execute, self._dialect())
+        with self._lock, self._transaction("making"):
+            prepare(self._execute, _DIALECT)
 
     def close(self) -> None:
         """Close it; a second call does nothing."""
@@ -100,9 +65,6 @@ class PostgresStore:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-
-    def _dialect(self) -> Dialect:
-        return _DIALECT
 
     def _execute(self, statement: str, values: Sequence[Any]) -> Cursor:
         # no statement of ours has a '?' or '%' in a text
@@ -119,10 +81,11 @@ class PostgresStore:
         return self._connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, kind: Kind | Literal["making"]) -> Iterator[Execute]:
         try:
             with self._connected().transaction():
-                yield
+                self._execute(*_BEGIN[kind])
+                yield self._execute
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             if self._connection is not None:
                 self._connection.close()

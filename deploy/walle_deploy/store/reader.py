@@ -28,8 +28,8 @@ SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, b
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
 
-class SqlReader:
-    """A ``ReadTransaction`` on whatever runs the statements."""
+class ReadTransaction:
+    """One state of everything that the store keeps. Every method may block for I/O."""
 
     def __init__(self, execute: Execute, dialect: Dialect) -> None:
         """Read through an open transaction."""
@@ -37,7 +37,7 @@ class SqlReader:
         self._dialect = dialect
 
     def now_ms(self) -> int:
-        """Return the database's clock, epoch milliseconds."""
+        """Return the database's clock: one for all processes, epoch milliseconds."""
         return int(self._execute(f"SELECT {self._dialect.now}", ()).fetchone()[0])
 
     def generation(self) -> int:
@@ -45,7 +45,12 @@ class SqlReader:
         return _converted(int, self._head("generation")[0], "the table's number")
 
     def table(self, known: Mapping[str, VersionFiles] | None = None) -> ReleaseTable:
-        """Return all that a check of a device needs."""
+        """Return all that a check of a device needs.
+
+        Args:
+            known: Files by ``TASK@VERSION`` of a table before. They are not read again: a
+                published version never changes, and one may have files of very many devices.
+        """
         rows = self._execute(
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
         ).fetchall()
@@ -66,7 +71,12 @@ class SqlReader:
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
     def files(self, task: str, version: str) -> VersionFiles | None:
-        """Return the files of a published version; None where there is none."""
+        """Return the files of a published version; None where there is none.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
+        """
         row = self._execute(
             "SELECT files FROM walle_versions WHERE task = ? AND version = ?", (task, version)
         ).fetchone()
@@ -78,7 +88,11 @@ class SqlReader:
         return sorted(_converted(str, task, "a version's task") for (task,) in rows)
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
-        """Return the published versions of a task, the oldest first."""
+        """Return the published versions of a task, the oldest first.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+        """
         rows = self._execute(
             "SELECT version, files FROM walle_versions WHERE task = ?"
             " ORDER BY published_ms, version",
@@ -90,14 +104,23 @@ class SqlReader:
         }
 
     def has_version(self, task: str, version: str) -> bool:
-        """Return whether a version was published."""
+        """Return whether a version was published; quick, whatever files it has.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it.
+        """
         row = self._execute(
             "SELECT 1 FROM walle_versions WHERE task = ? AND version = ?", (task, version)
         ).fetchone()
         return row is not None
 
     def release(self, release_id: str) -> StoredRelease | None:
-        """Return a release, or None where there is none of that name."""
+        """Return a release, or None where there is none of that name.
+
+        Args:
+            release_id: Its name.
+        """
         row = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases WHERE release_id = ?",  # noqa: S608 - ours
             (release_id,),
@@ -105,7 +128,12 @@ class SqlReader:
         return None if row is None else _release(row)
 
     def releases(self, task: str = "", *, only_open: bool = False) -> Sequence[StoredRelease]:
-        """Return releases, the oldest first."""
+        """Return releases, the oldest first.
+
+        Args:
+            task: Only this task's; empty for all.
+            only_open: Only those for which something is still to be done.
+        """
         rows = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases"  # noqa: S608 - ours
             " WHERE (? = '' OR task = ?) AND is_open >= ? ORDER BY position",
@@ -114,7 +142,7 @@ class SqlReader:
         return [_release(row) for row in rows]
 
     def stable(self) -> Mapping[str, str]:
-        """Return by task the version of devices that no release takes in."""
+        """Return by task the version of devices that no release takes in; "" is none."""
         rows = self._execute("SELECT task, version FROM walle_stable", ()).fetchall()
         return _converted(dict[str, str], dict(rows), "the stable versions")
 
@@ -124,7 +152,12 @@ class SqlReader:
         return _converted(AuditHead, {"number": number, "hash": found}, "the audit log's end")
 
     def audit(self, release_id: str = "", after: int = 0) -> Sequence[SealedEntry]:
-        """Return entries of the audit log, the oldest first."""
+        """Return entries of the audit log, the oldest first.
+
+        Args:
+            release_id: Only this release's; empty for all.
+            after: Only those with a greater number.
+        """
         rows = self._execute(
             "SELECT number, release_id, entry, hash FROM walle_audit"
             " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number",
@@ -140,7 +173,12 @@ class SqlReader:
         ]
 
     def snapshots(self, kind: str, prefix: str = "") -> Mapping[str, bytes]:
-        """Return by name what was put with ``put_snapshot``."""
+        """Return by name what was put with ``put_snapshot``.
+
+        Args:
+            kind: Of which kind.
+            prefix: Only names that begin with it.
+        """
         rows = self._execute(
             # no comparison by order, which is the locale's in PostgreSQL
             "SELECT name, data FROM walle_snapshots WHERE kind = ?"
@@ -150,7 +188,12 @@ class SqlReader:
         return {name: bytes(data) for name, data in rows}
 
     def named_snapshots(self, kind: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """Return those of these names that are there."""
+        """Return those of these names that are there; quick, whatever else there is.
+
+        Args:
+            kind: Of which kind.
+            names: Any number.
+        """
         found: dict[str, bytes] = {}
         for part in batched(names, NAMES_AT_ONCE, strict=False):
             rows = self._execute(
@@ -162,7 +205,11 @@ class SqlReader:
         return found
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices reported it last."""
+        """Return by version how many devices reported it last; each is counted once.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+        """
         rows = self._execute(
             "SELECT versions.version, walle_windows.seen FROM walle_scopes"
             " JOIN walle_windows ON walle_windows.scope = walle_scopes.id"
@@ -174,14 +221,22 @@ class SqlReader:
         return dict(rows)
 
     def lease_ends_ms(self, name: str) -> int:
-        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it."""
+        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it.
+
+        Args:
+            name: What for.
+        """
         row = self._execute(
             "SELECT expires_ms FROM walle_leases WHERE name = ?", (name,)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
-        """Return those of some scopes that something was counted for."""
+        """Return those of some scopes that something was counted for.
+
+        Args:
+            wanted: Any number.
+        """
         columns = ("task", "version", "release_id", "kind")
         given = self._dialect.given(**dict.fromkeys(columns, "TEXT"))
         rows = self._execute(
@@ -195,7 +250,14 @@ class SqlReader:
     def windows(
         self, scope: int, first: int, after: int = -1, end: int = END
     ) -> Sequence[CountedWindow]:
-        """Return the windows of a scope in order."""
+        """Return the windows of a scope in order.
+
+        Args:
+            scope: Id of it.
+            first: Number of the first one.
+            after: Up to here ``data`` is left empty: whoever asks knows it.
+            end: The last one is before it.
+        """
         rows = self._execute(
             "SELECT number, seen, failed, crashed, last_ms,"
             " CASE WHEN number > ? THEN data END FROM walle_windows"

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 
 from walle_deploy.model.receipts import ReceiptKeys, new_key
-from walle_deploy.store.port import ReadTransaction, ReleaseStore
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.reader import ReadTransaction
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError
 

@@ -1,18 +1,14 @@
 """The embedded store: one SQLite file in WAL mode, for any number of processes of a machine."""
 
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any, Final
 
-from walle_deploy.store.counter import SqlCounter
-from walle_deploy.store.port import CountTransaction, ReadTransaction, WriteTransaction
-from walle_deploy.store.reader import SqlReader
+from walle_deploy.store.port import Kind, ReleaseStore
 from walle_deploy.store.schema import Dialect, Execute, altered, prepare
-from walle_deploy.store.writer import SqlWriter
 from walle_stream.errors import (
     DeployError,
     IntegrityError,
@@ -35,7 +31,7 @@ _PRIMARY: Final = 0xFF
 _FULL_BYTES: Final = 65_536  # what it writes at once
 
 
-class SqliteStore:
+class SqliteStore(ReleaseStore):
     """A ``ReleaseStore`` in one file."""
 
     def __init__(self, path: Path) -> None:
@@ -49,9 +45,8 @@ class SqliteStore:
             StoreFullError: The disk is full.
             IntegrityError: It is no database, or one of a later version.
         """
+        super().__init__(_DIALECT)
         self._path = path
-        # a thread at a time uses the connection
-        self._lock = threading.Lock()
         with self._mapped():
             self._connection = sqlite3.connect(
                 path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
@@ -60,66 +55,30 @@ class SqliteStore:
                 self._connection.execute("PRAGMA journal_mode = WAL")
                 # a commit is on the disk when it returns: devices act on it
                 self._connection.execute("PRAGMA synchronous = FULL")
-                with self._transaction("BEGIN IMMEDIATE"):
-                    prepare(self._runner(), self._dialect())
+                with self._transaction("writing") as execute:
+                    prepare(execute, _DIALECT)
             except BaseException:
                 self._connection.close()
                 raise
-
-    @contextmanager
-    def writing(self) -> Iterator[WriteTransaction]:
-        """Begin a transaction that is kept when its context ends without an error.
-
-        Yields:
-            The transaction.
-        """
-        with self._lock, self._mapped(), self._transaction("BEGIN IMMEDIATE"):
-            writer = SqlWriter(self._runner(), self._dialect())
-            yield writer
-            writer.close()
-
-    @contextmanager
-    def counting(self) -> Iterator[CountTransaction]:
-        """Begin a transaction for reports; SQLite has one writer for whatever it is.
-
-        Yields:
-            The transaction.
-        """
-        with self._lock, self._mapped(), self._transaction("BEGIN IMMEDIATE"):
-            yield SqlCounter(self._runner(), self._dialect())
-
-    @contextmanager
-    def reading(self) -> Iterator[ReadTransaction]:
-        """Begin a look at one state of everything.
-
-        Yields:
-            The transaction.
-        """
-        with self._lock, self._mapped(), self._transaction("BEGIN"):
-            yield SqlReader(self._runner(), self._dialect())
 
     def close(self) -> None:
         """Close it; a second call does nothing."""
         with self._lock:
             self._connection.close()
 
-    def _dialect(self) -> Dialect:
-        return _DIALECT
-
-    def _runner(self) -> Execute:
-        execute: Any = self._connection.execute
-        return execute  # type: ignore[no-any-return]
-
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator[None]:
-        self._connection.execute(begin)
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
+    def _transaction(self, kind: Kind) -> Iterator[Execute]:
+        with self._mapped():
+            # one writer, whatever it is for
+            self._connection.execute("BEGIN" if kind == "reading" else "BEGIN IMMEDIATE")
+            execute: Any = self._connection.execute
+            try:
+                yield execute
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
 
     def _is_full(self, error: sqlite3.OperationalError) -> bool:
         code = error.sqlite_errorcode

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.store.reader import SqlReader
+from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
 from walle_deploy.store.schema import Dialect, Execute
 from walle_stream.errors import ConflictError
@@ -16,8 +16,8 @@ _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _NEVER_MS: Final = 2**62
 
 
-class SqlWriter(SqlReader):
-    """A ``WriteTransaction`` on whatever runs the statements; the caller commits."""
+class WriteTransaction(ReadTransaction):
+    """Changes that happen together: kept when the context ends without an error."""
 
     def __init__(self, execute: Execute, dialect: Dialect) -> None:
         """Write through an open transaction that holds ``walle_head``."""
@@ -26,6 +26,11 @@ class SqlWriter(SqlReader):
 
     def put_version(self, task: str, version: str, files: VersionFiles) -> None:
         """Publish a version; the same once more is nothing new.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Name of it.
+            files: Where its files are.
 
         Raises:
             ConflictError: It was published with other files.
@@ -45,6 +50,9 @@ class SqlWriter(SqlReader):
 
     def put_release(self, release: StoredRelease) -> None:
         """Keep a release that was made or changed.
+
+        Args:
+            release: With revision 1 where it is new, else one more than what is kept.
 
         Raises:
             ConflictError: Somebody else made or changed it first.
@@ -76,7 +84,12 @@ class SqlWriter(SqlReader):
         self._is_table_changed |= old != release.offer
 
     def set_stable(self, task: str, version: str) -> None:
-        """Say which version devices have that no release takes in."""
+        """Say which version devices have that no release takes in.
+
+        Args:
+            task: ``SCENARIO/TASK``.
+            version: Of it; empty: none, devices keep what they have.
+        """
         self._is_table_changed |= self.stable().get(task) != version
         self._execute(
             "INSERT INTO walle_stable (task, version) VALUES (?, ?)"
@@ -87,8 +100,12 @@ class SqlWriter(SqlReader):
     def append_audit(self, entry: SealedEntry, previous: AuditHead) -> None:
         """Add the next entry of the audit log.
 
+        Args:
+            entry: With the number after the head's.
+            previous: The head that it was sealed onto.
+
         Raises:
-            ConflictError: The log does not end at ``previous``.
+            ConflictError: That is not the log's end.
         """
         head = self.audit_head()
         if previous != head or entry.number != head.number + 1:
@@ -105,7 +122,20 @@ class SqlWriter(SqlReader):
         )
 
     def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
-        """Take a lease, or prolong one's own, by the database's clock."""
+        """Take a lease, or prolong one's own, by the database's clock.
+
+        One that ends later than twice ``lasting_ms`` from now is free: the clock was set back
+        since it was taken, and nobody is to wait for as long as it had been wrong. Whoever had
+        it finds out before his next change, as each one is made in a transaction that asks.
+
+        Args:
+            name: What for.
+            owner: Who; must be unique to a process.
+            lasting_ms: From now on, the same for all who ask; 0 gives it back.
+
+        Returns:
+            Whether it is the owner's: False while it is somebody else's.
+        """
         now = self.now_ms()
         # one that ends later than any clock can have given was taken by a clock that was wrong
         latest_ms = now + 2 * lasting_ms if lasting_ms else _NEVER_MS
@@ -120,7 +150,13 @@ class SqlWriter(SqlReader):
         return done.rowcount > 0
 
     def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
-        """Keep bytes under a name, in place of those from before."""
+        """Keep bytes under a name, in place of those from before.
+
+        Args:
+            kind: What they are.
+            name: Whose they are.
+            data: At most 64 MiB.
+        """
         self._execute(
             "INSERT INTO walle_snapshots (kind, name, taken_ms, data) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (kind, name) DO UPDATE"

@@ -6,7 +6,7 @@ from walle_deploy.release.audit import AuditEntry, read_entry
 from walle_deploy.release.desk import read_state
 from walle_deploy.release.proof import verify
 from walle_deploy.release.state import OPEN
-from walle_deploy.store.port import ReadTransaction
+from walle_deploy.store.reader import ReadTransaction
 from walle_stream.errors import IntegrityError
 
 _ORDER = ("created", "simulation", "beta", "gray", "full", "done")
