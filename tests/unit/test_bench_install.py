@@ -12,7 +12,7 @@ def test_every_event_counts_while_versions_come(tmp_path):
     path = tmp_path / "install.json"
     command = [sys.executable, str(ROOT / "bench/install.py"), "--quick", "--devices", "40"]
     done = subprocess.run(
-        [*command, "--seconds", "1", "--json", str(path)],
+        [*command, "--seconds", "4", "--json", str(path)],
         capture_output=True,
         text=True,
         timeout=300,
