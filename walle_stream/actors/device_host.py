@@ -180,7 +180,7 @@ class DeviceHost(Actor):
         """Short while something waits to be committed, or for the disk."""
         if self._waiting.deliveries:
             return LINGER_S * self._sizer.stretch
-        is_waiting = any(each.outgoing.is_waiting for each in self._partitions.values())
+        is_waiting = any(each.outbox.is_waiting for each in self._partitions.values())
         return LINGER_S if is_waiting else _IDLE_S
 
     def on_start(self) -> None:
@@ -203,7 +203,7 @@ class DeviceHost(Actor):
             return None
         if isinstance(message, GetTasks):  # nothing that waits can change them
             return {
-                device_id: self._partitions[number].changes_of(device_id)
+                device_id: self._partitions[number].installations.changes_of(device_id)
                 for number, device_ids in message.devices.items()
                 if number in self._partitions
                 for device_id in device_ids
@@ -427,15 +427,15 @@ class DeviceHost(Actor):
             ) -> None:
                 to.take(what)  # passed over where it is committed
                 run_alone(pool, to.committing())
-                leaving.extend(to.outgoing.step())
+                leaving.extend(to.outbox.take())
 
             self._supervisors[number].run(
                 turn, failure if isinstance(failure, WalleError) else None
             )
         for other, each in self._partitions.items():
-            if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
+            if each.outbox.is_waiting:  # one that gets no events now has no turn of its own
                 self._supervisors[other].run(
-                    lambda to=each: leaving.extend(to.outgoing.step())  # type: ignore[misc]
+                    lambda to=each: leaving.extend(to.outbox.take())  # type: ignore[misc]
                 )
         next(iter(partitions.values())).send(leaving)
 
@@ -456,7 +456,7 @@ class DeviceHost(Actor):
             self._supervisors[number].run(turn)
             answer.devices.update(device_id for device_id, _ in devices)
         for partition in self._partitions.values():
-            answer.programs |= partition.programs
+            answer.programs |= partition.programs()
         return answer
 
     def _settle(self, deadline_ms: float) -> int:

@@ -349,6 +349,11 @@ class PartitionRows:
         transaction.delete(key)
         return name, call
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether something was written since the last commit, but the head."""
+        return self._transaction is not None and self._transaction.row_count > 0
+
     def commit(self, head: PartitionHead, offset: bytes | None) -> None:
         """Write everything in ONE write batch; blocks.
 

@@ -16,13 +16,12 @@ import msgspec
 from walle_stream.actors.calling import Call, Called, Calling
 from walle_stream.actors.dead_letters import run_dead_letter
 from walle_stream.actors.doubt import Doubt
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.places import Places
 from walle_stream.actors.reports import QUARANTINED, RunReports
 from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.actors.turn import Done
 from walle_stream.clock import wall_ms
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter
 from walle_stream.stream.commands import RunTask
 from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult
 from walle_stream.wire.rows import TaskCounts, add_tasks
@@ -59,26 +58,11 @@ class FailurePolicy(msgspec.Struct, frozen=True):
         return min(self.backoff_ms << (failures - 1), PAUSE_MAX_MS)
 
 
-class Done(msgspec.Struct):
-    """What the runs of a turn did."""
-
-    emitted: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
-    """Of runs that succeeded."""
-    calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
-    """Of those among them that call the cloud."""
-    dead_letters: list[DeadLetter] = []
-    failures: int = 0
-    """Runs that failed for good."""
-    tasks: dict[str, TaskCounts] = {}
-    """What became of the runs, by task."""
-
-
 class TaskRuns:
     """Runs of one partition. One thread, the device host's; blocks on VMs and pauses."""
 
     def __init__(
         self,
-        rows: PartitionRows,
         states: TaskStates,
         on_error: Mapping[str, FailurePolicy],
         wait: Callable[[float], object] | None = None,
@@ -88,7 +72,6 @@ class TaskRuns:
         """Take over what an opened partition has.
 
         Args:
-            rows: Get what runs changed.
             states: Of the partition's devices.
             on_error: By program; ``FailurePolicy()`` for any other.
             wait: Waits for seconds; in tests another.
@@ -98,7 +81,6 @@ class TaskRuns:
         self._warned = set() if warned is None else warned
         self._failed: set[str] = set()  # tasks whose first failure was told
         self._reports = reports
-        self._rows = rows
         self._states = states
         self._on_error = on_error
         self._wait = wait or Flag().wait
@@ -106,7 +88,7 @@ class TaskRuns:
     def run(
         self, runs: Sequence[RunTask], doubt: Doubt, places: Places | None = None
     ) -> Calling[Done]:
-        """Run tasks, a call per program; state changes go into the commit at hand.
+        """Run tasks, a call per program.
 
         Args:
             runs: Woken by the turn.
@@ -185,7 +167,7 @@ class TaskRuns:
                 _log_failure(run, result, int(tried))
                 if on_error.leaves_letter:
                     failed.append((run, result, int(tried)))
-        self._rows.put_task_states(task, changed)
+        done.changed.append((task, changed))
         done.failures += len(failures)
         counts = self._counts(task, found, failures)
         done.tasks = add_tasks(done.tasks, {task: counts})

@@ -40,14 +40,6 @@ class Pool:
         return GroupResult(device_id, changed, results)
 
 
-class Rows:
-    def __init__(self):
-        self.changed = {}
-
-    def put_task_states(self, _task, changed):
-        self.changed.update(changed)
-
-
 class Doubt:
     is_doubtful = False
 
@@ -56,13 +48,15 @@ class Doubt:
 
 
 def run(pool, on_error, runs):
-    rows, pauses = Rows(), []
+    pauses = []
     states = TaskStates(lambda _device, _task: {})
-    task_runs = TaskRuns(rows, states, {"t": on_error}, pauses.append)
+    task_runs = TaskRuns(states, {"t": on_error}, pauses.append)
     calling = task_runs.run(
         [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs], Doubt()
     )
-    return run_alone(pool, calling), rows.changed, pauses
+    done = run_alone(pool, calling)
+    changed = {device: each for _, changes in done.changed for device, each in changes.items()}
+    return done, changed, pauses
 
 
 RUNS = [("a", 1), ("b", 1), ("a", 2), ("a", 3)]
