@@ -21,6 +21,8 @@ from walle_stream.actors.calling import run_alone, run_together
 from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
+from walle_stream.actors.parts.figures import Figures
+from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
@@ -203,14 +205,14 @@ class DeviceHost(Actor):
             return None
         if isinstance(message, GetTasks):  # nothing that waits can change them
             return {
-                device_id: self._partitions[number].installations.changes_of(device_id)
+                device_id: self._partitions[number].parts[Installations].changes_of(device_id)
                 for number, device_ids in message.devices.items()
                 if number in self._partitions
                 for device_id in device_ids
             }
         if isinstance(message, Refusals):
             for number in self._partitions.keys() & message.devices.keys():
-                self._partitions[number].report(message.devices[number])
+                self._partitions[number].parts.report(message.devices[number])
             return None
         if isinstance(message, Installs):
             return self._install(message)
@@ -329,7 +331,9 @@ class DeviceHost(Actor):
         if self._joined is not None:
             self._joined.close()  # by leaving the group, which revokes
         for partition in self._partitions.values():
-            partition.settle()  # before one waits: where flushes have an interval, all wait for one
+            partition.idle(
+                is_last=True
+            )  # before one waits: where flushes have an interval, all wait for one
         for partition in self._partitions.values():
             partition.close(deadline_ms)
         own = {number: each.status() for number, each in self._partitions.items()}
@@ -456,13 +460,15 @@ class DeviceHost(Actor):
             self._supervisors[number].run(turn)
             answer.devices.update(device_id for device_id, _ in devices)
         for partition in self._partitions.values():
-            answer.programs |= partition.programs()
+            answer.programs |= partition.parts[Installations].programs()
         return answer
 
     def _settle(self, deadline_ms: float) -> int:
         while True:
             self.on_idle()
-            missing = sum(partition.open_calls for partition in self._partitions.values())
+            missing = sum(
+                partition.parts[Figures].open_calls for partition in self._partitions.values()
+            )
             if not missing or monotonic_ms() >= deadline_ms:
                 return missing
             Flag().wait(SETTLE_POLL_S)

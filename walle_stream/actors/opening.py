@@ -1,11 +1,9 @@
 """Opens a partition at its last commit, and makes its devices and the cloud side agree."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from walle_stream.actors.journal import JournalDefinition
-from walle_stream.actors.partition_plan import PartitionPlan
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.partition_plan import PartitionSetup
 from walle_stream.actors.partition_sets import PartitionSets
 from walle_stream.actors.parts.part import Opening
 from walle_stream.actors.recovery import recover
@@ -14,25 +12,21 @@ from walle_stream.actors.task_states import TaskStates
 from walle_stream.stream.machine import PartitionMachine
 
 
-def open_partition(
-    number: int, plan: PartitionPlan, open_rows: Callable[[], PartitionRows]
-) -> Opening:
+def open_partition(setup: PartitionSetup) -> Opening:
     """Open a partition; blocks on the store, and on the cloud side's answer.
 
     Args:
-        number: Which.
-        plan: What all partitions share.
-        open_rows: Opens its database.
+        setup: What its host is made of.
 
     Raises:
         WalleError: It cannot be opened; its database is closed.
     """
-    rows = open_rows()
+    plan, rows = setup.plan, setup.open_rows()
     with ExitStack() as undo:
         undo.callback(rows.close)
         recover(rows, JournalDefinition(plan.triggers, plan.policy))
         incarnation = rows.incarnation(plan.incarnation)
-        head, seen_epoch = resumed_head(rows, plan, number, incarnation)
+        head, seen_epoch = resumed_head(rows, plan, setup.number, incarnation)
         sets = PartitionSets(rows, plan.policy, plan.tasks, plan.programs, plan.reported_as)
         machine = PartitionMachine(plan.triggers, plan.policy, plan.pages, sets.find)
         machine.watermark_ms = head.watermark_ms
@@ -41,7 +35,7 @@ def open_partition(
         undo.pop_all()
     states = TaskStates(rows.task_state)
     return Opening(
-        number=number,
+        number=setup.number,
         plan=plan,
         rows=rows,
         head=head,

@@ -6,81 +6,41 @@ A turn of this object takes some batches, one by one, then commits them together
     commit -> what came from elsewhere -> VmPool.run -> every part contributes -> ONE write batch
     send   -> what is durable -> the tunnel
 
-What a commit consists of is a list of parts (``parts.order``); this object owns the turn and
-the write batch. Small batches stay in the processor's caches while they are handled, large
-commits spread what a call of a VM and a write batch cost. A host commits its partitions
-together (``committing``): they share the VMs' calls.
-
-Whatever fails before the write batch leaves the store as it was: ``restart``
-opens the partition again from its last commit and the turn is tried again.
+A commit is a list of parts (``parts.order``); this object owns the turn and the write batch.
+Small batches stay in the processor's caches while they are handled, large commits spread what
+they cost. Whatever fails before the write batch leaves the store as it was: ``restart`` opens
+the partition again from its last commit and the turn is tried again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from walle_stream.actors.calling import Calling, run_alone
-from walle_stream.actors.doubt import Doubt
-from walle_stream.actors.installing import Refusal, Refused, Wanted
+from walle_stream.actors.installing import Refused, Wanted
 from walle_stream.actors.opening import open_partition
-from walle_stream.actors.partition_plan import PartitionPlan, PartitionStatus
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.partition_plan import PartitionSetup, PartitionStatus
 from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
-from walle_stream.actors.parts.order import CommitParts, Given
-from walle_stream.actors.parts.outbox import OpenSession, Outbox
+from walle_stream.actors.parts.order import CommitParts
+from walle_stream.actors.parts.outbox import Outbox
 from walle_stream.actors.parts.part import Opening
-from walle_stream.actors.reports import RunReports
-from walle_stream.actors.runs import TaskRuns
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.turn import Delivery, Turn
-from walle_stream.clock import wall_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
-from walle_stream.ports import Downlink
-from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.types import UplinkFrame
-from walle_stream.vm.pool import VmPool
-
-_DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events
 
 
 class PartitionHost:
     """Runs the turns of one partition. One thread, the device host's."""
 
-    def __init__(
-        self,
-        number: int,
-        plan: PartitionPlan,
-        pool: VmPool,
-        open_rows: Callable[[], PartitionRows],
-        open_session: OpenSession,
-        downlink: Downlink,
-        keeper: SnapshotKeeper | None = None,
-    ) -> None:
+    def __init__(self, setup: PartitionSetup) -> None:
         """Open the partition at its last commit; blocks on the store.
 
         Args:
-            number: Which partition.
-            plan: What all partitions share.
-            pool: Where task scripts run.
-            open_rows: Opens the partition's database; also after a failure.
-            open_session: Opens the way up for an opened database.
-            downlink: Where messages for the partition's devices come from.
-            keeper: Makes snapshots for other machines; None for none.
+            setup: What it is made of.
         """
-        self.number = number
-        self.pool = pool
-        """Where its tasks run."""
-        self._plan = plan
-        self._open_rows = open_rows
-        how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
-        self._reports = RunReports(plan.reported_as, *how) if plan.report_ms else None
-        self._doubt = Doubt(plan.in_hand, number, _DOUBTED * plan.batch_events)
-        self._parts = CommitParts(
-            Given(number, plan, open_session, downlink, keeper, self._doubt, self._reports)
-        )
-        self.outbox, self.figures = self._parts[Outbox], self._parts[Figures]
-        self.installations = self._parts[Installations]
+        self.number, self.pool = setup.number, setup.pool
+        self.parts = CommitParts(setup)
+        self.outbox = self.parts[Outbox]
         self._opening: Opening | None = None
         self._last_place = ""  # the last record that was read and committed
         self.restart()
@@ -88,35 +48,15 @@ class PartitionHost:
     def restart(self) -> None:
         """Drop what is in memory and open the partition at its last commit."""
         self.abandon()
-        opening = self._opening = open_partition(self.number, self._plan, self._open_rows)
+        opening = self._opening = open_partition(self.parts.setup)
         self._turn: Turn | None = None
-        self._head, self.offset, self._machine = (
-            opening.head,
-            opening.rows.offset(),
-            opening.machine,
-        )
-        self._runs = TaskRuns(
-            opening.states,
-            opening.sets.on_error,
-            reports=self._reports,
-            warned=self._plan.warned,
-        )
-        for part in self._parts:
+        self._head, self._machine = opening.head, opening.machine
+        self.offset = opening.rows.offset()
+        self._runs = self.parts.runs(opening)
+        for part in self.parts:
             part.restart(opening)
 
     # A turn
-
-    def deliver(self, *deliveries: Delivery) -> None:
-        """Handle batches to their commit; blocks on VM, store and tunnel.
-
-        Args:
-            deliveries: The next batches of this partition.
-
-        Raises:
-            WalleError: Nothing of them was committed.
-        """
-        self.take(deliveries)
-        self.commit()
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
         """Advance the devices; blocks on the store alone, where devices are woken.
@@ -150,11 +90,10 @@ class PartitionHost:
         Raises:
             WalleError: Nothing was committed: restart, take all again.
         """
-        turn = self._turn
-        if turn is not None:
-            for part in self._parts:
-                part.idle(turn)
-            yield from self._complete(turn)
+        if self._turn is not None:
+            for part in self.parts:
+                part.idle(self._turn)
+            yield from self._complete(self._turn)
 
     def send(self, others: Sequence[UplinkFrame] = ()) -> None:
         """Send what is durable of its commits; blocks for disk and tunnel.
@@ -173,25 +112,21 @@ class PartitionHost:
         return Turn(head, self.offset, self._machine.watermark_ms, self._last_place)
 
     def _complete(self, turn: Turn) -> Calling[None]:
-        opening, machine = self._opened(), self._machine
-        runs = turn.runs
-        if turn.replies:
-            opening.wake(machine.absent((), replies=turn.replies))
-            runs = runs + machine.answer(turn.replies)
+        runs = turn.runs + self._opened().answer(turn.replies)
         if runs:
-            turn.done = yield from self._runs.run(runs, self._doubt, turn.places)
+            turn.done = yield from self._runs.run(runs, turn.places)
             turn.dead_letters += turn.done.dead_letters
         self._commit(turn)
 
     def _commit(self, turn: Turn) -> None:
         rows = self._opened().rows
-        for part in self._parts:
+        for part in self.parts:
             part.contribute(turn, rows)
         if turn.deadline_ms is None or rows.has_changes or turn.head != self._head:
             rows.commit(turn.head, turn.offset)
         self._head, self.offset, self._turn = turn.head, turn.offset, None
         self._last_place = turn.places.last
-        for part in self._parts:
+        for part in self.parts:
             part.committed(turn)
 
     # Between turns
@@ -201,16 +136,13 @@ class PartitionHost:
 
         Args:
             wanted: What devices get.
-            devices: (device id, index of it); such as have it already stay as they are.
-
-        Returns:
-            The devices that stay as they were, and why.
+            devices: (device id, index of it).
 
         Raises:
             WalleError: Nothing was committed: restart, take all again, install again.
         """
         turn = self._turn = self._turn or self._begin()
-        self.installations.ask(turn, wanted, devices)
+        self.parts[Installations].ask(turn, wanted, devices)
         if turn.installs:
             crash_point("install.before")
             self.commit()
@@ -221,41 +153,18 @@ class PartitionHost:
         self._turn = None
         return turn.refused
 
-    def report(self, refusals: Iterable[Refusal]) -> None:
-        """Count versions that devices refused, for the next report.
+    def idle(self, *, is_last: bool = False) -> None:
+        """With nothing else at hand take what came meanwhile; let out what is durable.
 
         Args:
-            refusals: Each once.
+            is_last: None will follow for long: make a last report, and wait until all is out.
         """
-        if self._reports is not None:
-            for each in refusals:
-                self._reports.add_refusal((each.task, each.version), each.device_id, each.error)
-
-    def idle(self) -> None:
-        """Let out what is durable, and with nothing else at hand take what came meanwhile."""
-        self.send()
-        if self._turn is None:
-            self._commit_alone(self._begin())
-
-    def _commit_alone(self, turn: Turn) -> None:
-        # what came from elsewhere, where some part says that it is worth it
-        if any([part.idle(turn) for part in self._parts]):  # noqa: C419 - each is asked
-            run_alone(self.pool, self._complete(turn))
-            self.send()
-
-    @property
-    def open_calls(self) -> int:
-        """Calls of the cloud whose replies are on their way."""
-        counters = self._head.counters
-        return counters.calls - counters.replies
-
-    def settle(self) -> None:
-        """Let out all that it made, a last report as well; blocks for disk and tunnel."""
         if self._turn is None:
             turn = self._begin()
-            turn.is_last = True
-            self._commit_alone(turn)
-        self.outbox.send(self.outbox.take(is_all=True))
+            turn.is_last = is_last
+            if any([part.idle(turn) for part in self.parts]):  # noqa: C419 - each is asked
+                run_alone(self.pool, self._complete(turn))
+        self.outbox.send(self.outbox.take(is_all=is_last))
 
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.
@@ -264,44 +173,24 @@ class PartitionHost:
             deadline_ms: Monotonic clock at which waiting ends; frames without
                 acknowledgement stay in the outbox and are sent again.
         """
-        self.settle()
+        self.idle(is_last=True)
         turn = self._begin()
         turn.deadline_ms = deadline_ms
         self._commit(turn)
-        self._let_go(deadline_ms)
+        crash_point("close.before")
+        self.abandon(deadline_ms)
 
-    def abandon(self) -> None:
-        """Close the database and forget what was not committed."""
-        self._let_go(None)
-
-    def _let_go(self, deadline_ms: float | None) -> None:
-        for part in self._parts:
+    def abandon(self, deadline_ms: float | None = None) -> None:
+        """Close the database and forget what was not committed; parts may wait until a deadline."""
+        for part in self.parts:
             part.close(deadline_ms)
-        if deadline_ms is not None:
-            crash_point("close.before")
         if self._opening is not None:
             self._opening.rows.close()
             self._opening = None
 
     def status(self) -> PartitionStatus:
         """Return the partition's figures; also after ``close``."""
-        head, figures = self._head, self.figures
-        return PartitionStatus(
-            self.number,
-            head.counters,
-            figures.latencies,
-            self._machine.active_count,
-            self.outbox.in_flight_bytes,
-            head.watermark_ms,
-            figures.run_events,
-            head.ledger,
-            head.tasks,
-            head.counters.losses - figures.told_losses,
-        )
-
-    def programs(self) -> dict[str, InstalledTask]:
-        """All that its devices have, and those of the definition, by program."""
-        return self.installations.programs(self._head.task_sets)
+        return self.parts[Figures].status(self.outbox.in_flight_bytes)
 
     def _opened(self) -> Opening:
         if self._opening is None:

@@ -65,6 +65,7 @@ class TaskRuns:
         self,
         states: TaskStates,
         on_error: Mapping[str, FailurePolicy],
+        doubt: Doubt,
         wait: Callable[[float], object] | None = None,
         reports: RunReports | None = None,
         warned: set[str] | None = None,
@@ -74,6 +75,7 @@ class TaskRuns:
         Args:
             states: Of the partition's devices.
             on_error: By program; ``FailurePolicy()`` for any other.
+            doubt: About the partition.
             wait: Waits for seconds; in tests another.
             reports: Told what runs did; nobody where None.
             warned: Tasks whose script was warned of; shared, so that each is once.
@@ -81,18 +83,16 @@ class TaskRuns:
         self._warned = set() if warned is None else warned
         self._failed: set[str] = set()  # tasks whose first failure was told
         self._reports = reports
+        self._doubt = doubt
         self._states = states
         self._on_error = on_error
         self._wait = wait or Flag().wait
 
-    def run(
-        self, runs: Sequence[RunTask], doubt: Doubt, places: Places | None = None
-    ) -> Calling[Done]:
+    def run(self, runs: Sequence[RunTask], places: Places | None = None) -> Calling[Done]:
         """Run tasks, a call per program.
 
         Args:
             runs: Woken by the turn.
-            doubt: Of the partition.
             places: Of the turn, for letters of runs that fail.
 
         Raises:
@@ -101,10 +101,10 @@ class TaskRuns:
         done = Done()
         failed: list[tuple[RunTask, RunResult, int]] = []
         crash_point("vm.before")
-        doubt.take()
+        self._doubt.take()
         by_program = _by_program(runs)
         calls = [
-            Call(program, self._groups(by_device), doubt.is_doubtful)
+            Call(program, self._groups(by_device), self._doubt.is_doubtful)
             for program, by_device in by_program.items()
         ]
         called = yield calls

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionPlan
+from walle_stream.actors.partition_plan import PartitionPlan, PartitionSetup
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.errors import SourceMovedError
@@ -124,7 +124,9 @@ class PartitionOpener:
             return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
 
         return PartitionHost(
-            number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper
+            PartitionSetup(
+                number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper
+            )
         )
 
     def _make_keeper(self, number: int) -> SnapshotKeeper | None:

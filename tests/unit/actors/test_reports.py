@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.property.test_recovery_property import Life, Tunnel
+from tests.property.test_recovery_property import Life, Tunnel, deliver
 from tests.unit.stream.test_machine import TRIGGERS, make_events
 from walle_stream.actors import reports as module
 from walle_stream.actors.partition_rows import PartitionRows
@@ -229,7 +229,7 @@ def test_a_commit_that_fails_counts_its_runs_once(tmp_path, monkeypatch):
         delivery = Delivery(batch, 0.0)
         while True:
             try:
-                host.deliver(delivery)
+                deliver(host, delivery)
             except StoreError:
                 host.restart()
             else:

@@ -50,9 +50,9 @@ class Doubt:
 def run(pool, on_error, runs):
     pauses = []
     states = TaskStates(lambda _device, _task: {})
-    task_runs = TaskRuns(states, {"t": on_error}, pauses.append)
+    task_runs = TaskRuns(states, {"t": on_error}, Doubt(), pauses.append)
     calling = task_runs.run(
-        [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs], Doubt()
+        [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs]
     )
     done = run_alone(pool, calling)
     changed = {device: each for _, changes in done.changed for device, each in changes.items()}

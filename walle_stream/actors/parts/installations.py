@@ -13,10 +13,12 @@ class Installations(Part):
     """Task sets of a partition's devices; before journal, devices and states."""
 
     _opening: Opening
+    _task_sets: Iterable[str]  # of the last commit
 
     def restart(self, opening: Opening) -> None:
         """Take over what the opened partition has."""
         self._opening = opening
+        self._task_sets = opening.head.task_sets
 
     def ask(self, turn: Turn, wanted: Sequence[Wanted], devices: Iterable[tuple[str, int]]) -> None:
         """Note what devices get with the turn at hand; blocks on the store.
@@ -44,6 +46,10 @@ class Installations(Part):
             opening = self._opening
             opening.sets.move(turn, opening.machine, opening.states)
 
+    def committed(self, turn: Turn) -> None:
+        """Take over what devices have now."""
+        self._task_sets = turn.head.task_sets
+
     def changes_of(self, device_id: str) -> Changes:
         """Return what a device has other than the definition's tasks; blocks on the store.
 
@@ -56,10 +62,6 @@ class Installations(Part):
         snapshot, _ = opening.rows.device(device_id)
         return {} if snapshot is None else opening.sets.changes(snapshot.task_set)
 
-    def programs(self, task_sets: Iterable[str]) -> dict[str, InstalledTask]:
-        """Return the tasks of the definition and of sets, by program.
-
-        Args:
-            task_sets: Ids of sets that are stored.
-        """
-        return self._opening.sets.programs_of([DEFAULT_SET, *task_sets])
+    def programs(self) -> dict[str, InstalledTask]:
+        """Return all that devices have, and the definition's tasks, by program."""
+        return self._opening.sets.programs_of([DEFAULT_SET, *self._task_sets])

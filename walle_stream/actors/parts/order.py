@@ -3,11 +3,12 @@
 A part that reads what another one puts into the turn stands behind it.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, cast
 
 from walle_stream.actors.doubt import Doubt
-from walle_stream.actors.partition_plan import PartitionPlan
+from walle_stream.actors.installing import Refusal
+from walle_stream.actors.partition_plan import PartitionSetup
 from walle_stream.actors.parts.bytes_sent import BytesSent
 from walle_stream.actors.parts.calls import Calls
 from walle_stream.actors.parts.containment import Containment
@@ -16,58 +17,32 @@ from walle_stream.actors.parts.features import Features
 from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.parts.letters import Letters
-from walle_stream.actors.parts.outbox import OpenSession, Outbox
-from walle_stream.actors.parts.part import Part
+from walle_stream.actors.parts.outbox import Outbox
+from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.parts.run_reports import Reports
 from walle_stream.actors.parts.snapshots import Snapshots
 from walle_stream.actors.parts.states import States
 from walle_stream.actors.reports import RunReports
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
-from walle_stream.ports import Downlink
+from walle_stream.actors.runs import TaskRuns
+from walle_stream.clock import wall_ms
 
-
-class Given(NamedTuple):
-    """What parts are made of."""
-
-    number: int
-    plan: PartitionPlan
-    open_session: OpenSession
-    downlink: Downlink
-    keeper: SnapshotKeeper | None
-    """None: no snapshots."""
-    doubt: Doubt
-    reports: RunReports | None
-    """None: nobody watches the tasks."""
-
-
-PARTS: Final[list[Callable[[Given], Part | None]]] = [
-    lambda given: Containment(given.doubt),
-    lambda _: Features(),
-    lambda given: Calls(given.downlink),
-    lambda _: BytesSent(),
-    lambda given: None if given.reports is None else Reports(given.reports),
-    lambda _: Installations(),
-    lambda _: Journal(),
-    lambda _: Devices(),
-    lambda _: States(),
-    lambda _: Figures(),
-    lambda given: Outbox(given.open_session),
-    lambda _: Letters(),
-    lambda given: None if given.keeper is None else Snapshots(given.keeper),
-]
-"""Each makes its part, or none where the pipeline does not ask for it."""
+_DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events
 
 
 class CommitParts:
-    """The parts of one partition, in order."""
+    """The parts of one partition, in order, and what they share with its runs."""
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, setup: PartitionSetup) -> None:
         """Make them.
 
         Args:
-            given: What they are made of.
+            setup: What the partition's host is made of.
         """
-        made = [make(given) for make in PARTS]
+        plan, self.setup = setup.plan, setup
+        self.doubt = Doubt(plan.in_hand, setup.number, _DOUBTED * plan.batch_events)
+        how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
+        self.reports = RunReports(plan.reported_as, *how) if plan.report_ms else None
+        made = [make(self) for make in PARTS]
         self._parts = {type(part): part for part in made if part is not None}
 
     def __iter__(self) -> Iterator[Part]:
@@ -77,3 +52,38 @@ class CommitParts:
     def __getitem__[P: Part](self, kind: type[P]) -> P:
         """Return the part of a class that every partition has."""
         return cast("P", self._parts[kind])
+
+    def runs(self, opening: Opening) -> TaskRuns:
+        """Return what runs the tasks of an opened partition."""
+        on_error, warned = opening.sets.on_error, opening.plan.warned
+        return TaskRuns(
+            opening.states, on_error, doubt=self.doubt, reports=self.reports, warned=warned
+        )
+
+    def report(self, refusals: Iterable[Refusal]) -> None:
+        """Count versions that devices refused, for the next report.
+
+        Args:
+            refusals: Each once.
+        """
+        if self.reports is not None:
+            for each in refusals:
+                self.reports.add_refusal((each.task, each.version), each.device_id, each.error)
+
+
+PARTS: Final[list[Callable[[CommitParts], Part | None]]] = [
+    lambda parts: Containment(parts.doubt),
+    lambda _: Features(),
+    lambda parts: Calls(parts.setup.downlink),
+    lambda _: BytesSent(),
+    lambda parts: Reports(parts.reports) if parts.reports else None,
+    lambda _: Installations(),
+    lambda _: Journal(),
+    lambda _: Devices(),
+    lambda _: States(),
+    lambda _: Figures(),
+    lambda parts: Outbox(parts.setup.open_session),
+    lambda _: Letters(),
+    lambda parts: Snapshots(parts.setup.keeper) if parts.setup.keeper else None,
+]
+"""Each makes its part, or none where the pipeline does not ask for it."""

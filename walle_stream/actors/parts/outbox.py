@@ -1,18 +1,15 @@
 """Frames: numbered and kept in the outbox until they arrived."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from walle_stream.actors.outgoing import Outgoing
+from walle_stream.actors.partition_plan import OpenSession
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.turn import Turn
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.types import UplinkFrame
 from walle_stream.wire.rows import PartitionHead
-
-type OpenSession = Callable[[PartitionRows, int], UplinkSession]
-"""Opens the way up for an opened database, given the highest epoch that the cloud side has
-seen; sends what the outbox holds."""
 
 
 class Outbox(Part):

@@ -1,6 +1,6 @@
 """What a commit part is, and the opened partition that all parts share."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from walle_stream.actors.partition_sets import PartitionSets
 from walle_stream.actors.places import origin_of
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.actors.turn import Delivery, Turn
+from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.wire.rows import PartitionHead
 
@@ -64,6 +65,17 @@ class Opening(msgspec.Struct, frozen=True):
             for event in machine.late_events[late:]
         ]
         turn.taken += 1
+
+    def answer(self, replies: Sequence[Reply]) -> list[RunTask]:
+        """Return the runs that replies of the cloud wake; blocks on the store.
+
+        Args:
+            replies: Behind the events so far.
+        """
+        if not replies:
+            return []
+        self.wake(self.machine.absent((), replies=replies))
+        return self.machine.answer(replies)
 
 
 class Part:
