@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.stream.test_machine import TRIGGERS, make_events
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionPlan, PartitionSetup
+from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store import keys

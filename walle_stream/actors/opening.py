@@ -3,9 +3,8 @@
 from contextlib import ExitStack
 
 from walle_stream.actors.journal import JournalDefinition
-from walle_stream.actors.partition_plan import PartitionSetup
 from walle_stream.actors.partition_sets import PartitionSets
-from walle_stream.actors.parts.part import Opening
+from walle_stream.actors.parts.part import Opening, PartitionSetup
 from walle_stream.actors.recovery import recover
 from walle_stream.actors.resuming import resumed_head
 from walle_stream.actors.task_states import TaskStates

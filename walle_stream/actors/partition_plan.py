@@ -1,21 +1,17 @@
 """What the partitions of a run share, and what each says of itself."""
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from walle_stream.actors.calling import Runner
 from walle_stream.actors.journal import JOURNAL_EVENTS_DEFAULT
 from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.partition_sets import ProgramSource
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
-from walle_stream.ports import DeadLetterSink, Downlink, Holdings, ProofOf
+from walle_stream.ports import DeadLetterSink, Holdings, ProofOf
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import InstalledTask
-from walle_stream.tunnel.session import UplinkSession
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, TaskCounts
 
@@ -74,27 +70,6 @@ class PartitionPlan(msgspec.Struct, frozen=True):
             for name, task in self.tasks.items()
             if task.pages is not None
         }
-
-
-type OpenSession = Callable[[PartitionRows, int], UplinkSession]
-"""Opens the way up for an opened database, given the highest epoch that the cloud side has
-seen; sends what the outbox holds."""
-
-
-class PartitionSetup(NamedTuple):
-    """What one partition's host is made of."""
-
-    number: int
-    plan: PartitionPlan
-    pool: Runner
-    """Where its tasks run."""
-    open_rows: Callable[[], PartitionRows]
-    """Opens its database; also after a failure."""
-    open_session: OpenSession
-    downlink: Downlink
-    """Where messages for its devices come from."""
-    keeper: SnapshotKeeper | None = None
-    """Makes snapshots for other machines; None for none."""
 
 
 class PartitionStatus(msgspec.Struct):

@@ -13,9 +13,9 @@ was no state, or no such task, is kept, too, so that a device can go back whatev
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
+from walle_stream.actors.attempts import FailurePolicy
 from walle_stream.actors.installing import Wanted
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.runs import FailurePolicy
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.actors.turn import Turn
 from walle_stream.errors import StoreCorruptedError

@@ -5,8 +5,8 @@ import pytest
 from tests.property.test_recovery_property import Life, deliver
 from tests.unit.stream.test_machine import make_events
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionSetup
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore

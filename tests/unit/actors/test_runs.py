@@ -2,8 +2,9 @@
 
 import pytest
 
+from walle_stream.actors.attempts import PAUSE_MAX_MS, FailurePolicy
 from walle_stream.actors.calling import run_alone
-from walle_stream.actors.runs import PAUSE_MAX_MS, FailurePolicy, TaskRuns
+from walle_stream.actors.runs import TaskRuns
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.stream.commands import RunTask
 from walle_stream.vm.results import GroupResult, RunResult

@@ -6,9 +6,7 @@ A part that reads what another one puts into the turn stands behind it.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
-from walle_stream.actors.doubt import Doubt
 from walle_stream.actors.installing import Refusal
-from walle_stream.actors.partition_plan import PartitionSetup
 from walle_stream.actors.parts.bytes_sent import BytesSent
 from walle_stream.actors.parts.calls import Calls
 from walle_stream.actors.parts.containment import Containment
@@ -18,11 +16,9 @@ from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.parts.letters import Letters
 from walle_stream.actors.parts.outbox import Outbox
-from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.parts.run_reports import Reports
-from walle_stream.actors.parts.snapshots import Snapshots
+from walle_stream.actors.parts.part import Opening, Part, PartitionSetup
+from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.parts.states import States
-from walle_stream.actors.reports import RunReports
 from walle_stream.actors.runs import TaskRuns
 from walle_stream.clock import wall_ms
 
@@ -39,9 +35,9 @@ class CommitParts:
             setup: What the partition's host is made of.
         """
         plan, self.setup = setup.plan, setup
-        self.doubt = Doubt(plan.in_hand, setup.number, _DOUBTED * plan.batch_events)
+        self.containment = Containment(plan.in_hand, setup.number, _DOUBTED * plan.batch_events)
         how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
-        self.reports = RunReports(plan.reported_as, *how) if plan.report_ms else None
+        self.reports = Reports(plan.reported_as, *how) if plan.report_ms else None
         made = [make(self) for make in PARTS]
         self._parts = {type(part): part for part in made if part is not None}
 
@@ -57,7 +53,11 @@ class CommitParts:
         """Return what runs the tasks of an opened partition."""
         on_error, warned = opening.sets.on_error, opening.plan.warned
         return TaskRuns(
-            opening.states, on_error, doubt=self.doubt, reports=self.reports, warned=warned
+            opening.states,
+            on_error,
+            containment=self.containment,
+            reports=self.reports,
+            warned=warned,
         )
 
     def report(self, refusals: Iterable[Refusal]) -> None:
@@ -72,11 +72,11 @@ class CommitParts:
 
 
 PARTS: Final[list[Callable[[CommitParts], Part | None]]] = [
-    lambda parts: Containment(parts.doubt),
+    lambda parts: parts.containment,
     lambda _: Features(),
     lambda parts: Calls(parts.setup.downlink),
     lambda _: BytesSent(),
-    lambda parts: Reports(parts.reports) if parts.reports else None,
+    lambda parts: parts.reports,
     lambda _: Installations(),
     lambda _: Journal(),
     lambda _: Devices(),
@@ -84,6 +84,6 @@ PARTS: Final[list[Callable[[CommitParts], Part | None]]] = [
     lambda _: Figures(),
     lambda parts: Outbox(parts.setup.open_session),
     lambda _: Letters(),
-    lambda parts: Snapshots(parts.setup.keeper) if parts.setup.keeper else None,
+    lambda parts: parts.setup.keeper,
 ]
 """Each makes its part, or none where the pipeline does not ask for it."""

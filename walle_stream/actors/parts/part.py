@@ -1,9 +1,11 @@
 """What a commit part is, and the opened partition that all parts share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from walle_stream.actors.calling import Runner
 from walle_stream.actors.dead_letters import event_dead_letter
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
@@ -11,9 +13,31 @@ from walle_stream.actors.partition_sets import PartitionSets
 from walle_stream.actors.places import origin_of
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.actors.turn import Delivery, Turn
+from walle_stream.ports import Downlink
 from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.stream.machine import PartitionMachine
+from walle_stream.tunnel.session import UplinkSession
 from walle_stream.wire.rows import PartitionHead
+
+type OpenSession = Callable[[PartitionRows, int], UplinkSession]
+"""Opens the way up for an opened database, given the highest epoch that the cloud side has
+seen; sends what the outbox holds."""
+
+
+class PartitionSetup(NamedTuple):
+    """What one partition's host is made of."""
+
+    number: int
+    plan: PartitionPlan
+    pool: Runner
+    """Where its tasks run."""
+    open_rows: Callable[[], PartitionRows]
+    """Opens its database; also after a failure."""
+    open_session: OpenSession
+    downlink: Downlink
+    """Where messages for its devices come from."""
+    keeper: "Part | None" = None
+    """Makes snapshots for other machines; None for none."""
 
 
 class Opening(msgspec.Struct, frozen=True):

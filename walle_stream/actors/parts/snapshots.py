@@ -1,35 +1,158 @@
-"""Snapshots for other machines, where a pipeline asks for them."""
+"""Keeps a partition's snapshots up to date beside its turns.
 
+The copy is made between two turns, which blocks for some milliseconds; it travels in a
+thread of its own. A snapshot that cannot be written is said and tried again later: the
+partition's own database has everything.
+"""
+
+import logging
+import math
+import shutil
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Final
+
+from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
 from walle_stream.actors.turn import Turn
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import StoreError
+from walle_stream.store.snapshots import PartitionSnapshots, Place, line_of
+
+_log = logging.getLogger(__name__)
+
+_COPY: Final = "checkpoint"
+"""What copies are named; those of a process that died are removed by the next owner."""
 
 
-class Snapshots(Part):
-    """See ``actors.snapshot_keeper``; behind all others: it copies what was committed."""
+class SnapshotKeeper(Part):
+    """Snapshots of one partition; behind all other parts: it copies what was committed."""
 
-    _opening: Opening
+    _rows: PartitionRows
 
-    def __init__(self, keeper: SnapshotKeeper) -> None:
+    def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
         """Begin.
 
         Args:
-            keeper: Makes them.
+            snapshots: Where they go.
+            uploads: One thread, shared by the partitions of a process.
+            every_ms: Shortest time between two.
         """
-        self._keeper = keeper
-        self._commits = 0
+        self._snapshots = snapshots
+        self._uploads = uploads
+        self._every_ms = every_ms
+        self._last_ms = monotonic_ms()
+        self._commits, self._last_commits = 0, -1
+        self._upload: Future[None] | None = None
+
+    def fetch(self, path: Path, own_epoch: int) -> bool:
+        """Take the newest snapshot if somebody else owned the partition since; blocks.
+
+        Where he left none, this owner begins anew, too, as he did: the database is put aside.
+
+        Args:
+            path: The database's folder, closed.
+            own_epoch: Of its last opening, 0 where there is none.
+
+        Returns:
+            Whether the database was replaced.
+
+        Raises:
+            StoreError: It cannot be fetched, or put aside.
+        """
+        for left in path.parent.glob(f"{path.name}.{_COPY}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        newest = self._snapshots.newest
+        if newest is None:
+            self._last_ms = -math.inf  # the first commit makes the first
+        last = max(self._snapshots.last_epoch, newest.epoch if newest else 0)
+        if last <= own_epoch:
+            return False
+        place = self._snapshots.fetch(path)
+        if place is not None:
+            _log.info("%s was taken over from the snapshot %s", path, place)
+        elif own_epoch:
+            aside = path.with_name(f"{path.name}.aside-{own_epoch}")
+            try:
+                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(aside)
+            except OSError as error:
+                raise StoreError(f"{path} cannot be put aside: {error}") from error
+            _log.warning("%s begins anew: its last owner left no snapshot", path)
+        return place is not None or own_epoch > 0
+
+    def own(self, epoch: int) -> None:
+        """Say that the partition was opened; see ``PartitionSnapshots.own``.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        self._snapshots.own(epoch)
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the last opening by anybody, 0 where there was none."""
+        return self._snapshots.last_epoch
+
+    def incarnation(self, own: str) -> str:
+        """Return whose devices the partition's are; see ``PartitionSnapshots.incarnation``.
+
+        Raises:
+            StoreError: It cannot be read or written.
+        """
+        return self._snapshots.incarnation(own)
 
     def restart(self, opening: Opening) -> None:
         """Copy the database that was opened."""
-        self._opening = opening
-        self._commits = opening.head.counters.commits
+        self._rows, self._commits = opening.rows, opening.head.counters.commits
 
     def committed(self, turn: Turn) -> None:
-        """Make a snapshot when it is time to."""
+        """Make a snapshot when it is time to; between two turns."""
         self._commits = turn.head.counters.commits
-        self._keeper.look(self._opening.rows, self._commits)
+        if monotonic_ms() - self._last_ms >= self._every_ms and self._is_idle():
+            self._begin()
 
     def close(self, deadline_ms: float | None) -> None:
-        """Make the last one; blocks until the deadline."""
-        if deadline_ms is not None:
-            self._keeper.finish(self._opening.rows, self._commits, deadline_ms)
+        """Make the last one; blocks until the deadline, a longer upload goes on alone."""
+        if deadline_ms is None:
+            return
+        self._await(deadline_ms)
+        if self._is_idle() and self._commits != self._last_commits:
+            self._begin()
+            self._await(deadline_ms)
+
+    def _is_idle(self) -> bool:
+        return self._upload is None or self._upload.done()
+
+    def _await(self, deadline_ms: float) -> None:
+        if self._upload is not None:
+            left_s = max(deadline_ms - monotonic_ms(), 0.0) / 1000.0
+            try:
+                self._upload.result(left_s)
+            except TimeoutError:
+                return
+
+    def _begin(self) -> None:
+        rows, commits = self._rows, self._commits
+        self._last_ms, self._last_commits = monotonic_ms(), commits
+        place = Place(rows.epoch, commits)
+        # of its own: the last one of another opening may still travel
+        copy = rows.path.with_name(f"{rows.path.name}.{_COPY}-{place.epoch}-{commits}")
+        try:
+            line = line_of(rows.path)
+            rows.checkpoint(copy)
+        except StoreError as error:
+            _log.warning("no snapshot of %s: %s", rows.path, error)
+            return
+        self._upload = self._uploads.submit(self._put, copy, place, line)
+
+    def _put(self, copy: Path, place: Place, line: str) -> None:
+        try:
+            self._snapshots.put(copy, place, line)
+        except StoreError as error:
+            if copy.exists():
+                _log.warning("%s", error)
+            else:
+                _log.info("the snapshot %s was given up: the next owner of %s is here", place, copy)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
