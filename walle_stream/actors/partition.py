@@ -23,6 +23,7 @@ from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.parts.order import CommitParts
 from walle_stream.actors.parts.outbox import Outbox
 from walle_stream.actors.parts.part import Opening, PartitionSetup
+from walle_stream.actors.runs import TaskRuns
 from walle_stream.actors.turn import Delivery, Turn
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
@@ -52,7 +53,7 @@ class PartitionHost:
         self._turn: Turn | None = None
         self._head, self._machine = opening.head, opening.machine
         self.offset = opening.rows.offset()
-        self._runs = self.parts.runs(opening)
+        self._runs = TaskRuns(opening, self.parts.containment, self.parts.reports)
         for part in self.parts:
             part.restart(opening)
 

@@ -1,7 +1,7 @@
 """Runs the tasks that a turn woke, and takes their results apart."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Event as Flag
 from typing import Final
 
@@ -9,9 +9,10 @@ from walle_stream.actors.attempts import QUARANTINED, Attempts, FailurePolicy
 from walle_stream.actors.calling import Call, Called, Calling
 from walle_stream.actors.dead_letters import run_dead_letter
 from walle_stream.actors.parts.containment import Containment
+from walle_stream.actors.parts.part import Opening
 from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.places import Places
-from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.actors.task_states import apply_changes
 from walle_stream.actors.turn import Done
 from walle_stream.clock import wall_ms
 from walle_stream.faults import crash_point
@@ -33,29 +34,25 @@ class TaskRuns:
 
     def __init__(
         self,
-        states: TaskStates,
-        on_error: Mapping[str, FailurePolicy],
+        opening: Opening,
         containment: Containment,
-        wait: Callable[[float], object] | None = None,
         reports: Reports | None = None,
-        warned: set[str] | None = None,
+        wait: Callable[[float], object] | None = None,
     ) -> None:
-        """Take over what an opened partition has.
+        """Take over an opened partition.
 
         Args:
-            states: Of the partition's devices.
-            on_error: By program; ``FailurePolicy()`` for any other.
+            opening: Has its devices' states, and what tasks say of failures.
             containment: Of the partition.
-            wait: Waits for seconds; in tests another.
             reports: Told what runs did; nobody where None.
-            warned: Tasks whose script was warned of; shared, so that each is once.
+            wait: Waits for seconds; in tests another.
         """
-        self._warned = set() if warned is None else warned
+        self._warned = opening.plan.warned
         self._failed: set[str] = set()  # tasks whose first failure was told
         self._reports = reports
         self._containment = containment
-        self._states = states
-        self._on_error = on_error
+        self._states = opening.states
+        self._on_error = opening.sets.on_error
         self._wait = wait or Flag().wait
 
     def run(self, runs: Sequence[RunTask], places: Places | None = None) -> Calling[Done]:

@@ -1,5 +1,7 @@
 """Runs that fail are tried again as their task says, and the rest of the device sees no difference."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from walle_stream.actors.attempts import PAUSE_MAX_MS, FailurePolicy
@@ -51,7 +53,12 @@ class Doubt:
 def run(pool, on_error, runs):
     pauses = []
     states = TaskStates(lambda _device, _task: {})
-    task_runs = TaskRuns(states, {"t": on_error}, Doubt(), pauses.append)
+    opening = SimpleNamespace(
+        states=states,
+        sets=SimpleNamespace(on_error={"t": on_error}),
+        plan=SimpleNamespace(warned=set()),
+    )
+    task_runs = TaskRuns(opening, Doubt(), wait=pauses.append)
     calling = task_runs.run(
         [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs]
     )

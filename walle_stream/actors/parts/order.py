@@ -16,10 +16,9 @@ from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.parts.letters import Letters
 from walle_stream.actors.parts.outbox import Outbox
-from walle_stream.actors.parts.part import Opening, Part, PartitionSetup
+from walle_stream.actors.parts.part import Part, PartitionSetup
 from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.parts.states import States
-from walle_stream.actors.runs import TaskRuns
 from walle_stream.clock import wall_ms
 
 _DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events
@@ -48,17 +47,6 @@ class CommitParts:
     def __getitem__[P: Part](self, kind: type[P]) -> P:
         """Return the part of a class that every partition has."""
         return cast("P", self._parts[kind])
-
-    def runs(self, opening: Opening) -> TaskRuns:
-        """Return what runs the tasks of an opened partition."""
-        on_error, warned = opening.sets.on_error, opening.plan.warned
-        return TaskRuns(
-            opening.states,
-            on_error,
-            containment=self.containment,
-            reports=self.reports,
-            warned=warned,
-        )
 
     def report(self, refusals: Iterable[Refusal]) -> None:
         """Count versions that devices refused, for the next report.
