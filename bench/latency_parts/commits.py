@@ -40,10 +40,10 @@ class Commits:
         def watched_committing(host: PartitionHost) -> Calling[None]:
             yield from committing(host)
             # behind the write batch, and before anything waits for the tunnel
-            number, events = host.number, host.run_events
+            number, events = host.number, host.status().run_events
             if events != known.get(number, 0):
                 known[number] = events
-                features = pending.pop(id(host._opened()), [])  # noqa: SLF001 - as its rows are known
+                features = pending.pop(id(host._opened().rows), [])  # noqa: SLF001 - as its rows are known
                 now_ms, now_cpu_ms = monotonic_ms(), process_cpu_s() * 1e3
                 self.made.append(Commit(number, now_ms, now_cpu_ms, events, features))
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import walle_connectors.embedded.features as cloud_store
 import walle_stream.actors.device_host as hosts
-import walle_stream.actors.partition as turns
 import walle_stream.actors.turn as deliveries
 import walle_stream.vm.machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
@@ -27,6 +26,8 @@ from walle_connectors.files.reader import FilesReader
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts import devices, features
+from walle_stream.actors.parts.part import Opening
 from walle_stream.app.local import LocalRun
 from walle_stream.cli.__main__ import main
 from walle_stream.store.partition import PartitionStore
@@ -42,7 +43,7 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("read and decode", PackedReader, "read"),
     ("read and decode", FilesReader, "read"),
     ("journal", deliveries, "encode_events"),
-    ("journal", turns, "encode_batch"),
+    ("journal", devices, "encode_batch"),
     ("sequence and trie", PartitionMachine, "handle"),
     ("sequence and trie", PartitionMachine, "absent"),
     ("devices in and out", PartitionRows, "device"),
@@ -54,12 +55,12 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("VM: host's side", machines, "decode_behind_header"),
     ("VM: waiting for it", VirtualMachine, "order"),
     ("numbers, features, frame", PartitionMachine, "complete"),
-    ("numbers, features, frame", turns, "encode_body"),
+    ("numbers, features, frame", features, "encode_body"),
     ("numbers, features, frame", PartitionRows, "put_features"),
     ("numbers, features, frame", PartitionRows, "put_task_states"),
     ("write batch", PartitionRows, "commit"),
     ("write batch", PartitionStore, "write_rows"),
-    ("turns", turns.PartitionHost, "_take"),
+    ("turns", Opening, "take"),
     ("turns", DeviceHost, "on_message"),
     ("tunnel", EmbeddedTunnel, "send"),
     ("tunnel", CloudActor, "on_idle"),

@@ -44,9 +44,9 @@ def whole(tmp_path_factory):
     cuts = []
     complete = PartitionHost._complete
 
-    def watched(self, turn, inbound):
+    def watched(self, turn):
         cuts.append((self.number, turn.raw.rows))
-        return complete(self, turn, inbound)
+        return complete(self, turn)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EmbeddedTunnel, "release_up", lambda *_: None)

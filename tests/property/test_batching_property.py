@@ -39,7 +39,7 @@ class Partition:
     """A partition host that only works."""
 
     pool = offset = None
-    outgoing = SimpleNamespace(is_waiting=False, step=list)
+    outbox = SimpleNamespace(is_waiting=False, take=list)
 
     def __init__(self, number, machine, costs, commits):
         self.number, self.machine, self.commits = number, machine, commits
@@ -66,10 +66,7 @@ class Partition:
     def restart(self):
         raise AssertionError("nothing failed")
 
-    def idle(self):
-        pass
-
-    def settle(self):
+    def idle(self, *, is_last=False):
         pass
 
     def close(self, _deadline_ms):

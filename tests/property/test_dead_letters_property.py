@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.test_recovery_property import CountingPool, Life
+from tests.property.test_recovery_property import CountingPool, Life, deliver
 from walle_connectors.kafka.source.fetching import Record, columns
 from walle_connectors.kafka.source.records import BatchMaker
 from walle_stream.actors.letter_rows import read_letters
@@ -100,7 +100,7 @@ def run(folder, records, cuts, deaths, attempts):
             host.take([Delivery(maker.make(0, columns(records[start:end]), b"%d" % end), 0.0)])
             host.abandon()  # taken, not committed
             host = life.open()
-        host.deliver(Delivery(batch, 0.0))
+        deliver(host, Delivery(batch, 0.0))
         if number + 1 in deaths:
             host.abandon()  # committed, and some not sent
             host = life.open()

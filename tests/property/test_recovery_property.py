@@ -12,6 +12,7 @@ from tests.unit.stream.test_machine import TRIGGERS, make_events
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store import keys
@@ -61,6 +62,12 @@ class Tunnel:
         pass
 
 
+def deliver(host, *deliveries):
+    """Have a partition's host handle batches to their commit."""
+    host.take(deliveries)
+    host.commit()
+
+
 class Life:
     """A partition in a folder."""
 
@@ -82,14 +89,16 @@ class Life:
     def open(self):
         number = self.number
         return PartitionHost(
-            number,
-            self.plan,
-            self.pool,
-            lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
-            lambda rows, _: UplinkSession(
-                self.tunnel, number, rows.next_epoch(), "ab" * 16, rows.outbox()
-            ),
-            self.tunnel,
+            PartitionSetup(
+                number,
+                self.plan,
+                self.pool,
+                lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
+                lambda rows, _: UplinkSession(
+                    self.tunnel, number, rows.next_epoch(), "ab" * 16, rows.outbox()
+                ),
+                self.tunnel,
+            )
         )
 
     def run(self, events, cuts, deaths, ends=()):
@@ -99,7 +108,7 @@ class Life:
             batch = SourceBatch(
                 0, events[start:end], b"%d" % (number + 1), SourceCounts(), [], number == len(cuts)
             )
-            host.deliver(Delivery(batch, 0.0))
+            deliver(host, Delivery(batch, 0.0))
             if number in ends:
                 host.idle()  # as a host of a live source is, before it is told to stop
                 host.close(0.0)
@@ -146,14 +155,14 @@ def test_a_changed_definition_does_not_change_what_was_handled_before_it(tmp_pat
         folder = tmp_path / str(is_death)
         folder.mkdir()
         host = Life(folder, 10**6, 10**6, SequencePolicy(page_timeout_ms=50)).open()
-        host.deliver(Delivery(SourceBatch(0, make_events(7), b"1", SourceCounts(), []), 0.0))
+        deliver(host, Delivery(SourceBatch(0, make_events(7), b"1", SourceCounts(), []), 0.0))
         if is_death:
             host.abandon()
         else:
             host.close(0.0)
         # were the batch handled with this policy, every page would still be open
         host = Life(folder, 10**6, 10**6, SequencePolicy()).open()
-        host.deliver(Delivery(SourceBatch(0, [], b"2", SourceCounts(), [], is_end=True), 0.0))
+        deliver(host, Delivery(SourceBatch(0, [], b"2", SourceCounts(), [], is_end=True), 0.0))
         host.close(0.0)
         with PartitionStore.open(folder / "rows", read_only=True) as store:
             found.append(dict(canonical(store)))

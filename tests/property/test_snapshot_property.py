@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.test_recovery_property import Life, Tunnel, canonical
+from tests.property.test_recovery_property import Life, Tunnel, canonical, deliver
 from tests.unit.stream.test_machine import make_events
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
+from walle_stream.actors.parts.part import PartitionSetup
+from walle_stream.actors.parts.snapshots import SnapshotKeeper
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import SourceBatch, SourceCounts
@@ -119,13 +120,15 @@ class Machine:
             return UplinkSession(self.life.tunnel, 0, epoch, "ab" * 8, rows.outbox())
 
         return PartitionHost(
-            0,
-            self.life.plan,
-            self.life.pool,
-            lambda: PartitionRows(PartitionStore.open(self.path)),
-            open_session,
-            self.life.tunnel,
-            keeper,
+            PartitionSetup(
+                0,
+                self.life.plan,
+                self.life.pool,
+                lambda: PartitionRows(PartitionStore.open(self.path)),
+                open_session,
+                self.life.tunnel,
+                keeper,
+            )
         )
 
 
@@ -150,7 +153,7 @@ def test_state_follows_its_partition(
             # where nobody told the last commits, the source is read again
             first = int(host.offset or b"0")
             for batch in batches(seed)[first : first + count]:
-                host.deliver(Delivery(batch, 0.0))
+                deliver(host, Delivery(batch, 0.0))
             if is_told:
                 host.close(monotonic_ms() + FAR_MS)
             else:
@@ -168,7 +171,7 @@ def test_an_owner_that_was_cut_off_does_not_trust_what_it_did_meanwhile(
     with ThreadPoolExecutor(1) as uploads:
         stayed = Machine(tmp_path / "stayed", tmp_path / "its", 30, uploads, alone).open(1)
         for each in everything:
-            stayed.deliver(each)
+            deliver(stayed, each)
         stayed.abandon()
     cloud, shared = Cloud(), tmp_path / "shared"
     with ThreadPoolExecutor(1) as uploads:
@@ -176,19 +179,19 @@ def test_an_owner_that_was_cut_off_does_not_trust_what_it_did_meanwhile(
         cut_off = Machine(tmp_path / "0", shared, 30, own, cloud)
         first = cut_off.open(1)
         for batch in batches(seed)[:3]:
-            first.deliver(Delivery(batch, 0.0))
+            deliver(first, Delivery(batch, 0.0))
         uploads.submit(int).result()
         second = Machine(tmp_path / "1", shared, 30, Unfinished(), cloud).open(2)
         begin = int(second.offset or b"0")
         assert (begin > 0) is has_snapshot
         for batch in batches(seed)[begin : begin + 2]:
-            second.deliver(Delivery(batch, 0.0))
+            deliver(second, Delivery(batch, 0.0))
         second.abandon()
         for batch in batches(seed)[3:8]:
-            first.deliver(Delivery(batch, 0.0))  # it does not know: all of this is refused
+            deliver(first, Delivery(batch, 0.0))  # it does not know: all of this is refused
         first.abandon()
         third = cut_off.open(3)
         for batch in batches(seed)[int(third.offset or b"0") :]:
-            third.deliver(Delivery(batch, 0.0))
+            deliver(third, Delivery(batch, 0.0))
         third.abandon()
     assert sorted(cloud.features) == sorted(alone.features)

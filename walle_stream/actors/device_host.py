@@ -21,6 +21,8 @@ from walle_stream.actors.calling import run_alone, run_together
 from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionStatus
+from walle_stream.actors.parts.figures import Figures
+from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
@@ -180,7 +182,7 @@ class DeviceHost(Actor):
         """Short while something waits to be committed, or for the disk."""
         if self._waiting.deliveries:
             return LINGER_S * self._sizer.stretch
-        is_waiting = any(each.outgoing.is_waiting for each in self._partitions.values())
+        is_waiting = any(each.outbox.is_waiting for each in self._partitions.values())
         return LINGER_S if is_waiting else _IDLE_S
 
     def on_start(self) -> None:
@@ -203,14 +205,14 @@ class DeviceHost(Actor):
             return None
         if isinstance(message, GetTasks):  # nothing that waits can change them
             return {
-                device_id: self._partitions[number].changes_of(device_id)
+                device_id: self._partitions[number].parts[Installations].changes_of(device_id)
                 for number, device_ids in message.devices.items()
                 if number in self._partitions
                 for device_id in device_ids
             }
         if isinstance(message, Refusals):
             for number in self._partitions.keys() & message.devices.keys():
-                self._partitions[number].report(message.devices[number])
+                self._partitions[number].parts.report(message.devices[number])
             return None
         if isinstance(message, Installs):
             return self._install(message)
@@ -329,7 +331,9 @@ class DeviceHost(Actor):
         if self._joined is not None:
             self._joined.close()  # by leaving the group, which revokes
         for partition in self._partitions.values():
-            partition.settle()  # before one waits: where flushes have an interval, all wait for one
+            partition.idle(
+                is_last=True
+            )  # before one waits: where flushes have an interval, all wait for one
         for partition in self._partitions.values():
             partition.close(deadline_ms)
         own = {number: each.status() for number, each in self._partitions.items()}
@@ -427,15 +431,15 @@ class DeviceHost(Actor):
             ) -> None:
                 to.take(what)  # passed over where it is committed
                 run_alone(pool, to.committing())
-                leaving.extend(to.outgoing.step())
+                leaving.extend(to.outbox.take())
 
             self._supervisors[number].run(
                 turn, failure if isinstance(failure, WalleError) else None
             )
         for other, each in self._partitions.items():
-            if each.outgoing.is_waiting:  # one that gets no events now has no turn of its own
+            if each.outbox.is_waiting:  # one that gets no events now has no turn of its own
                 self._supervisors[other].run(
-                    lambda to=each: leaving.extend(to.outgoing.step())  # type: ignore[misc]
+                    lambda to=each: leaving.extend(to.outbox.take())  # type: ignore[misc]
                 )
         next(iter(partitions.values())).send(leaving)
 
@@ -456,13 +460,15 @@ class DeviceHost(Actor):
             self._supervisors[number].run(turn)
             answer.devices.update(device_id for device_id, _ in devices)
         for partition in self._partitions.values():
-            answer.programs |= partition.programs
+            answer.programs |= partition.parts[Installations].programs()
         return answer
 
     def _settle(self, deadline_ms: float) -> int:
         while True:
             self.on_idle()
-            missing = sum(partition.open_calls for partition in self._partitions.values())
+            missing = sum(
+                partition.parts[Figures].open_calls for partition in self._partitions.values()
+            )
             if not missing or monotonic_ms() >= deadline_ms:
                 return missing
             Flag().wait(SETTLE_POLL_S)

@@ -1,4 +1,4 @@
-"""What a partition's commits let out, once they are durable: frames, letters, forgotten messages.
+"""What a partition's commits let out, once they are durable: frames, and what parts said so of.
 
 A device that forgot a commit in a power cut would make others of the same numbers: so nothing
 of it leaves before. The next turns go on meanwhile; a bound holds for the bytes that wait.
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from walle_stream.store.durability import Durability
-from walle_stream.tunnel.letters import LetterSession
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.types import UplinkFrame
 
@@ -21,53 +20,37 @@ class _Commit(NamedTuple):
     ticket: int
     frames: Sequence[tuple[int, bytes]]
     size_bytes: int
-    last_letter: int
-    downlink_position: int
+    on_durable: Sequence[Callable[[], object]]
 
 
 class Outgoing:
     """Of one partition, between two openings. One thread, the device host's."""
 
-    def __init__(
-        self,
-        durability: Durability,
-        session: UplinkSession,
-        letters: LetterSession | None,
-        release: Callable[[int], None],
-        last_letter: int,
-    ) -> None:
+    def __init__(self, durability: Durability, session: UplinkSession) -> None:
         """Begin behind an opening, which made all that is stored durable.
 
         Args:
             durability: Of the partition's store.
             session: Makes the frames that travel.
-            letters: Sends dead letters; None where none are sent.
-            release: Lets the tunnel forget messages down to a position.
-            last_letter: Number of the last one that is stored.
         """
         self._durability = durability
         self._session = session
-        self._letters = letters
-        self._release = release
-        self._last_letter = last_letter
         self._waiting: deque[_Commit] = deque()
         self._waiting_bytes = 0
 
     def add(
-        self, frames: Sequence[tuple[int, bytes]], last_letter: int, downlink_position: int
+        self,
+        frames: Sequence[tuple[int, bytes]],
+        on_durable: Sequence[Callable[[], object]] = (),
     ) -> None:
         """Take what the commit that was just made lets out.
 
         Args:
             frames: (number, body), as stored.
-            last_letter: Number of its last dead letter.
-            downlink_position: Of the last message that it took.
+            on_durable: Called when it is durable.
         """
         size_bytes = sum(len(body) for _, body in frames)
-        commit = _Commit(
-            self._durability.written, frames, size_bytes, last_letter, downlink_position
-        )
-        self._waiting.append(commit)
+        self._waiting.append(_Commit(self._durability.written, frames, size_bytes, on_durable))
         self._waiting_bytes += size_bytes
 
     @property
@@ -95,10 +78,8 @@ class Outgoing:
             commit = waiting.popleft()
             self._waiting_bytes -= commit.size_bytes
             leaving += [self._session.frame(*each) for each in commit.frames]
-            self._release(commit.downlink_position)
-            self._last_letter = commit.last_letter
-        if self._letters is not None:
-            self._letters.pump(self._last_letter)
+            for call in commit.on_durable:
+                call()
         return leaving
 
     def settle(self) -> list[UplinkFrame]:

@@ -56,6 +56,10 @@ class PartitionRows:
 
     # Reading
 
+    def get(self, key: bytes) -> bytes | None:
+        """Return a committed row of a part with keys of its own; None when there is none."""
+        return self._store.get(key)
+
     def head(self) -> PartitionHead:
         """Return where the partition stands."""
         row = self._store.get(keys.HEAD_KEY)
@@ -201,7 +205,7 @@ class PartitionRows:
 
     def put_device(self, delta: DeviceDelta) -> None:
         """Write a device and the changes of its open pages."""
-        transaction = self._begun()
+        transaction = self.batch
         device = self._device_keys(delta.device_id)
         transaction.put(device.row, encode_row(delta.snapshot))
         for ordinal, index, row in delta.new_rows:
@@ -218,33 +222,33 @@ class PartitionRows:
             number: Its number.
             row: Encoded.
         """
-        self._begun().put(keys.batch_key(number), row)
+        self.batch.put(keys.batch_key(number), row)
 
     def drop_journal(self, numbers: Iterable[int]) -> None:
         """Delete batches of the journal."""
-        transaction = self._begun()
+        transaction = self.batch
         for number in numbers:
             transaction.delete(keys.batch_key(number))
 
     def put_journal_definition(self, definition: JournalDefinition) -> None:
         """Write what the journal's batches are handled with."""
-        self._begun().put(keys.JOURNAL_KEY, encode_row(definition))
+        self.batch.put(keys.JOURNAL_KEY, encode_row(definition))
 
     def put_task_set(self, set_id: str, changes: Changes) -> None:
         """Write a set of tasks."""
-        self._begun().put(keys.task_set_key(set_id), encode_row(changes))
+        self.batch.put(keys.task_set_key(set_id), encode_row(changes))
 
     def keep_state(
         self, device_id: str, task: str, layout: int, state: Mapping[str, bytes]
     ) -> None:
         """Write a copy of a state before it goes over to a later layout."""
-        transaction, prefix = self._begun(), DeviceKeys(device_id).kept_states(task, layout)
+        transaction, prefix = self.batch, DeviceKeys(device_id).kept_states(task, layout)
         for key, value in state.items():
             transaction.put(prefix + key.encode(), value)
 
     def drop_kept_states(self, device_id: str, task: str) -> None:
         """Delete what was kept of a task, of any layout."""
-        transaction = self._begun()
+        transaction = self.batch
         for key, _ in self._store.scan(DeviceKeys(device_id).kept_states(task)):
             transaction.delete(key)
 
@@ -278,7 +282,7 @@ class PartitionRows:
 
     def put_outbox(self, frames: Iterable[tuple[int, bytes]], acknowledged: Sequence[int]) -> None:
         """Write new frames and delete acknowledged ones."""
-        transaction = self._begun()
+        transaction = self.batch
         for number, body in frames:
             transaction.put(keys.outbox_key(number), body)
         for number in acknowledged:
@@ -306,13 +310,13 @@ class PartitionRows:
 
     def drop_letter_marks(self, numbers: Iterable[int]) -> None:
         """Note which letters the sink has."""
-        drop_marks(self._begun(), numbers)
+        drop_marks(self.batch, numbers)
 
     def put_dead_letters(
         self, head: PartitionHead, letters: Sequence[DeadLetter], *, is_to_send: bool
     ) -> None:
         """Write dead letters behind those that are there, and count them."""
-        transaction = self._begun()
+        transaction = self.batch
         for letter in letters:
             put_letter(transaction, head.next_dead_letter, letter, is_to_send=is_to_send)
             head.next_dead_letter += 1
@@ -320,7 +324,7 @@ class PartitionRows:
 
     def put_message(self, device_id: str, sequence_number: int, message: bytes) -> None:
         """Write a downlink message of a device."""
-        self._begun().put(DeviceKeys(device_id).message(sequence_number), message)
+        self.batch.put(DeviceKeys(device_id).message(sequence_number), message)
 
     def put_call(self, name: str, call: CloudCall) -> None:
         """Write a call of the cloud that waits for its reply.
@@ -329,7 +333,7 @@ class PartitionRows:
             name: As the script knows it.
             call: As it travels.
         """
-        self._begun().put(keys.call_key(call.device_id, call.number), encode_row((name, call)))
+        self.batch.put(keys.call_key(call.device_id, call.number), encode_row((name, call)))
 
     def take_call(self, device_id: str, number: int, digest: str) -> tuple[str, CloudCall] | None:
         """Return a call that waits, with its name, and delete it; None when there is none.
@@ -339,7 +343,7 @@ class PartitionRows:
             number: Of the device's calls.
             digest: Of the call: another of the same number is left alone.
         """
-        transaction, key = self._begun(), keys.call_key(device_id, number)
+        transaction, key = self.batch, keys.call_key(device_id, number)
         row = transaction.get(key)
         if row is None:
             return None
@@ -348,6 +352,11 @@ class PartitionRows:
             return None
         transaction.delete(key)
         return name, call
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something was written since the last commit, but the head."""
+        return self._transaction is not None and self._transaction.row_count > 0
 
     def commit(self, head: PartitionHead, offset: bytes | None) -> None:
         """Write everything in ONE write batch; blocks.
@@ -359,7 +368,7 @@ class PartitionRows:
         Raises:
             StoreError: Nothing was written.
         """
-        transaction = self._begun()
+        transaction = self.batch
         for table in self._tables.values():
             table.flush()
         transaction.put(keys.HEAD_KEY, encode_row(head))
@@ -384,7 +393,9 @@ class PartitionRows:
             found = self._keys[device_id] = DeviceKeys(device_id)
         return found
 
-    def _begun(self) -> Transaction:
+    @property
+    def batch(self) -> Transaction:
+        """The write batch of the commit at hand, for parts with keys of their own."""
         if self._transaction is None:
             self._transaction = self._store.begin()
             for table in self._tables.values():
@@ -395,9 +406,7 @@ class PartitionRows:
         table = self._tables.get(task)
         if table is None:
             table = self._tables[task] = BufferingTable(self._store, self._policy)
-            table.bind(self._begun())
-        elif self._transaction is None:
-            self._begun()
+        table.bind(self.batch)
         return table
 
     def _put_deadline(

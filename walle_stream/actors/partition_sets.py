@@ -13,9 +13,9 @@ was no state, or no such task, is kept, too, so that a device can go back whatev
 from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
-from walle_stream.actors.installing import Refused, Wanted
+from walle_stream.actors.attempts import FailurePolicy
+from walle_stream.actors.installing import Wanted
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.runs import FailurePolicy
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.actors.turn import Turn
 from walle_stream.errors import StoreCorruptedError
@@ -146,21 +146,20 @@ class PartitionSets:
         found = [task for set_id in set_ids for task in self._tasks(set_id).values()]
         return {task.program: task for task in found}
 
-    def move(self, turn: Turn, machine: PartitionMachine, states: TaskStates) -> Refused:
+    def move(self, turn: Turn, machine: PartitionMachine, states: TaskStates) -> None:
         """Give devices their new sets, in the commit at hand.
 
         Args:
-            turn: Says which; those that stay as they were are taken out.
+            turn: Says which; those that stay as they were are taken out, and refused.
             machine: Has these devices in memory.
             states: The partition's.
         """
-        refused: Refused = {}
         counts, installs = dict(turn.head.task_sets), []
         for device_id, set_id in turn.installs:
             old = machine.task_set(device_id)
-            problem = self._move_states(device_id, old, set_id, states)
+            problem = self._move_states(device_id, old, set_id, states, turn)
             if problem:
-                refused[device_id] = problem
+                turn.refused[device_id] = problem
                 continue
             machine.install(device_id, set_id)
             installs.append((device_id, set_id))
@@ -168,9 +167,10 @@ class PartitionSets:
             counts[set_id] = counts.get(set_id, 0) + 1
         turn.installs = installs
         turn.head.task_sets = {name: n for name, n in counts.items() if name and n > 0}
-        return refused
 
-    def _move_states(self, device_id: str, before: str, set_id: str, states: TaskStates) -> str:
+    def _move_states(
+        self, device_id: str, before: str, set_id: str, states: TaskStates, turn: Turn
+    ) -> str:
         """Let a device's states follow the layouts of its next tasks, in the commit at hand.
 
         Args:
@@ -178,6 +178,7 @@ class PartitionSets:
             before: Id of the set that it has.
             set_id: Of its next tasks.
             states: The partition's.
+            turn: Gets what changes.
 
         Returns:
             Why it cannot be; nothing has changed then. Empty when it is done.
@@ -217,7 +218,7 @@ class PartitionSets:
             changes: dict[str, bytes | None] = {key: None for key in state if key not in back}
             changes.update(back)
             apply_changes(state, changes)
-            self._rows.put_task_states(name, {device_id: changes})
+            turn.changed_states.append((name, {device_id: changes}))
         return ""
 
     def _tasks(self, set_id: str) -> Mapping[str, InstalledTask]:

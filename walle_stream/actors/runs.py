@@ -1,28 +1,21 @@
-"""Runs the tasks that a turn woke, and tries again what its task says.
-
-A run that failed is tried again with the same input: the same state, page, clock and seed. So
-that the later runs of its device see what it leaves, the device's runs of that task are taken
-one by one then, from the state before the first of them; nothing was committed. What only the
-input decides gives the same whenever it is done, also after a death.
-"""
+"""Runs the tasks that a turn woke, and takes their results apart."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Event as Flag
 from typing import Final
 
-import msgspec
-
+from walle_stream.actors.attempts import QUARANTINED, Attempts, FailurePolicy
 from walle_stream.actors.calling import Call, Called, Calling
 from walle_stream.actors.dead_letters import run_dead_letter
-from walle_stream.actors.doubt import Doubt
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.containment import Containment
+from walle_stream.actors.parts.part import Opening
+from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.places import Places
-from walle_stream.actors.reports import QUARANTINED, RunReports
-from walle_stream.actors.task_states import TaskStates, apply_changes
+from walle_stream.actors.task_states import apply_changes
+from walle_stream.actors.turn import Done
 from walle_stream.clock import wall_ms
 from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter
 from walle_stream.stream.commands import RunTask
 from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult
 from walle_stream.wire.rows import TaskCounts, add_tasks
@@ -30,47 +23,10 @@ from walle_stream.wire.rows import TaskCounts, add_tasks
 _log = logging.getLogger(__name__)
 _script_log = logging.getLogger("walle_stream.script")
 
-PAUSE_MAX_MS: Final = 2_000
-"""Longest pause between two attempts: the partition waits for it."""
-
 RETURNED: Final = "returned a value, which is ignored: use ctx.emit"
 """What is said of a task whose script returns features instead of emitting them."""
 
-_NO_RUN: Final = QUARANTINED
 _MESSAGE_MAX: Final = 300  # of what each commit writes anew
-
-
-class FailurePolicy(msgspec.Struct, frozen=True):
-    """What becomes of a task's run that fails."""
-
-    attempts: int = 1
-    """Runs in all, ≥ 1."""
-    backoff_ms: int = 100
-    """Pause before the second, doubled for each further one."""
-    leaves_letter: bool = True
-    """Whether a run that failed for good is a dead letter."""
-
-    def pause_ms(self, failures: int) -> int:
-        """Return how long to wait.
-
-        Args:
-            failures: Attempts that were made, ≥ 1.
-        """
-        return min(self.backoff_ms << (failures - 1), PAUSE_MAX_MS)
-
-
-class Done(msgspec.Struct):
-    """What the runs of a turn did."""
-
-    emitted: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
-    """Of runs that succeeded."""
-    calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
-    """Of those among them that call the cloud."""
-    dead_letters: list[DeadLetter] = []
-    failures: int = 0
-    """Runs that failed for good."""
-    tasks: dict[str, TaskCounts] = {}
-    """What became of the runs, by task."""
 
 
 class TaskRuns:
@@ -78,39 +34,32 @@ class TaskRuns:
 
     def __init__(
         self,
-        rows: PartitionRows,
-        states: TaskStates,
-        on_error: Mapping[str, FailurePolicy],
+        opening: Opening,
+        containment: Containment,
+        reports: Reports | None = None,
         wait: Callable[[float], object] | None = None,
-        reports: RunReports | None = None,
-        warned: set[str] | None = None,
     ) -> None:
-        """Take over what an opened partition has.
+        """Take over an opened partition.
 
         Args:
-            rows: Get what runs changed.
-            states: Of the partition's devices.
-            on_error: By program; ``FailurePolicy()`` for any other.
-            wait: Waits for seconds; in tests another.
+            opening: Has its devices' states, and what tasks say of failures.
+            containment: Of the partition.
             reports: Told what runs did; nobody where None.
-            warned: Tasks whose script was warned of; shared, so that each is once.
+            wait: Waits for seconds; in tests another.
         """
-        self._warned = set() if warned is None else warned
+        self._warned = opening.plan.warned
         self._failed: set[str] = set()  # tasks whose first failure was told
         self._reports = reports
-        self._rows = rows
-        self._states = states
-        self._on_error = on_error
+        self._containment = containment
+        self._states = opening.states
+        self._on_error = opening.sets.on_error
         self._wait = wait or Flag().wait
 
-    def run(
-        self, runs: Sequence[RunTask], doubt: Doubt, places: Places | None = None
-    ) -> Calling[Done]:
-        """Run tasks, a call per program; state changes go into the commit at hand.
+    def run(self, runs: Sequence[RunTask], places: Places | None = None) -> Calling[Done]:
+        """Run tasks, a call per program.
 
         Args:
             runs: Woken by the turn.
-            doubt: Of the partition.
             places: Of the turn, for letters of runs that fail.
 
         Raises:
@@ -119,10 +68,10 @@ class TaskRuns:
         done = Done()
         failed: list[tuple[RunTask, RunResult, int]] = []
         crash_point("vm.before")
-        doubt.take()
+        self._containment.take()
         by_program = _by_program(runs)
         calls = [
-            Call(program, self._groups(by_device), doubt.is_doubtful)
+            Call(program, self._groups(by_device), self._containment.is_doubtful)
             for program, by_device in by_program.items()
         ]
         called = yield calls
@@ -159,7 +108,7 @@ class TaskRuns:
         task, found = _task_of(by_device), called.found
         attempts: dict[tuple[str, int], int] = {}
         if on_error.attempts > 1:
-            found = yield from _Again(call, on_error, self._wait).run(found, attempts)
+            found = yield from Attempts(call, on_error, self._wait).run(found, attempts)
         if self._reports is not None:
             self._reports.add(program, found, called.took_ms)
         changed: dict[str, dict[str, bytes | None]] = {}
@@ -181,11 +130,11 @@ class TaskRuns:
                         done.calls.append((run, result.calls))
                     continue
                 failures.append(result)
-                tried = attempts.get((device_id, index), result.error != _NO_RUN)
+                tried = attempts.get((device_id, index), result.error != QUARANTINED)
                 _log_failure(run, result, int(tried))
                 if on_error.leaves_letter:
                     failed.append((run, result, int(tried)))
-        self._rows.put_task_states(task, changed)
+        done.changed.append((task, changed))
         done.failures += len(failures)
         counts = self._counts(task, found, failures)
         done.tasks = add_tasks(done.tasks, {task: counts})
@@ -198,7 +147,7 @@ class TaskRuns:
         if returned and task not in self._warned:
             self._warned.add(task)
             _log.warning("task %r %s", task, RETURNED)
-        executed = [each for each in failures if each.error != _NO_RUN]
+        executed = [each for each in failures if each.error != QUARANTINED]
         first = ""
         if executed and task not in self._failed:
             self._failed.add(task)
@@ -213,101 +162,8 @@ class TaskRuns:
         )
 
 
-class _Lane:
-    """Runs of one device that are taken one by one."""
-
-    def __init__(self, given: DeviceGroup, failed: int, first: GroupResult) -> None:
-        self.device_id, state, self.runs = given
-        self.state = dict(state)
-        self.changed: dict[str, bytes | None] = {}
-        self.results: list[RunResult] = []
-        self.failures = {failed: 1}  # by index of the run
-        self.last = {failed: first.runs[failed]}
-        self._failed = failed
-        self._first = first
-
-    @property
-    def is_done(self) -> bool:
-        return len(self.results) == len(self.runs)
-
-    @property
-    def index(self) -> int:
-        return len(self.results)
-
-    def group(self) -> DeviceGroup:
-        return self.device_id, self.state, self.runs[self.index : self.index + 1]
-
-    def take(self, found: GroupResult, attempts: int) -> None:
-        index, [result] = self.index, found.runs
-        if result.ok:
-            apply_changes(self.state, found.state)
-            self.changed.update(found.state)
-            self.results.append(result)
-            return
-        if result.error == _NO_RUN:
-            if index < self._failed:
-                # its strikes were enough: what came before it has succeeded, and stays so
-                self.results = self._first.runs
-                self.changed = self._first.state
-            else:
-                # what led to the quarantine says more than that there is one
-                self.results.append(self.last.get(index, result))
-            return
-        self.failures[index] = self.failures.get(index, 0) + 1
-        self.last[index] = result
-        if self.failures[index] >= attempts:
-            self.results.append(result)
-
-
-class _Again:
-    """Tries the runs of one call again, where some of them failed."""
-
-    def __init__(
-        self, call: Call, on_error: FailurePolicy, wait: Callable[[float], object]
-    ) -> None:
-        self._call = call
-        self._on_error = on_error
-        self._wait = wait
-
-    def run(
-        self, found: list[GroupResult], attempts: dict[tuple[str, int], int]
-    ) -> Calling[list[GroupResult]]:
-        """Return the results, with those of devices with failed runs made anew."""
-        lanes = {}
-        for place, (given, group) in enumerate(zip(self._call.groups, found, strict=True)):
-            failed = _first_failed(group.runs)
-            if failed is not None:
-                lanes[place] = _Lane(given, failed, group)
-        waiting = list(lanes.values())
-        while waiting:
-            pauses = [self._on_error.pause_ms(n) for n in map(_failures, waiting) if n]
-            if pauses:
-                _log.info("task %s: %d runs are tried again", self._call.program, len(pauses))
-                self._wait(max(pauses) / 1000.0)
-            [done] = yield [self._call._replace(groups=[lane.group() for lane in waiting])]
-            for lane, group in zip(waiting, done.found, strict=True):
-                lane.take(group, self._on_error.attempts)
-            waiting = [lane for lane in waiting if not lane.is_done]
-        results = list(found)
-        for place, lane in lanes.items():
-            results[place] = GroupResult(lane.device_id, lane.changed, lane.results)
-            attempts.update({(lane.device_id, index): n for index, n in lane.failures.items()})
-        return results
-
-
 def _task_of(by_device: dict[str, list[RunTask]]) -> str:
     return next(iter(by_device.values()))[0].task
-
-
-def _failures(lane: _Lane) -> int:
-    return lane.failures.get(lane.index, 0)
-
-
-def _first_failed(runs: Sequence[RunResult]) -> int | None:
-    for index, result in enumerate(runs):
-        if not result.ok and result.error != _NO_RUN:
-            return index
-    return None
 
 
 def _by_program(runs: Sequence[RunTask]) -> dict[str, dict[str, list[RunTask]]]:

@@ -1,6 +1,7 @@
 """A turn of a partition: what is taken from batches until their commit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,10 +11,30 @@ from walle_stream.actors.places import Places
 from walle_stream.clock import monotonic_ms
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetter, SourceBatch
-from walle_stream.stream.commands import RunTask, StreamCounts
-from walle_stream.wire.frame import FeatureRecord
+from walle_stream.stream.commands import Reply, RunTask
 from walle_stream.wire.journal import decode_events, encode_events
-from walle_stream.wire.rows import PartitionHead
+from walle_stream.wire.rows import PartitionHead, TaskCounts
+
+if TYPE_CHECKING:
+    from walle_stream.actors.installing import Refused
+    from walle_stream.wire.calls import CloudCall
+    from walle_stream.wire.frame import FeatureRecord
+
+
+class Done(msgspec.Struct):
+    """What the runs of a turn did."""
+
+    emitted: list[tuple[RunTask, list[tuple[bytes, bytes]]]] = []
+    """Of runs that succeeded."""
+    calls: list[tuple[RunTask, list[tuple[str, bytes]]]] = []
+    """Of those among them that call the cloud."""
+    dead_letters: list[DeadLetter] = []
+    failures: int = 0
+    """Runs that failed for good."""
+    tasks: dict[str, TaskCounts] = {}
+    """What became of the runs, by task."""
+    changed: list[tuple[str, Mapping[str, Mapping[str, bytes | None]]]] = []
+    """Of their states: (task, changes by device and key)."""
 
 
 class Delivery(msgspec.Struct):
@@ -57,18 +78,33 @@ class Delivery(msgspec.Struct):
 
 
 class Turn:
-    """What was taken since the last commit. One thread, the partition host's."""
+    """What was taken since the last commit, and what a commit makes of it. One thread.
+
+    All that commit parts share of a commit travels here.
+    """
 
     __slots__ = (
+        "bodies",
+        "calls",
+        "changed_states",
         "dead_letters",
+        "deadline_ms",
+        "done",
+        "due",
         "events",
         "exits",
         "head",
         "installs",
+        "is_last",
+        "leaving",
         "offset",
+        "on_durable",
         "parts",
         "places",
         "raw",
+        "records",
+        "refused",
+        "replies",
         "runs",
         "taken",
         "watermark_ms",
@@ -88,14 +124,41 @@ class Turn:
         self.head = head
         self.offset = offset
         self.watermark_ms = watermark_ms  # before it
+        # taken
         self.taken = self.events = 0
         self.parts: list[bytes] = []
+        """The batches' events, encoded."""
         self.places = Places(place)
-        self.installs: list[tuple[str, str]] = []
         self.runs: list[RunTask] = []
-        self.dead_letters: list[DeadLetter] = []
+        """Woken by events."""
         self.exits: list[tuple[float, int]] = []
+        """(when a batch arrived, page exits in it)."""
         self.raw = RawRows()
+        self.replies: list[Reply] = []
+        """From the cloud side."""
+        self.installs: list[tuple[str, str]] = []
+        """(device id, id of its next task set)."""
+        self.refused: Refused = {}
+        self.dead_letters: list[DeadLetter] = []
+        self.is_last = False
+        """Whether none will follow for long: what waits for a later one goes now."""
+        self.deadline_ms: float | None = None
+        """Of the last turn of an opening: until when parts may wait for what is still to come."""
+        # made
+        self.done = Done()
+        self.records: list[FeatureRecord] = []
+        self.calls: list[CloudCall] = []
+        """Of the cloud."""
+        self.bodies: list[bytes] = []
+        """Of frames, in the order of their numbers."""
+        self.changed_states: list[tuple[str, Mapping[str, Mapping[str, bytes | None]]]] = []
+        """What installations changed: (task, changes by device and key), behind the runs'."""
+        self.due = 0
+        """Devices dirty since this batch or an earlier one are written."""
+        self.leaving: list[str] = []
+        """Devices that leave memory."""
+        self.on_durable: list[Callable[[], object]] = []
+        """Called when the commit survives a power cut."""
 
     def add(self, batch: SourceBatch, events: int) -> None:
         """Count a batch whose events were taken."""
@@ -115,29 +178,3 @@ class Turn:
             self.raw.parts.append(batch.raw)
             self.raw.rows += source.source_rows
             self.raw.size_bytes += source.raw_bytes
-
-
-def count_commit(
-    head: PartitionHead, stream: StreamCounts, records: Sequence[FeatureRecord]
-) -> None:
-    """Count what a commit has.
-
-    Args:
-        head: Gets the counts.
-        stream: Of the partition's machine since the commit before.
-        records: The commit's features.
-    """
-    counters = head.counters
-    counters.devices += stream.new_devices
-    counters.events += stream.events
-    counters.late_events += stream.late_events
-    counters.duplicate_events += stream.duplicate_events
-    counters.page_sequences += stream.page_sequences
-    counters.timed_out_pages += stream.timed_out_pages
-    counters.reentered_pages += stream.reentered_pages
-    counters.overflowed_pages += stream.overflowed_pages
-    counters.missing_enters += stream.missing_enters
-    counters.features += len(records)
-    counters.feature_bytes += sum(len(record.feature) for record in records)
-    counters.encoded_bytes += sum(len(record.encoding) for record in records)
-    counters.commits += 1

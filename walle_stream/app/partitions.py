@@ -9,7 +9,8 @@ import msgspec
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
+from walle_stream.actors.parts.part import PartitionSetup
+from walle_stream.actors.parts.snapshots import SnapshotKeeper
 from walle_stream.errors import SourceMovedError
 from walle_stream.ports import Downlink, Holdings, Uplink
 from walle_stream.spec.models import StateSpec
@@ -124,7 +125,9 @@ class PartitionOpener:
             return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
 
         return PartitionHost(
-            number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper
+            PartitionSetup(
+                number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper
+            )
         )
 
     def _make_keeper(self, number: int) -> SnapshotKeeper | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from walle_stream.actors.runs import FailurePolicy
+from walle_stream.actors.attempts import FailurePolicy
 from walle_stream.errors import ScriptError
 from walle_stream.spec.isolation import IsolationSpec
 from walle_stream.spec.models import OnErrorSpec, Task

@@ -10,7 +10,7 @@ import msgspec
 
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.cloud import Drain
-from walle_stream.actors.exchange import MESSAGES_MAX_BYTES
+from walle_stream.actors.parts.calls import MESSAGES_MAX_BYTES
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.ray_logs import LogQueue, LogRecords
 from walle_stream.app.ray_session import Versions, versions_here

@@ -15,7 +15,7 @@ import msgspec
 
 from walle_deploy.simulation.jobs import LENGTH, PLACE, STUCK, Job, VersionResult, adapted
 from walle_deploy.simulation.report import FailedRun, VersionRun
-from walle_stream.actors.reports import QUARANTINED
+from walle_stream.actors.attempts import QUARANTINED
 from walle_stream.actors.task_states import apply_changes
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import WalleError

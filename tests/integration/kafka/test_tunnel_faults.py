@@ -11,11 +11,11 @@ from threading import Thread
 import pytest
 
 from kafka import KafkaProducer, TopicPartition
+from tests.unit.actors.parts.test_calls import taking
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_stream.actors.exchange import CloudExchange
 from walle_stream.errors import TopicError, TunnelError
 from walle_stream.wire.envelope import (
     UplinkEnvelope,
@@ -313,10 +313,10 @@ def test_messages_of_a_topic_that_was_made_anew_are_all_taken(address, is_runnin
                 cloud.downlink_sender.send(0, "d1", "note", b"{}")
 
     def take(tunnel, total):
-        exchange = CloudExchange(0, rows, tunnel.downlink, "incarnation")
+        take_down = taking(rows, tunnel.downlink)
 
         def is_all():
-            exchange.take(head, ())
+            take_down(head)
             return len(rows.messages) >= total
 
         until(is_all)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.property.test_recovery_property import Life
+from tests.property.test_recovery_property import Life, deliver
 from tests.unit.stream.test_machine import make_events
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.turn import Delivery
 from walle_stream.ports import SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
@@ -65,14 +66,16 @@ class Device(Life):
         self.cloud.sent = []
         self.limited = LimitedTunnel(self.cloud, self.policy)
         return PartitionHost(
-            0,
-            self.plan,
-            self.pool,
-            lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
-            lambda rows, _: UplinkSession(
-                self.limited, 0, rows.next_epoch(), "ab" * 8, rows.outbox()
-            ),
-            self.cloud,
+            PartitionSetup(
+                0,
+                self.plan,
+                self.pool,
+                lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
+                lambda rows, _: UplinkSession(
+                    self.limited, 0, rows.next_epoch(), "ab" * 8, rows.outbox()
+                ),
+                self.cloud,
+            )
         )
 
 
@@ -98,7 +101,7 @@ def run(folder, cloud, deaths=(), goes_up_at=10**6, **policy):
     host = device.open()
     for number, batch in enumerate(batches()):
         cloud.is_up = number >= goes_up_at
-        host.deliver(Delivery(batch, 0.0))
+        deliver(host, Delivery(batch, 0.0))
         if number in deaths:
             host.abandon()
             host = device.open()

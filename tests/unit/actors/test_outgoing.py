@@ -1,5 +1,7 @@
 """What a commit lets out waits until the commit is durable, in its order."""
 
+from functools import partial
+
 import pytest
 
 from tests.unit.store.test_durability import AT_ONCE, NEVER, Disk
@@ -14,32 +16,17 @@ class Session:
         return 0, number, body
 
 
-class Letters:
-    def __init__(self):
-        self.last = 0
-
-    def pump(self, last):
-        self.last = last
-
-
 class Partition:
     """A store that counts its commits, and what they let out."""
 
     def __init__(self, every_ms, *, is_held=True):
-        self.disk, self.session, self.letters = (
-            Disk(every_ms, is_held=is_held),
-            Session(),
-            Letters(),
-        )
-        self.released, self.sent = 0, []
-        self.outgoing = Outgoing(self.disk.durability, self.session, self.letters, self.release, 0)
-
-    def release(self, position):
-        self.released = position
+        self.disk = Disk(every_ms, is_held=is_held)
+        self.durable, self.sent = [], []
+        self.outgoing = Outgoing(self.disk.durability, Session())
 
     def commit(self, number, body=b"x"):
         self.disk.write()
-        self.outgoing.add([(number, body)], number, number)
+        self.outgoing.add([(number, body)], [partial(self.durable.append, number)])
         self.step()
 
     def step(self):
@@ -47,7 +34,8 @@ class Partition:
 
     @property
     def left(self):
-        return [number for _, number, _ in self.sent], self.letters.last, self.released
+        assert self.durable == [number for _, number, _ in self.sent]
+        return self.durable
 
 
 @pytest.fixture
@@ -60,7 +48,7 @@ def partition():
 def test_without_flushes_a_commit_lets_out_at_once():
     partition = Partition(NEVER)
     partition.commit(1)
-    assert partition.left == ([1], 1, 1)
+    assert partition.left == [1]
     assert not partition.outgoing.is_waiting
 
 
@@ -69,13 +57,13 @@ def test_nothing_leaves_before_its_commit_is_durable(partition):
     assert partition.disk.is_flushing.wait(30)
     partition.commit(2)
     partition.step()
-    assert partition.left == ([], 0, 0)
+    assert partition.left == []
     partition.disk.let_through()
     partition.step()
-    assert partition.left == ([1], 1, 1)
+    assert partition.left == [1]
     partition.disk.let_through()
     partition.step()
-    assert partition.left == ([1, 2], 2, 2)
+    assert partition.left == [1, 2]
     assert not partition.outgoing.is_waiting
 
 
@@ -84,7 +72,7 @@ def test_settle_waits_for_the_disk():
     partition.commit(1)
     partition.commit(2)
     partition.sent += partition.outgoing.settle()
-    assert partition.left == ([1, 2], 2, 2)
+    assert partition.left == [1, 2]
     partition.disk.close()
 
 
@@ -93,6 +81,6 @@ def test_a_commit_waits_where_too_many_bytes_do(monkeypatch):
     partition = Partition(3_600_000.0, is_held=False)
     for number in range(1, 6):
         partition.commit(number, b"12345678")
-    waiting = [number for number in range(1, 6) if number not in partition.left[0]]
+    waiting = [number for number in range(1, 6) if number not in partition.left]
     assert len(waiting) <= 1  # those of at most ten bytes
     partition.disk.close()

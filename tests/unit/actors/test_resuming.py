@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.unit.actors.parts.test_calls import taking
 from walle_connectors.embedded import CONNECTOR
 from walle_stream.actors.cloud import CloudActor, Drain
-from walle_stream.actors.exchange import CloudExchange
 from walle_stream.actors.holdings import CloudHoldings
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.resuming import resumed_head
@@ -58,11 +58,9 @@ class Pair:
 
     def take(self):
         """The partition takes what came down; returns the numbers of the replies."""
-        inbound = CloudExchange(3, self.rows, self.tunnel.downlink, INCARNATION).take(
-            self.head, ["t"]
-        )
+        replies = taking(self.rows, self.tunnel.downlink, number=3, tasks=["t"])(self.head)
         self.rows.commit(self.head, b"offset")
-        return [reply.number for reply in inbound.replies]
+        return [reply.number for reply in replies]
 
     def make(self, *numbers, feature=b"{}", device="d", is_arriving=True, is_acknowledged=True):
         """A commit of features, a frame of them."""

@@ -1,9 +1,12 @@
 """Runs that fail are tried again as their task says, and the rest of the device sees no difference."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from walle_stream.actors.attempts import PAUSE_MAX_MS, FailurePolicy
 from walle_stream.actors.calling import run_alone
-from walle_stream.actors.runs import PAUSE_MAX_MS, FailurePolicy, TaskRuns
+from walle_stream.actors.runs import TaskRuns
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.stream.commands import RunTask
 from walle_stream.vm.results import GroupResult, RunResult
@@ -40,14 +43,6 @@ class Pool:
         return GroupResult(device_id, changed, results)
 
 
-class Rows:
-    def __init__(self):
-        self.changed = {}
-
-    def put_task_states(self, _task, changed):
-        self.changed.update(changed)
-
-
 class Doubt:
     is_doubtful = False
 
@@ -56,13 +51,20 @@ class Doubt:
 
 
 def run(pool, on_error, runs):
-    rows, pauses = Rows(), []
+    pauses = []
     states = TaskStates(lambda _device, _task: {})
-    task_runs = TaskRuns(rows, states, {"t": on_error}, pauses.append)
-    calling = task_runs.run(
-        [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs], Doubt()
+    opening = SimpleNamespace(
+        states=states,
+        sets=SimpleNamespace(on_error={"t": on_error}),
+        plan=SimpleNamespace(warned=set()),
     )
-    return run_alone(pool, calling), rows.changed, pauses
+    task_runs = TaskRuns(opening, Doubt(), wait=pauses.append)
+    calling = task_runs.run(
+        [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs]
+    )
+    done = run_alone(pool, calling)
+    changed = {device: each for _, changes in done.changed for device, each in changes.items()}
+    return done, changed, pauses
 
 
 RUNS = [("a", 1), ("b", 1), ("a", 2), ("a", 3)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walle_stream.actors.snapshot_keeper import SnapshotKeeper
+from walle_stream.actors.parts.snapshots import SnapshotKeeper
 from walle_stream.app.partitions import _fetch_state, _least_epoch
 from walle_stream.errors import SourceMovedError
 from walle_stream.store import partition

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walle_stream.actors.runs import FailurePolicy
+from walle_stream.actors.attempts import FailurePolicy
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.programs import compile_task, unpack_task
 from walle_stream.spec.models import TaskLimits, TaskSpec

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import StoreError
 from walle_stream.store.snapshots import PartitionSnapshots, Place, line_of
@@ -23,8 +25,10 @@ _COPY: Final = "checkpoint"
 """What copies are named; those of a process that died are removed by the next owner."""
 
 
-class SnapshotKeeper:
-    """Snapshots of one partition. One thread, the device host's."""
+class SnapshotKeeper(Part):
+    """Snapshots of one partition; behind all other parts: it copies what was committed."""
+
+    _rows: PartitionRows
 
     def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
         """Begin.
@@ -38,7 +42,7 @@ class SnapshotKeeper:
         self._uploads = uploads
         self._every_ms = every_ms
         self._last_ms = monotonic_ms()
-        self._last_commits = -1
+        self._commits, self._last_commits = 0, -1
         self._upload: Future[None] | None = None
 
     def fetch(self, path: Path, own_epoch: int) -> bool:
@@ -98,27 +102,23 @@ class SnapshotKeeper:
         """
         return self._snapshots.incarnation(own)
 
-    def look(self, rows: PartitionRows, commits: int) -> None:
-        """Make a snapshot when it is time to; between two turns.
+    def restart(self, opening: Opening) -> None:
+        """Copy the database that was opened."""
+        self._rows, self._commits = opening.rows, opening.head.counters.commits
 
-        Args:
-            rows: The partition's, nothing uncommitted.
-            commits: So far.
-        """
+    def committed(self, turn: Turn) -> None:
+        """Make a snapshot when it is time to; between two turns."""
+        self._commits = turn.head.counters.commits
         if monotonic_ms() - self._last_ms >= self._every_ms and self._is_idle():
-            self._begin(rows, commits)
+            self._begin()
 
-    def finish(self, rows: PartitionRows, commits: int, deadline_ms: float) -> None:
-        """Make the last snapshot before the partition is closed; blocks until the deadline.
-
-        Args:
-            rows: The partition's, nothing uncommitted.
-            commits: So far.
-            deadline_ms: Monotonic clock; an upload that takes longer goes on alone.
-        """
+    def close(self, deadline_ms: float | None) -> None:
+        """Make the last one; blocks until the deadline, a longer upload goes on alone."""
+        if deadline_ms is None:
+            return
         self._await(deadline_ms)
-        if self._is_idle() and commits != self._last_commits:
-            self._begin(rows, commits)
+        if self._is_idle() and self._commits != self._last_commits:
+            self._begin()
             self._await(deadline_ms)
 
     def _is_idle(self) -> bool:
@@ -132,7 +132,8 @@ class SnapshotKeeper:
             except TimeoutError:
                 return
 
-    def _begin(self, rows: PartitionRows, commits: int) -> None:
+    def _begin(self) -> None:
+        rows, commits = self._rows, self._commits
         self._last_ms, self._last_commits = monotonic_ms(), commits
         place = Place(rows.epoch, commits)
         # of its own: the last one of another opening may still travel

@@ -1,8 +1,11 @@
 """Messages down from a log that may be replaced by another one."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from walle_stream.actors.exchange import CloudExchange
+from walle_stream.actors.parts.calls import Calls
+from walle_stream.actors.turn import Turn
 from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 from walle_stream.wire.rows import PartitionHead
 
@@ -38,6 +41,22 @@ class Anonymous(Down):
         return Down("old", self._count).receive(partition, position, max_bytes)
 
 
+def taking(rows, down, *, number=0, only="", tasks=()):
+    """What an opened partition takes down with a head; returns the replies."""
+    calls = Calls(down)
+    plan, sets = SimpleNamespace(only_device=only), SimpleNamespace(names=tasks)
+    calls.restart(
+        SimpleNamespace(number=number, rows=rows, plan=plan, sets=sets, incarnation="ab" * 8)
+    )
+
+    def take(head):
+        turn = Turn(head, None, -1)
+        calls.idle(turn)
+        return turn.replies
+
+    return take
+
+
 @pytest.fixture
 def rows():
     return Rows()
@@ -45,12 +64,12 @@ def rows():
 
 def test_another_log_is_read_from_its_beginning(rows, caplog):
     down, head = Down("a", 3), PartitionHead()
-    exchange = CloudExchange(0, rows, down, "incarnation")
-    exchange.take(head, ())
+    take = taking(rows, down)
+    take(head)
     assert (head.downlink_log, head.downlink_position) == ("a", 3)
     down.log_id, down.count = "b", 5
     for _ in range(2):
-        exchange.take(head, ())
+        take(head)
     assert (head.downlink_log, head.downlink_position) == ("b", 5)
     assert rows.messages == [("a", n) for n in (1, 2, 3)] + [("b", n) for n in (1, 2, 3, 4, 5)]
     assert "was made anew" in caplog.text
@@ -58,19 +77,19 @@ def test_another_log_is_read_from_its_beginning(rows, caplog):
 
 def test_one_that_is_only_passed_over_is_left_behind_too(rows):
     down, head = Down("a", 3), PartitionHead()
-    exchange = CloudExchange(0, rows, down, "incarnation", only_device="b")
-    exchange.take(head, ())
+    take = taking(rows, down, only="b")
+    take(head)
     down.log_id, down.count = "b", 2
     for _ in range(2):
-        exchange.take(head, ())
+        take(head)
     assert rows.messages == [("b", 1), ("b", 2)]
 
 
 def test_positions_of_before_logs_had_names_are_read_on(rows, caplog):
     head = PartitionHead(downlink_position=2)
-    CloudExchange(0, rows, Down("a", 3), "incarnation").take(head, ())
+    taking(rows, Down("a", 3))(head)
     assert (head.downlink_log, head.downlink_position) == ("a", 3)
-    CloudExchange(0, rows, Anonymous(4), "incarnation").take(head, ())
+    taking(rows, Anonymous(4))(head)
     assert (head.downlink_log, head.downlink_position) == ("a", 4)
     assert rows.messages == [("a", 3), ("old", 4)]
     assert not caplog.records

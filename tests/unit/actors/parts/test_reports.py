@@ -1,13 +1,15 @@
 """Reports count every committed run once and change nothing of features and state."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
-from tests.property.test_recovery_property import Life, Tunnel
+from tests.property.test_recovery_property import Life, Tunnel, deliver
 from tests.unit.stream.test_machine import TRIGGERS, make_events
-from walle_stream.actors import reports as module
 from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.reports import RunReports
+from walle_stream.actors.parts import reports as module
+from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.turn import Delivery
 from walle_stream.errors import StoreError
 from walle_stream.ports import Proof, SourceBatch, SourceCounts
@@ -22,6 +24,10 @@ from walle_stream.wire.reports import decode_reports, is_reports
 pytestmark = pytest.mark.actors
 
 LABELS = {"t": ("shop/t", "v1")}
+
+
+def opening(labels):
+    return SimpleNamespace(sets=SimpleNamespace(labels=labels))
 
 
 def group(device, *runs):
@@ -41,14 +47,14 @@ def decoded(bodies):
 
 
 def test_runs_are_counted_by_device_class_time_and_size():
-    reports = RunReports(LABELS, 1_000, 0)
+    reports = Reports(LABELS, 1_000, 0)
     found = [
         group("a", good(10), good(10), bad("KeyError"), bad("RunStopped")),
         group("b", good(500), bad("Quarantined")),
     ]
     reports.add("t", found, 0.6)
     assert reports.take(5_000) == []  # nothing is committed yet
-    reports.committed()
+    reports.committed(None)
     [report] = decoded(reports.take(5_000))
     assert (report.task, report.version, report.from_ms, report.to_ms) == ("shop/t", "v1", 0, 5_000)
     a, b = report.devices
@@ -60,40 +66,40 @@ def test_runs_are_counted_by_device_class_time_and_size():
 
 
 def test_a_report_comes_when_it_is_time_or_at_the_end_and_is_sent_once():
-    reports = RunReports(LABELS, 1_000, 0)
+    reports = Reports(LABELS, 1_000, 0)
     for _ in range(2):
         reports.add("t", [group("a", good(1))], 1.0)
-        reports.committed()
+        reports.committed(None)
     assert not reports.is_due(999)
     assert reports.is_due(999, is_last=True)
     assert reports.is_due(1_000)
     assert reports.is_due(-5)  # the wall clock was set back
     [report] = decoded(reports.take(1_000))
     assert report.devices[0].runs == 2
-    reports.restart()  # the commit failed: it is not sent
+    reports.restart(opening(LABELS))  # the commit failed: it is not sent
     [again] = decoded(reports.take(1_001))
     assert again.devices == report.devices
-    reports.committed()
+    reports.committed(None)
     assert not reports.is_due(10**9, is_last=True)
 
 
 def test_tasks_without_a_label_are_not_reported_and_labels_may_change():
-    reports = RunReports(LABELS, 0, 0)
+    reports = Reports(LABELS, 0, 0)
     reports.add("other", [group("a", good(1))], 1.0)
     reports.add("t", [group("a", good(1))], 1.0)
-    reports.committed()
-    reports.relabel({"t": ("shop/t", "v2")})
+    reports.committed(None)
+    reports.restart(opening({"t": ("shop/t", "v2")}))
     reports.add("t", [group("a", good(1)), group("b", good(1))], 1.0)
-    reports.committed()
+    reports.committed(None)
     found = {each.version: len(each.devices) for each in decoded(reports.take(1))}
     assert found == {"v1": 1, "v2": 2}
 
 
 def test_many_devices_are_due_at_once_and_cut(monkeypatch):
     monkeypatch.setattr(module, "FRAME_DEVICES", 3)
-    reports = RunReports(LABELS, 10**9, 0)
+    reports = Reports(LABELS, 10**9, 0)
     reports.add("t", [group(str(n), good(1), bad("E")) for n in range(7)], 7.0)
-    reports.committed()
+    reports.committed(None)
     found = decoded(reports.take(1))
     assert [len(each.devices) for each in found] == [3, 3, 1]
     assert sum(sum(each.latency_us.values()) for each in found) == 14
@@ -101,9 +107,9 @@ def test_many_devices_are_due_at_once_and_cut(monkeypatch):
 
 
 def test_classes_of_errors_are_bounded():
-    reports = RunReports(LABELS, 0, 0)
+    reports = Reports(LABELS, 0, 0)
     reports.add("t", [group("a", *(bad(f"E{n}") for n in range(100)), bad(""))], 1.0)
-    reports.committed()
+    reports.committed(None)
     [report] = decoded(reports.take(1))
     failures = report.devices[0].failures
     assert (len(failures), sum(failures.values())) == (17, 101)
@@ -122,10 +128,10 @@ def test_devices_of_two_groups_are_never_in_one_report():
         asked.append(key)
         return held.get(key, Proof())
 
-    reports = RunReports(LABELS, 0, 0, proof_of=proof_of)
+    reports = Reports(LABELS, 0, 0, proof_of=proof_of)
     for _ in range(2):
         reports.add("t", [group(each, good(9), bad("E")) for each in "abcd"], 8.0)
-        reports.committed()
+        reports.committed(None)
     reports.add_refusal(("shop/t", "v1"), "e", "not installed: E")
     assert [key[0] for key in asked] == list("abcde")  # once for each device and report
     found = {
@@ -143,9 +149,9 @@ def test_devices_of_two_groups_are_never_in_one_report():
     }
     # what came meanwhile is shown with the next report
     held["d", "shop/t", "v1"] = Proof("rd", "r", "new")
-    reports.committed()
+    reports.committed(None)
     reports.add("t", [group("d", good(1))], 1.0)
-    reports.committed()
+    reports.committed(None)
     [report] = decoded(reports.take(2))
     assert (report.group, report.devices[0].receipt) == ("new", "rd")
 
@@ -229,7 +235,7 @@ def test_a_commit_that_fails_counts_its_runs_once(tmp_path, monkeypatch):
         delivery = Delivery(batch, 0.0)
         while True:
             try:
-                host.deliver(delivery)
+                deliver(host, delivery)
             except StoreError:
                 host.restart()
             else:

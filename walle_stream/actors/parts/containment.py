@@ -8,17 +8,24 @@ committed the partition is in doubt, and its runs are contained.
 import logging
 from typing import Final
 
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
 from walle_stream.store.in_hand import InHand
-from walle_stream.wire.rows import PartitionHead
 
 _log: Final = logging.getLogger(__name__)
 
 
-class Doubt:
-    """Doubt about one partition. One thread, the device host's."""
+class Containment(Part):
+    """Doubt about one partition; it outlives restarts, as the process does."""
 
     def __init__(self, in_hand: InHand, number: int, batch_events: int) -> None:
-        """Begin with what the last process left."""
+        """Begin with what the last process left.
+
+        Args:
+            in_hand: Where partitions note that they call a VM.
+            number: Which partition.
+            batch_events: Events that may be of the batch that was in hand.
+        """
         self._in_hand = in_hand
         self._number = number
         self._events = batch_events
@@ -37,20 +44,21 @@ class Doubt:
         """Note that a VM is about to be called."""
         self._in_hand.take(self._number)
 
-    def put_down(self) -> None:
+    def close(self, deadline_ms: float | None) -> None:  # noqa: ARG002 - the part's signature
         """Note that the turn is over, committed or not."""
         self._in_hand.put_down(self._number)
 
-    def begin(self, head: PartitionHead) -> None:
+    def restart(self, opening: Opening) -> None:
         """Look at where the partition begins."""
         if self._calls < 0:
-            self._calls = head.counters.calls
+            self._calls = opening.head.counters.calls
 
-    def commit(self, events: int, head: PartitionHead) -> None:
+    def committed(self, turn: Turn) -> None:
         """Take a commit into account."""
+        head = turn.head
         if self.is_doubtful:
-            self._events = 0 if head.is_ended else self._events - events
+            self._events = 0 if head.is_ended else self._events - turn.events
             if self._events <= 0 and head.counters.replies >= self._calls:
                 self.is_doubtful = False
                 self._in_hand.settle(self._number)
-        self.put_down()
+        self.close(None)

@@ -11,14 +11,16 @@ A turn's runs count when the turn has committed. One that is tried again counts 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from walle_stream.actors.attempts import QUARANTINED
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
+from walle_stream.clock import wall_ms
 from walle_stream.ports import Proof, ProofOf
 from walle_stream.vm.results import GroupResult
 from walle_stream.vm.shelf import STOPPED
 from walle_stream.wire.buckets import bucket_of, timed_bucket
 from walle_stream.wire.reports import FRAME_DEVICES, DeviceRuns, TaskReport, encode_reports
-
-QUARANTINED: Final = "Quarantined"
-"""Error of a run that was not let begin."""
 
 _CLASSES_MAX: Final = 16  # of one device and report; all others are one
 _OTHER: Final = "(other)"
@@ -28,8 +30,8 @@ _US: Final = 1_000.0
 type _Label = tuple[str, str]  # task and version as the cloud knows them
 
 
-class RunReports:
-    """Reports of one partition. One thread, the device host's; never blocks."""
+class Reports(Part):
+    """Reports of one partition; counts outlive restarts."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class RunReports:
 
         Args:
             labels: For each program the name and the version that it is reported as; one
-                without any is not reported. They may come to be more.
+                without any is not reported. An opening names those that are installed, too.
             every_ms: Shortest time between two reports.
             now_ms: Wall clock.
             compression: Of bodies.
@@ -57,14 +59,6 @@ class RunReports:
         self._counts: dict[_Label, _Counts] = {}
         self._turn: list[tuple[_Label, Sequence[GroupResult], int]] = []
         self._taken_ms: int | None = None  # when the bodies of the commit at hand were made
-
-    def relabel(self, labels: Mapping[str, _Label]) -> None:
-        """Report programs by other names from now on.
-
-        Args:
-            labels: As for the constructor; what was counted keeps its own.
-        """
-        self._labels = labels
 
     def add(self, program: str, found: Sequence[GroupResult], took_ms: float) -> None:
         """Take note of a call's results; they count when the turn commits.
@@ -124,17 +118,27 @@ class RunReports:
         is_large = sum(len(each.devices) for each in self._counts.values()) >= FRAME_DEVICES
         return is_last or is_large or not 0 <= passed_ms < self._every_ms
 
-    def committed(self) -> None:
+    def restart(self, opening: Opening) -> None:
+        """Forget the turn: nothing of it was committed."""
+        self._turn, self._taken_ms = [], None
+        # what was counted keeps its own names
+        self._labels = opening.sets.labels
+
+    def idle(self, turn: Turn) -> bool:
+        """Say whether a report is due."""
+        return self.is_due(wall_ms(), is_last=turn.is_last)
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+        """Make the frames of a report that is due."""
+        turn.bodies += self.take(wall_ms(), is_last=turn.is_last)
+
+    def committed(self, turn: Turn) -> None:  # noqa: ARG002 - the part's signature
         """Count the turn's runs: it is in the store, with the bodies that were taken."""
         if self._taken_ms is not None:
             self._counts, self._since_ms, self._taken_ms = {}, self._taken_ms, None
         for label, found, bucket in self._turn:
             self._of(label).add(found, bucket)
         self._turn = []
-
-    def restart(self) -> None:
-        """Forget the turn: nothing of it was committed."""
-        self._turn, self._taken_ms = [], None
 
     def _of(self, label: _Label) -> "_Counts":
         counts = self._counts.get(label)

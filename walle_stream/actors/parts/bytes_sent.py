@@ -1,0 +1,24 @@
+"""The ledger of bytes: which task's features and calls a commit's frames are."""
+
+from walle_stream.actors.ledger import book_measured, book_sent
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
+
+
+class BytesSent(Part):
+    """Ledger of a partition; behind features and calls, before frames of anything else."""
+
+    _opening: Opening
+
+    def restart(self, opening: Opening) -> None:
+        """Book on from the last commit."""
+        self._opening = opening
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+        """Book the frames so far."""
+        plan, head = self._opening.plan, turn.head
+        sent = book_sent(turn.records, turn.calls, turn.bodies)
+        if plan.is_measured:
+            sent = sent.plus(book_measured(sent, turn.raw, turn.records, plan.compression))
+        head.ledger = head.ledger.plus(sent)

@@ -1,0 +1,153 @@
+"""The exchange of a partition's devices with the cloud: calls up, messages down.
+
+A call is a row until its reply came: what answers no such row, because the cloud
+sent it twice, or for a device that was reinstalled or has forgotten, is dropped and
+counted. Rows, replies taken and what they did commit together.
+"""
+
+import logging
+from functools import partial
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
+from walle_stream.errors import EnvelopeError
+from walle_stream.ports import DeadLetter, Downlink, HasLog
+from walle_stream.stream.commands import Reply
+from walle_stream.wire.calls import CloudCall, encode_calls
+from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink
+from walle_stream.wire.replies import REPLY_KIND, decode_reply
+from walle_stream.wire.rows import PartitionHead
+
+_log = logging.getLogger(__name__)
+
+MESSAGES_MAX_BYTES: Final = 256 * 1024
+"""Most bytes of downlink messages taken in one commit."""
+
+
+class Calls(Part):
+    """What came down goes into the turn, what runs ask goes up with its commit."""
+
+    _opening: Opening
+
+    def __init__(self, downlink: Downlink) -> None:
+        """Begin.
+
+        Args:
+            downlink: Where messages for the partition's devices come from.
+        """
+        self._downlink = downlink
+        self._passed = 0  # behind others' messages, which are no reason for a commit
+
+    def restart(self, opening: Opening) -> None:
+        """Read the way down from the last commit's position."""
+        self._opening, self._passed = opening, 0
+
+    def idle(self, turn: Turn) -> bool:
+        """Take messages down, into rows of the commit at hand: replies, each once.
+
+        What comes behind the last turn waits for the next run.
+        """
+        if turn.is_last:
+            return False
+        opening, head, count = self._opening, turn.head, 0
+        head.downlink_position = max(head.downlink_position, self._passed)
+        messages = self._downlink.receive(
+            opening.number, head.downlink_position, MESSAGES_MAX_BYTES
+        )
+        if self._is_other_log(head):
+            return False  # the next look begins at its beginning
+        only = opening.plan.only_device
+        for position, data in messages:
+            head.downlink_position = position
+            if only and _device_of(data) != only:
+                continue
+            count += 1
+            try:
+                self._take(decode_downlink(data), turn)
+            except EnvelopeError as error:
+                # refusing it for ever would stop the partition
+                head.counters.dropped_messages += 1
+                turn.dead_letters.append(self._dead_letter(position, data, error))
+        head.counters.messages += count
+        if not count:
+            self._passed = head.downlink_position
+        return count > 0
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:
+        """Write calls as open, and make frames of them."""
+        opening, head, done = self._opening, turn.head, turn.done
+        if done.calls:
+            for run, number, name, asked in opening.machine.complete_calls(done.calls):
+                version = opening.sets.versions[run.program]
+                call = CloudCall(run.device_id, number, run.task, version, *asked)
+                rows.put_call(name, call)
+                turn.calls.append(call)
+            head.counters.calls += len(turn.calls)
+            turn.bodies += encode_calls(turn.calls, opening.plan.compression)
+        # the tunnel may forget what commits took
+        turn.on_durable.append(
+            partial(self._downlink.release, opening.number, head.downlink_position)
+        )
+
+    def _is_other_log(self, head: PartitionHead) -> bool:
+        # asked behind the messages: those of another log are never taken for this one's
+        log_id = self._downlink.log_id if isinstance(self._downlink, HasLog) else ""
+        known = head.downlink_log
+        if not log_id or log_id == known:
+            return False
+        head.downlink_log = log_id
+        if not known:
+            return False
+        _log.warning(
+            "the way down of partition %d was made anew: it is read from its beginning, behind "
+            "position %d of the old one",
+            self._opening.number,
+            head.downlink_position,
+        )
+        head.downlink_position = self._passed = 0
+        return True
+
+    def _take(self, envelope: DownlinkEnvelope, turn: Turn) -> None:
+        rows, counters = self._opening.rows, turn.head.counters
+        if envelope.kind != REPLY_KIND:
+            message = {"kind": envelope.kind, "payload": msgspec.Raw(envelope.payload)}
+            rows.put_message(
+                envelope.device_id, envelope.sequence_number, msgspec.json.encode(message)
+            )
+            return
+        reply = decode_reply(envelope.payload)
+        found = None
+        if reply.incarnation == self._opening.incarnation:
+            found = rows.take_call(envelope.device_id, reply.number, reply.digest)
+        if found is None:
+            counters.dropped_messages += 1
+            return
+        counters.replies += 1
+        name, call = found
+        if call.task in self._opening.sets.names:
+            given = [name, call.service, reply.error, bytes(reply.value)]
+            turn.replies.append(Reply(envelope.device_id, call.task, reply.number, given))
+
+    def _dead_letter(self, position: int, data: bytes, error: EnvelopeError) -> DeadLetter:
+        return DeadLetter(
+            route="decode",
+            reason=str(error),
+            origin=f"downlink-{self._opening.number}@{position}",
+            error=type(error).__name__,
+            raw=data[:1_024].decode("utf-8", "replace"),
+            digest=blake2b(data, digest_size=16).hexdigest(),
+            holds="message",
+            size_bytes=len(data),
+        )
+
+
+def _device_of(data: bytes) -> str | None:
+    try:
+        return decode_downlink(data).device_id
+    except EnvelopeError:
+        return None  # nobody knows whose it is

@@ -1,0 +1,36 @@
+"""What runs emitted: numbered, as rows of the device and in frames."""
+
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
+from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
+
+
+class Features(Part):
+    """Features of a partition."""
+
+    _opening: Opening
+
+    def restart(self, opening: Opening) -> None:
+        """Number on from the last commit."""
+        self._opening = opening
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:
+        """Number what was emitted, write it, and make frames of it."""
+        opening = self._opening
+        versions = opening.sets.versions
+        turn.records = [
+            FeatureRecord(
+                run.device_id,
+                run.task,
+                versions[run.program],
+                number,
+                feature,
+                encoding,
+                run.clock_ms,
+            )
+            for run, number, (feature, encoding) in opening.machine.complete(turn.done.emitted)
+        ]
+        parts = split_records(turn.records)
+        turn.bodies += [encode_body(part, opening.plan.compression) for part in parts]
+        rows.put_features(turn.records)

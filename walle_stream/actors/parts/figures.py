@@ -1,0 +1,85 @@
+"""Counters of a partition, and the latencies of its run."""
+
+from walle_stream.actors.latency import Latencies
+from walle_stream.actors.partition_plan import PartitionStatus
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
+from walle_stream.clock import monotonic_ms
+from walle_stream.wire.rows import PartitionHead, add_tasks
+
+
+class Figures(Part):
+    """What status and metrics show; behind all parts that count by themselves."""
+
+    _opening: Opening
+    _head: PartitionHead  # of the last commit
+
+    def __init__(self) -> None:
+        """Begin; the run's own figures outlive restarts."""
+        self.latencies = Latencies()
+        self.run_events = 0
+
+    def restart(self, opening: Opening) -> None:
+        """Count on from the last commit."""
+        self._opening, self._head = opening, opening.head
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+        """Count what the commit has."""
+        head, machine, done = turn.head, self._opening.machine, turn.done
+        head.watermark_ms = machine.watermark_ms
+        if turn.deadline_ms is not None:
+            # no commit of a turn: the end of the run that tells of losses
+            head.told_losses = head.counters.losses
+            return
+        counters, stream = head.counters, machine.counts
+        counters.task_runs += sum(counts.runs for counts in done.tasks.values())
+        counters.task_failures += done.failures
+        head.tasks = add_tasks(head.tasks, done.tasks)
+        counters.devices += stream.new_devices
+        counters.events += stream.events
+        counters.late_events += stream.late_events
+        counters.duplicate_events += stream.duplicate_events
+        counters.page_sequences += stream.page_sequences
+        counters.timed_out_pages += stream.timed_out_pages
+        counters.reentered_pages += stream.reentered_pages
+        counters.overflowed_pages += stream.overflowed_pages
+        counters.missing_enters += stream.missing_enters
+        counters.features += len(turn.records)
+        counters.feature_bytes += sum(len(record.feature) for record in turn.records)
+        counters.encoded_bytes += sum(len(record.encoding) for record in turn.records)
+        counters.commits += 1
+
+    def committed(self, turn: Turn) -> None:
+        """Count what was committed in this run."""
+        self._head = turn.head
+        self.run_events += turn.events
+        now_ms = monotonic_ms()
+        for delivered_ms, exits in turn.exits:
+            self.latencies.add(now_ms - delivered_ms, exits)
+
+    @property
+    def open_calls(self) -> int:
+        """Calls of the cloud whose replies are on their way."""
+        return self._head.counters.calls - self._head.counters.replies
+
+    def status(self, outbox_bytes: int) -> PartitionStatus:
+        """Return the partition's figures.
+
+        Args:
+            outbox_bytes: Of frames without acknowledgement.
+        """
+        opening, head = self._opening, self._head
+        return PartitionStatus(
+            opening.number,
+            head.counters,
+            self.latencies,
+            opening.machine.active_count,
+            outbox_bytes,
+            head.watermark_ms,
+            self.run_events,
+            head.ledger,
+            head.tasks,
+            # what no run before this one told of
+            head.counters.losses - opening.head.told_losses,
+        )

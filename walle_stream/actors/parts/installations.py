@@ -1,0 +1,67 @@
+"""What is installed on devices: their next task sets, and their states' layouts."""
+
+from collections.abc import Iterable, Sequence
+
+from walle_stream.actors.installing import Wanted
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, Part
+from walle_stream.actors.turn import Turn
+from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
+
+
+class Installations(Part):
+    """Task sets of a partition's devices; before journal, devices and states."""
+
+    _opening: Opening
+    _task_sets: Iterable[str]  # of the last commit
+
+    def restart(self, opening: Opening) -> None:
+        """Take over what the opened partition has."""
+        self._opening = opening
+        self._task_sets = opening.head.task_sets
+
+    def ask(self, turn: Turn, wanted: Sequence[Wanted], devices: Iterable[tuple[str, int]]) -> None:
+        """Note what devices get with the turn at hand; blocks on the store.
+
+        Args:
+            turn: The one at hand.
+            wanted: What devices get.
+            devices: (device id, index of it); such as have it already stay as they are.
+        """
+        opening = self._opening
+        machine, sets = opening.machine, opening.sets
+        after: dict[tuple[str, int], str] = {}
+        for device_id, which in devices:
+            if not machine.is_active(device_id):
+                opening.wake([device_id])
+            old = machine.task_set(device_id)
+            if (old, which) not in after:
+                after[old, which] = sets.after(old, wanted[which])
+            if after[old, which] != old:
+                turn.installs.append((device_id, after[old, which]))
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+        """Give devices their next tasks."""
+        if turn.installs:
+            opening = self._opening
+            opening.sets.move(turn, opening.machine, opening.states)
+
+    def committed(self, turn: Turn) -> None:
+        """Take over what devices have now."""
+        self._task_sets = turn.head.task_sets
+
+    def changes_of(self, device_id: str) -> Changes:
+        """Return what a device has other than the definition's tasks; blocks on the store.
+
+        Args:
+            device_id: Of this partition.
+        """
+        opening = self._opening
+        if opening.machine.is_active(device_id):
+            return opening.sets.changes(opening.machine.task_set(device_id))
+        snapshot, _ = opening.rows.device(device_id)
+        return {} if snapshot is None else opening.sets.changes(snapshot.task_set)
+
+    def programs(self) -> dict[str, InstalledTask]:
+        """Return all that devices have, and the definition's tasks, by program."""
+        return self._opening.sets.programs_of([DEFAULT_SET, *self._task_sets])

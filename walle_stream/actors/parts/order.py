@@ -1,0 +1,77 @@
+"""Which commit parts there are, and their order: the one place that says so.
+
+A part that reads what another one puts into the turn stands behind it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, cast
+
+from walle_stream.actors.installing import Refusal
+from walle_stream.actors.parts.bytes_sent import BytesSent
+from walle_stream.actors.parts.calls import Calls
+from walle_stream.actors.parts.containment import Containment
+from walle_stream.actors.parts.devices import Devices, Journal
+from walle_stream.actors.parts.features import Features
+from walle_stream.actors.parts.figures import Figures
+from walle_stream.actors.parts.installations import Installations
+from walle_stream.actors.parts.letters import Letters
+from walle_stream.actors.parts.outbox import Outbox
+from walle_stream.actors.parts.part import Part, PartitionSetup
+from walle_stream.actors.parts.reports import Reports
+from walle_stream.actors.parts.states import States
+from walle_stream.clock import wall_ms
+
+_DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events
+
+
+class CommitParts:
+    """The parts of one partition, in order, and what they share with its runs."""
+
+    def __init__(self, setup: PartitionSetup) -> None:
+        """Make them.
+
+        Args:
+            setup: What the partition's host is made of.
+        """
+        plan, self.setup = setup.plan, setup
+        self.containment = Containment(plan.in_hand, setup.number, _DOUBTED * plan.batch_events)
+        how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
+        self.reports = Reports(plan.reported_as, *how) if plan.report_ms else None
+        made = [make(self) for make in PARTS]
+        self._parts = {type(part): part for part in made if part is not None}
+
+    def __iter__(self) -> Iterator[Part]:
+        """Iterate in order."""
+        return iter(self._parts.values())
+
+    def __getitem__[P: Part](self, kind: type[P]) -> P:
+        """Return the part of a class that every partition has."""
+        return cast("P", self._parts[kind])
+
+    def report(self, refusals: Iterable[Refusal]) -> None:
+        """Count versions that devices refused, for the next report.
+
+        Args:
+            refusals: Each once.
+        """
+        if self.reports is not None:
+            for each in refusals:
+                self.reports.add_refusal((each.task, each.version), each.device_id, each.error)
+
+
+PARTS: Final[list[Callable[[CommitParts], Part | None]]] = [
+    lambda parts: parts.containment,
+    lambda _: Features(),
+    lambda parts: Calls(parts.setup.downlink),
+    lambda _: BytesSent(),
+    lambda parts: parts.reports,
+    lambda _: Installations(),
+    lambda _: Journal(),
+    lambda _: Devices(),
+    lambda _: States(),
+    lambda _: Figures(),
+    lambda parts: Outbox(parts.setup.open_session),
+    lambda _: Letters(),
+    lambda parts: parts.setup.keeper,
+]
+"""Each makes its part, or none where the pipeline does not ask for it."""

@@ -1,0 +1,88 @@
+"""Frames: numbered and kept in the outbox until they arrived."""
+
+from collections.abc import Sequence
+
+from walle_stream.actors.outgoing import Outgoing
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.part import Opening, OpenSession, Part
+from walle_stream.actors.turn import Turn
+from walle_stream.tunnel.session import UplinkSession
+from walle_stream.types import UplinkFrame
+from walle_stream.wire.rows import PartitionHead
+
+
+class Outbox(Part):
+    """Outbox of a partition; behind all parts that make frames."""
+
+    _session: UplinkSession
+    _outgoing: Outgoing
+
+    def __init__(self, open_session: OpenSession) -> None:
+        """Begin.
+
+        Args:
+            open_session: Called at each restart.
+        """
+        self._open_session = open_session
+        self._frames: list[tuple[int, bytes]] = []
+
+    def restart(self, opening: Opening) -> None:
+        """Open the way up; blocks where it is full."""
+        rows = opening.rows
+        self._session = self._open_session(rows, opening.seen_epoch)
+        self._outgoing = Outgoing(rows.durability, self._session)
+
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
+        """Take note of what arrived."""
+        self._session.pump()
+        return False
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:
+        """Number the frames, write them, and delete those that arrived."""
+        if turn.deadline_ms is not None:
+            self._session.flush(turn.deadline_ms)
+        head = turn.head
+        self._frames = list(enumerate(turn.bodies, head.next_frame))
+        head.next_frame += len(self._frames)
+        head.counters.uplink_frames += len(self._frames)
+        head.counters.uplink_bytes += sum(map(self._session.size_bytes, turn.bodies))
+        rows.put_outbox(self._frames, self._settled(head))
+
+    def committed(self, turn: Turn) -> None:
+        """Let the frames out when they are durable."""
+        self._outgoing.add(self._frames, turn.on_durable)
+
+    def _settled(self, head: PartitionHead) -> list[int]:
+        # frames whose rows go: they arrived, or the outbox's policy gave them up
+        dropped = self._session.shed(head.watermark_ms)
+        head.counters.dropped_frames += len(dropped)
+        head.counters.dropped_features += sum(each.features for each in dropped)
+        return self._session.collect() + [each.number for each in dropped]
+
+    # Between commits
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a commit is not durable yet."""
+        return self._outgoing.is_waiting
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of the frames without acknowledgement."""
+        return self._session.in_flight_bytes
+
+    def take(self, *, is_all: bool = False) -> list[UplinkFrame]:
+        """Return the frames that are durable, each once; see ``Outgoing.step``.
+
+        Args:
+            is_all: Wait for the disk until all are.
+        """
+        return self._outgoing.settle() if is_all else self._outgoing.step()
+
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Send frames; blocks while the tunnel has too much in flight.
+
+        Args:
+            frames: Of this partition, or of others of its host.
+        """
+        self._session.send(frames)

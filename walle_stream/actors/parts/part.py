@@ -1,0 +1,154 @@
+"""What a commit part is, and the opened partition that all parts share."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from walle_stream.actors.calling import Runner
+from walle_stream.actors.dead_letters import event_dead_letter
+from walle_stream.actors.partition_plan import PartitionPlan
+from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.partition_sets import PartitionSets
+from walle_stream.actors.places import origin_of
+from walle_stream.actors.task_states import TaskStates
+from walle_stream.actors.turn import Delivery, Turn
+from walle_stream.ports import Downlink
+from walle_stream.stream.commands import Reply, RunTask
+from walle_stream.stream.machine import PartitionMachine
+from walle_stream.tunnel.session import UplinkSession
+from walle_stream.wire.rows import PartitionHead
+
+type OpenSession = Callable[[PartitionRows, int], UplinkSession]
+"""Opens the way up for an opened database, given the highest epoch that the cloud side has
+seen; sends what the outbox holds."""
+
+
+class PartitionSetup(NamedTuple):
+    """What one partition's host is made of."""
+
+    number: int
+    plan: PartitionPlan
+    pool: Runner
+    """Where its tasks run."""
+    open_rows: Callable[[], PartitionRows]
+    """Opens its database; also after a failure."""
+    open_session: OpenSession
+    downlink: Downlink
+    """Where messages for its devices come from."""
+    keeper: "Part | None" = None
+    """Makes snapshots for other machines; None for none."""
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """A partition that was opened at its last commit."""
+
+    number: int
+    plan: PartitionPlan
+    rows: PartitionRows
+    head: PartitionHead
+    """As committed."""
+    seen_epoch: int
+    """Highest epoch of it that the cloud side has seen; 0 for none."""
+    incarnation: str
+    """Of its devices."""
+    sets: PartitionSets
+    states: TaskStates
+    machine: PartitionMachine
+
+    def wake(self, device_ids: Iterable[str]) -> None:
+        """Bring devices into memory; blocks on the store.
+
+        Args:
+            device_ids: Such as the machine's ``absent`` names.
+        """
+        for device_id in device_ids:
+            self.machine.activate(device_id, *self.rows.device(device_id))
+
+    def take(self, delivery: Delivery, turn: Turn) -> None:
+        """Advance the devices of a batch; blocks on the store, where some are woken.
+
+        Args:
+            delivery: The next one.
+            turn: Gets what it woke.
+        """
+        machine, batch = self.machine, delivery.batch
+        events = delivery.events()
+        turn.parts.append(delivery.part)
+        self.wake(machine.absent(events, is_end=batch.is_end))
+        exits, late = machine.counts.page_sequences, len(machine.late_events)
+        woken = machine.handle(events, is_end=batch.is_end)
+        turn.places.add(len(turn.runs), len(woken), delivery.part, batch.origins)
+        turn.runs += woken
+        exits = machine.counts.page_sequences - exits
+        if exits:
+            turn.exits.append((delivery.delivered_ms, exits))
+        turn.add(batch, len(events))
+        turn.dead_letters += [
+            event_dead_letter(event, origin_of(event, events, batch.origins))
+            for event in machine.late_events[late:]
+        ]
+        turn.taken += 1
+
+    def answer(self, replies: Sequence[Reply]) -> list[RunTask]:
+        """Return the runs that replies of the cloud wake; blocks on the store.
+
+        Args:
+            replies: Behind the events so far.
+        """
+        if not replies:
+            return []
+        self.wake(self.machine.absent((), replies=replies))
+        return self.machine.answer(replies)
+
+
+class Part:
+    """A capability that takes part in commits. One thread, the device host's.
+
+    Each method does nothing unless a part says what. Whatever one raises ends the turn:
+    nothing of it is committed, and the partition is opened again.
+    """
+
+    def restart(self, opening: Opening) -> None:
+        """Begin at the last commit, and forget what came behind it; may block.
+
+        Args:
+            opening: Stays until the next restart.
+        """
+
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's own to use
+        """Bring into the turn what came from elsewhere meanwhile; never blocks.
+
+        Called before every commit, and by itself where nothing is read.
+
+        Args:
+            turn: The one at hand.
+
+        Returns:
+            Whether that alone is worth a commit.
+        """
+        return False
+
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:
+        """Add what is this part's to the commit; behind the runs of the turn.
+
+        Args:
+            turn: Has what they did. The last one of an opening has a deadline:
+                wait until then for what is still to come.
+            rows: Of the commit's write batch.
+        """
+
+    def committed(self, turn: Turn) -> None:
+        """Learn that the turn is in the store.
+
+        Args:
+            turn: As contributed to.
+        """
+
+    def close(self, deadline_ms: float | None) -> None:
+        """Let go, before the database is closed; behind the last commit.
+
+        Args:
+            deadline_ms: Monotonic clock until which it may wait; None: leave at once, what
+                was not committed is lost.
+        """
