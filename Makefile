@@ -80,6 +80,7 @@ fuzz: setup ## 100,000 mutated models: results or an error of the engine, nothin
 fuzz-guest: setup ## 200,000 random programs of two devices in one VM: none sees anything of the other; goes on, too
 	@mkdir -p walle-data
 	@$(PY) tests/isolation/fuzz.py --count 200000 --seed 1 --json walle-data/fuzz-guest.json $(ARGS)
+	@cp walle-data/fuzz-guest.json bench/results/fuzz-guest.json
 long: setup ## the long forms of property and chaos tests
 	@$(PY) -m pytest -m slow $(ARGS)
 
