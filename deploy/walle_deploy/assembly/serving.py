@@ -37,7 +37,7 @@ from walle_deploy.service.operating import operator_routes
 from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceSpec
-from walle_deploy.service.worker import load_settings, open_table
+from walle_deploy.service.worker import load_settings
 from walle_deploy.store.adapters import StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import ReleaseStore
@@ -67,17 +67,14 @@ def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
     """Open the seams of a whole service.
 
     Args:
-        setup: ``store``: address of a release store, or a table in a ``.json`` file; and, where
-            they are given, ``repository``: folder of the signed files, for simulations and
-            exclusive addresses, ``keys``: of its keys, ``alarms``: YAML of the kind Alarms,
-            ``lease_ms``: of the controllers.
+        setup: ``store``: address of a release store. Where they are given, ``repository``: folder
+            of the signed files, for simulations and exclusive addresses, ``keys``: of its keys,
+            ``alarms``: YAML of the kind Alarms, ``lease_ms``: of the controllers.
         door: Lets in who may report.
 
     Raises:
         WalleError: One of them cannot be opened.
     """
-    if setup["store"].endswith(".json"):
-        return open_table(setup)
     store = open_store(setup["store"])
     # one more connection: a check's table waits for no reports
     counted = open_store(setup["store"])
@@ -179,9 +176,6 @@ def check_parts(setup: Mapping[str, str]) -> None:
         RefNotFoundError: The repository is none.
         WalleError: What is wrong with the rest.
     """
-    if setup["store"].endswith(".json"):
-        open_table(setup)
-        return
     open_store(setup["store"], make=False).close()
     if setup.get("repository") and not (Path(setup["repository"]) / "public").is_dir():
         raise RefNotFoundError(

@@ -24,7 +24,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser; an entry point of ``walle_stream.commands``."""
     parser = commands.add_parser("serve", help="answer devices' checks for new releases")
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="ReleaseService YAML")
-    add_store(parser, "; or a table in a .json file")
+    add_store(parser)
     parser.add_argument(
         "--repository",
         type=Path,
@@ -73,8 +73,7 @@ def run_serve(options: argparse.Namespace) -> int:
     if options.files:
         need_url("--files", options.files, has_path=True)
     spec = load_settings(options.file, options.files)
-    if not store.endswith(".json"):  # a table in a file may have whole addresses
-        need_addresses(spec, has_own_files=options.repository is not None)
+    need_addresses(spec, has_own_files=options.repository is not None)
     setup = {
         "store": store,
         "files": options.files,

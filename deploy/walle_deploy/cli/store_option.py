@@ -16,7 +16,7 @@ def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
 
     Args:
         parser: Of a command.
-        also: What the command's help says behind it.
+        also: What the command's help says behind the default.
     """
     parser.add_argument(
         "--store",

@@ -4,15 +4,10 @@ All methods may block; the service calls them in a thread beside its event loop.
 out by ``identity.ports``.
 """
 
-from pathlib import Path
-from typing import Final, Protocol
-
-import msgspec
+from typing import Protocol
 
 from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ReleaseTable
-from walle_stream.errors import IntegrityError, ServiceUnreachableError
-from walle_stream.store.files import put_file
 
 
 class TableSource(Protocol):
@@ -69,54 +64,3 @@ class ReceiptSource(Protocol):
             IntegrityError: What is stored are no keys.
         """
         ...
-
-
-class FileTable:
-    """A table in a JSON file: for tests, benches and releases that are made by other means."""
-
-    def __init__(self, path: Path) -> None:
-        """Read nothing yet.
-
-        Args:
-            path: Of the file, as ``write_table`` made it.
-        """
-        self._path = path
-        self._stamp: tuple[int, int, int] = (0, 0, 0)
-        self._generation = 0
-
-    def generation(self) -> int:
-        """See ``TableSource``.
-
-        Raises:
-            ServiceUnreachableError: The file is not there.
-        """
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            raise ServiceUnreachableError(f"{self._path}: {error.strerror}") from error
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if stamp != self._stamp:
-            self._generation, self._stamp = self.load().generation, stamp
-        return self._generation
-
-    def load(self) -> ReleaseTable:
-        """See ``TableSource``.
-
-        Raises:
-            ServiceUnreachableError: The file is not there.
-            IntegrityError: It holds no table.
-        """
-        try:
-            return _decoder.decode(self._path.read_bytes())
-        except OSError as error:
-            raise ServiceUnreachableError(f"{self._path}: {error.strerror}") from error
-        except msgspec.MsgspecError as error:
-            raise IntegrityError(f"{self._path}: no table of releases: {error}") from error
-
-
-def write_table(path: Path, table: ReleaseTable) -> None:
-    """Write a table for ``FileTable``; readers see the old one or the new one."""
-    put_file(path, msgspec.json.encode(table))
-
-
-_decoder: Final = msgspec.json.Decoder(ReleaseTable)

@@ -25,11 +25,9 @@ from uvicorn.supervisors import Multiprocess
 
 from walle_deploy.service.asgi import App, service_app
 from walle_deploy.service.door import OPEN_MODE, Door
-from walle_deploy.service.ports import FileTable
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceDefinition, ServiceSpec
-from walle_stream.errors import SpecFileError
 from walle_stream.spec.single import load_single
 
 if TYPE_CHECKING:
@@ -66,28 +64,12 @@ def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
     )
 
 
-def open_table(setup: Mapping[str, str], _door: Door | None = None) -> Parts:
-    """Open the seams of a service that has a table in a file and nothing else.
-
-    Args:
-        setup: ``store``: path of a table in a ``.json`` file.
-        _door: Not asked: such a service takes no reports.
-
-    Raises:
-        SpecFileError: It names no such file.
-    """
-    store = setup["store"]
-    if store.endswith(".json"):
-        return Parts(FileTable(Path(store)))
-    raise SpecFileError(f"--store {store!r} names no store of releases: expected a .json file")
-
-
 def serve(
     file: Path | None,
     setup: Mapping[str, str],
     listener: socket.socket,
     workers: int,
-    opener: str = f"{__name__}:open_table",
+    opener: str,
 ) -> None:
     """Serve until a signal; blocks. What is at hand is answered first, for 10 s at most.
 

@@ -7,15 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 
 import pytest
 
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
-from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
-from walle_deploy.service.ports import write_table
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.store.opening import open_store
 
 msgspec = pytest.importorskip("msgspec")
 for _name in ("httptools", "starlette", "uvicorn", "uvloop"):
@@ -42,17 +43,21 @@ spec:
 """
 
 
-def table(generation, version):
-    file = PushedFile("t", f"targets/{version}", "0" * 64, 1)
-    release = ActiveRelease("r", "s/t", version, "full", {"app": "shop"})
-    return ReleaseTable(generation, (release,), {}, {f"s/t@{version}": VersionFiles((file,))})
+def give(folder, version):
+    """Say which version of the one task devices have."""
+    with closing(open_store(str(folder / "releases.db"))) as store:
+        file = PushedFile("t", f"targets/{version}", "0" * 64, 1)
+        ReleaseDesk(store, "ann").publish("s/t", version, VersionFiles((file,)))
+        with store.writing() as transaction:
+            transaction.set_stable("s/t", version)
 
 
 @contextmanager
 def served(folder, *arguments):
     (folder / "service.yaml").write_text(SETUP)
-    write_table(folder / "table.json", table(1, "v1"))
-    given = ["--store", str(folder / "table.json"), "--listen", "127.0.0.1:0", "--json"]
+    give(folder, "v1")
+    given = ["--store", str(folder / "releases.db"), "--listen", "127.0.0.1:0", "--json"]
+    given += ["--files", "http://files.test/"]
     command = [
         sys.executable,
         "-c",
@@ -145,13 +150,13 @@ def test_what_is_too_long_is_refused(one):
 
 def test_a_new_table_is_in_use_without_a_restart(one):
     folder, _, port = one
-    write_table(folder / "table.json", table(2, "v2"))
+    give(folder, "v2")
     # each request is a turn of the service's loop, and it looks every 20 ms
     while asked(port, walle_profile=profile("d-9", t="v1"))[0].status == 204:
         pass
     push = msgspec.json.decode(asked(port, walle_profile=profile("d-9", t="v1"))[1], type=Push)
     assert push.tasks[0].version == "v2"
-    write_table(folder / "table.json", table(3, "v1"))
+    give(folder, "v1")
     while asked(port, walle_profile=profile("d-9", t="v1"))[0].status == 200:
         pass
 

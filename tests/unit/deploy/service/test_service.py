@@ -16,10 +16,9 @@ from walle_deploy.model.pushes import PushedTask
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
 from walle_deploy.service.admin import known_devices
 from walle_deploy.service.figures import render_figures
-from walle_deploy.service.ports import FileTable, write_table
 from walle_deploy.service.service import Parts
 from walle_deploy.service.settings import ServiceSpec
-from walle_stream.errors import IntegrityError, ProfileError, ServiceUnreachableError
+from walle_stream.errors import ProfileError, ServiceUnreachableError
 
 
 def checked(*headers, vouched="", parts=None):
@@ -199,18 +198,3 @@ def test_figures_say_what_became_of_checks():
             assert known_devices(service)["devices"] == 1
 
     asyncio.run(run())
-
-
-def test_a_table_in_a_file_is_seen_when_it_changes(tmp_path):
-    file = tmp_path / "table.json"
-    source = FileTable(file)
-    for act in (source.generation, source.load):
-        with pytest.raises(ServiceUnreachableError, match=r"table\.json"):
-            act()
-    write_table(file, table(4))
-    assert (source.generation(), source.load()) == (4, table(4))
-    write_table(file, table(5))
-    assert source.generation() == 5
-    file.write_text("{")
-    with pytest.raises(IntegrityError, match="no table of releases"):
-        source.generation()
