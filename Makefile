@@ -43,7 +43,7 @@ test-all: setup ## the rest: the other Python, faults, kills, Ray, brokers, cont
 	@.ci/python.sh oldest $(OLDEST)
 	@$(PY) .ci/jobs.py rest $(PY) $(OTHER)/bin/python $(ARGS)
 
-.PHONY: fmt fmt-check lint types arch
+.PHONY: fmt fmt-check lint types arch size
 fmt: setup ## format the code
 	@$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check --fix --select I .
 fmt-check: setup
@@ -54,6 +54,8 @@ types: setup ## mypy, strict
 	@$(VENV)/bin/mypy
 arch: setup ## layers and import contracts
 	@out=$$($(VENV)/bin/lint-imports --no-cache 2>&1) || { echo "$$out"; exit 1; }; tail -n 1 <<<"$$out"
+size: setup ## lines of the product, by room; test kits apart
+	@$(PY) .ci/size.py $(ARGS)
 
 .PHONY: unit prop kafka chaos chaos-kafka chaos-release chaos-power fuzz fuzz-guest long
 unit: setup ## unit tests alone
