@@ -1,8 +1,7 @@
 """Shape and dtype rules of the atomic operators: the specification, executable.
 
-``infer`` says what a step makes; ``verify_program`` holds a program against it.
-Stages: a *lowered* program has any order of memory, a *planned* one is verified
-by ``engine.plan``. Passes are checked with it after each of them in tests.
+``infer`` says what a step makes; tests hold programs against it after each pass
+(``walle_stream.testing.stages``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from walle_stream.engine.operators import (
     UNARY,
     Operator,
 )
-from walle_stream.engine.program import DType, Program, Step, Tensor
+from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape, validate_regions
 from walle_stream.errors import DTypeError, ShapeError, SpecError
 
@@ -115,39 +114,6 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
     except TypeError as error:
         raise SpecError(f"{operator} with {dict(parameters)}: {error}") from error
     return (None if shape is None else check_size(shape, str(operator))), dtype
-
-
-def verify_step(step: Step) -> None:
-    """Hold one step against the rules.
-
-    Raises:
-        SpecError: Its outputs are not what the rules say.
-    """
-    shape, dtype = infer(step.operator, step.inputs, step.parameters)
-    (output,) = step.outputs
-    if (output.shape if output.has_shape else None) != shape or output.dtype != dtype:
-        raise SpecError(f"{step.operator} of {step.inputs} makes {dtype}{shape}, not {output}")
-
-
-def verify_program(program: Program) -> None:
-    """Hold a lowered program against the rules.
-
-    Raises:
-        SpecError: A step is wrong, made twice, or reads what is not made yet.
-    """
-    made = set(program.inputs)
-    for step in program.steps:
-        for each in step.inputs:
-            if each not in made and each.data is None:
-                raise SpecError(f"{step.operator} ({step.origin}) reads {each} before it is made")
-        verify_step(step)
-        for each in step.outputs:
-            if each in made:
-                raise SpecError(f"{step.operator} ({step.origin}) makes {each} again")
-            made.add(each)
-    for each in program.outputs:
-        if each not in made and each.data is None:
-            raise SpecError(f"nothing makes the output {each}")
 
 
 def _count(operator: Operator, inputs: Sequence[Tensor], count: int) -> None:

@@ -64,12 +64,12 @@ def run_cases(
     """
     from walle_stream.engine.onnx.backend import prepare_with  # noqa: PLC0415  # after the finder
     from walle_stream.engine.onnx.importer import parse_model  # noqa: PLC0415  # same
-    from walle_stream.engine.stages import verify_model  # noqa: PLC0415  # same
     from walle_stream.errors import WalleError  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.cases import read_cases  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.comparison import difference  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.raw_constants import with_raw_constants  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.subsets import subsets_of  # noqa: PLC0415  # same
+    from walle_stream.testing.stages import verify_model  # noqa: PLC0415  # same
 
     tally = Tally()
     chosen = _backend(backend)
