@@ -2,13 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from math import erf as erf_of_one
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import is_integer
+
+UFUNCS: Final[Mapping[Operator, str]] = {
+    Operator.ABS: "abs", Operator.NEG: "negative", Operator.SIGN: "sign",
+    Operator.NOT: "invert", Operator.CEIL: "ceil", Operator.FLOOR: "floor",
+    Operator.SQRT: "sqrt", Operator.EXP: "exp", Operator.LOG: "log",
+    Operator.SIN: "sin", Operator.COS: "cos", Operator.TAN: "tan", Operator.ASIN: "arcsin",
+    Operator.ACOS: "arccos", Operator.ATAN: "arctan", Operator.SINH: "sinh",
+    Operator.COSH: "cosh", Operator.TANH: "tanh", Operator.ASINH: "arcsinh",
+    Operator.ACOSH: "arccosh", Operator.ATANH: "arctanh", Operator.IS_NAN: "isnan",
+    Operator.ADD: "add", Operator.SUB: "subtract", Operator.MUL: "multiply",
+    Operator.MOD: "mod", Operator.FMOD: "fmod", Operator.MINIMUM: "minimum",
+    Operator.MAXIMUM: "maximum", Operator.AND: "bitwise_and", Operator.OR: "bitwise_or",
+    Operator.XOR: "bitwise_xor", Operator.SHIFT_LEFT: "left_shift",
+    Operator.SHIFT_RIGHT: "right_shift", Operator.EQUAL: "equal", Operator.LESS: "less",
+    Operator.LESS_EQUAL: "less_equal",
+}  # fmt: skip
+"""Operators that are one function of numpy's, with ``out``."""
 
 
 def divide(x: Array, y: Array) -> Array:

@@ -13,8 +13,21 @@ from walle_stream.engine.region import Region, View
 
 type Run = Callable[[], object]
 
-type Binder = Callable[["Library", Step, Sequence[Array], Array, bool], Run | None]
-"""Binds a step to its inputs and its output, or not; the flag says whether a dtype is narrow."""
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A step and the arrays that it is bound to."""
+
+    library: "Library"
+    step: Step
+    inputs: Sequence[Array]
+    output: Array
+    narrow: bool
+    """Whether the library does not compute with one of the dtypes."""
+
+
+type Binder = Callable[[Binding], Run | None]
+"""Binds a step, or not."""
 
 
 @dataclass(frozen=True, slots=True)
