@@ -40,20 +40,27 @@ def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
     return builder.select(builder.less(wide, 0), builder.add(wide, size), wide)
 
 
-def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
-    """Read single elements.
+def take(builder: Builder, x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
+    """Read slices along an axis; a place that is out of range is refused when it is run.
 
     Args:
         builder: Of the program.
-        x: Any shape.
-        addresses: int64, in elements.
+        x: At least one axis.
+        places: int64 of any shape, from 0.
+        axis: From 0.
 
     Returns:
-        Of the shape of ``addresses``.
+        ``(*before, *shape of places, *behind)``.
     """
-    line = builder.reshape(x, (1, x.size, 1))
-    taken = builder.emit(Operator.TAKE, line, builder.reshape(addresses, (addresses.size,)))
-    return builder.reshape(taken, addresses.shape)
+    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    line = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
+    taken = builder.emit(Operator.TAKE, line, builder.reshape(places, (places.size,)))
+    return builder.reshape(taken, (*before, *places.shape, *behind))
+
+
+def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
+    """Read single elements of a tensor of any shape, of the shape of int64 ``addresses``."""
+    return take(builder, builder.reshape(x, (x.size,)), addresses)
 
 
 def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tensor:
@@ -100,7 +107,6 @@ def reversed_lengths(
     place = builder.select(builder.less(count, ends), mirrored, count)
     address = looked_up(builder, place, steps, rows)
     address = builder.add(address, builder.constant(np.arange(rows)))
-    lines = builder.reshape(moved, (1, steps * rows, prod(moved.shape[2:])))
-    taken = builder.emit(Operator.TAKE, lines, builder.reshape(address, (steps * rows,)))
+    lines = builder.reshape(moved, (steps * rows, *moved.shape[2:]))
     back = tuple(order.index(axis) for axis in range(x.rank))
-    return moves.transpose(builder, builder.reshape(taken, moved.shape), back)
+    return moves.transpose(builder, take(builder, lines, address), back)

@@ -190,7 +190,7 @@ def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
 @lowers("FlexAttention", domain="ai.onnx.preview")
 def _flex(call: Call) -> Result:
     # what its graphs do stands between the two products
-    node, title = call.node, call.node.name
+    node = call.node
     if len(node.inputs) != 3:  # noqa: PLR2004  # queries, keys, values
         raise LoweringError(f"{len(node.inputs)} inputs; queries, keys and values are expected")
     kept = {
@@ -201,13 +201,12 @@ def _flex(call: Call) -> Result:
     scores, changed, shares, kept_shares = (
         call.inner_name(name) for name in ("scores", "score_mod", "shares", "prob_mod")
     )
-    nodes = [Node("AttentionScores", node.inputs[:2], (scores,), kept, title, INNER_DOMAIN, 1)]
+    nodes = [call.stage("AttentionScores", node.inputs[:2], (scores,), kept)]
     nodes += _modified(call, "score_mod", scores, changed)
-    nodes.append(Node("Softmax", (changed,), (shares,), {"axis": -1}, title, version=13))
+    nodes.append(Node("Softmax", (changed,), (shares,), {"axis": -1}, node.name, version=13))
     nodes += _modified(call, "prob_mod", shares, kept_shares)
-    inputs = (kept_shares, node.inputs[2])
-    nodes.append(Node("AttentionValues", inputs, node.outputs, {}, title, INNER_DOMAIN, 1))
-    return Stages(tuple(nodes))
+    nodes.append(call.stage("AttentionValues", (kept_shares, node.inputs[2]), node.outputs))
+    return Stages(*nodes)
 
 
 def _modified(call: Call, name: str, before: str, after: str) -> list[Node]:

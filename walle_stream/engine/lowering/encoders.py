@@ -103,19 +103,9 @@ def _one_of(call: Call, what: str) -> Array:
 
 
 def reals(call: Call, name: str) -> Array:
-    """Give an attribute of numbers.
-
-    Returns:
-        float32; none where it is left out.
-
-    Raises:
-        LoweringError: It is something else.
-    """
-    found = call.attribute(name, ())
-    if not isinstance(found, tuple) or any(type(each) not in {int, float} for each in found):
-        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
+    """Give an attribute of numbers in float32; none where it is left out."""
     with np.errstate(over="ignore"):
-        return np.array(found, np.float64).astype(np.float32)
+        return np.array(call.reals(name), np.float64).astype(np.float32)
 
 
 def _default(call: Call, values: Array) -> Any:

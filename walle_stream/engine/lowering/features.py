@@ -5,6 +5,7 @@ from math import floor, isnan
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.encoders import ML, reals
 from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.registry import Call, Result, lowers
@@ -50,10 +51,9 @@ def _array_feature_extractor(call: Call) -> Result:
         raise ShapeError("a scalar has no features")
     if not is_integer(places.dtype):
         raise DTypeError(f"indices must be whole numbers, not {places.dtype.name}")
+    rows = builder.reshape(x, (*(x.shape[:-1] or (1,)), x.shape[-1]))
     flat = builder.reshape(builder.cast(places, INT64), (places.size,))
-    lead = x.shape[:-1] or (1,)
-    rows = builder.reshape(x, (int(np.prod(lead)), x.shape[-1], 1))
-    return builder.reshape(builder.emit(Operator.TAKE, rows, flat), (*lead, places.size))
+    return take(builder, rows, flat, rows.rank - 1)
 
 
 @lowers("Binarizer", domain=ML)

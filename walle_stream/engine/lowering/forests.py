@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import flat_take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.operators import Operator
@@ -83,13 +84,11 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
     places = builder.broadcast(builder.constant(forest.roots.astype(np.int64)), shape)
     if not depth or not rows:
         return places
-    flat = builder.reshape(x, (1, x.size, 1))
     begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1) * features)
     tables = _Tables(builder, forest, x)
     for _ in range(depth):
         address = builder.add(taken(builder, forest.features, places), begins)
-        taken_values = builder.emit(Operator.TAKE, flat, builder.reshape(address, (address.size,)))
-        is_true = tables.compared(places, builder.reshape(taken_values, shape))
+        is_true = tables.compared(places, flat_take(builder, x, address))
         row = builder.add(builder.mul(places, 2), builder.cast(is_true, INT64))
         places = taken(builder, forest.children.reshape(-1).astype(np.int64), row)
     return places

@@ -11,7 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.activations import sigmoid
+from walle_stream.engine.lowering.addressing import take, wrapped
 from walle_stream.engine.lowering.builder import Builder, common_shape
+from walle_stream.engine.lowering.normalization import softmax
+from walle_stream.engine.lowering.products import multiply
 from walle_stream.engine.lowering.registry import axis_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
@@ -105,26 +109,11 @@ def _unary(operator: Operator, *, floats: bool = True) -> GuestRule:
 def _matmul(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
     dtype = _common(inputs[0], inputs[1])
     left, right = (builder.cast(each, dtype) for each in inputs)
-    if not left.rank or not right.rank:
-        raise ShapeError("a plain number is no matrix")
-    wide = left if left.rank > 1 else builder.reshape(left, (1, *left.shape))
-    tall = right if right.rank > 1 else builder.reshape(right, (*right.shape, 1))
-    made = builder.matmul(wide, tall)
-    shape = list(made.shape)
-    if right.rank == 1:
-        del shape[-1]
-    if left.rank == 1:
-        del shape[-1 if right.rank == 1 else -2]
-    return builder.reshape(made, shape)
+    return multiply(builder, left, right)
 
 
 def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-    x = _floating(builder, inputs[0])
-    return builder.div(1.0, builder.add(builder.unary(Operator.EXP, _negative(builder, x)), 1.0))
-
-
-def _negative(builder: Builder, x: Tensor) -> Tensor:
-    return builder.unary(Operator.NEG, x)
+    return sigmoid(builder, _floating(builder, inputs[0]))
 
 
 def _relu(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
@@ -135,10 +124,7 @@ def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any
     x = _floating(builder, inputs[0])
     if not x.rank:
         return builder.reshape(_softmax(builder, [builder.reshape(x, (1,))], given), ())
-    axis = axis_of(_number(given, "axis") or 0, x.rank)
-    shifted = builder.sub(x, builder.reduce(Operator.REDUCE_MAX, x, [axis]))
-    raised = builder.unary(Operator.EXP, shifted)
-    return builder.div(raised, builder.sum(raised, [axis]))
+    return softmax(builder, x, [axis_of(_number(given, "axis") or 0, x.rank)])
 
 
 def _round(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
@@ -207,20 +193,11 @@ def _transpose(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, A
 
 def _take(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
     x, indices = inputs
-    if indices.dtype.kind == "f":
-        raise DTypeError(f"indices are whole numbers, not {indices.dtype.name}")
     axis = _number(given, "axis")
     if axis is None:
         x, axis = builder.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.rank)
-    size = x.shape[axis]
-    wide = builder.cast(builder.reshape(indices, (indices.size,)), _INT64)
-    from_end = builder.add(wide, size)
-    flat = builder.select(builder.less(wide, 0), from_end, wide)
-    outer, inner = x.shape[:axis], x.shape[axis + 1 :]
-    block = builder.reshape(x, (prod(outer), size, prod(inner)))
-    taken = builder.emit(Operator.TAKE, block, flat)
-    return builder.reshape(taken, (*outer, *indices.shape, *inner))
+    return take(builder, x, wrapped(builder, indices, x.shape[axis]), axis)
 
 
 def _concat(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:

@@ -6,21 +6,21 @@ from typing import Final
 
 import numpy as np
 
-from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import (
     flat_take,
     looked_up,
     reversed_lengths,
+    take,
     wrapped,
 )
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
+from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
-from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
+from walle_stream.engine.rules import INT64, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _REDUCTIONS: Final = {
@@ -98,9 +98,7 @@ def _gather_nd(call: Call) -> Result:
         )
     addresses, depth = _tuple_addresses(builder, x.shape, indices, shared)
     tail = x.shape[depth:]
-    line = builder.reshape(x, (1, prod(x.shape[:depth]), prod(tail)))
-    taken = builder.emit(Operator.TAKE, line, builder.reshape(addresses, (addresses.size,)))
-    return builder.reshape(taken, (*addresses.shape, *tail))
+    return take(builder, builder.reshape(x, (prod(x.shape[:depth]), *tail)), addresses)
 
 
 @lowers("ScatterND")
@@ -245,34 +243,3 @@ def _trilu(call: Call) -> Result:
     )
     nothing = "" if x.dtype == np.dtype(object) else 0
     return builder.select(kept, x, nothing)
-
-
-@lowers("Compress")
-def _compress(call: Call) -> Result:
-    x, condition = call.tensor(0), call.tensor(1)
-    given = call.attribute("axis")
-    size = x.size if given is None else x.shape[call.axis(x.rank)]
-    if condition.rank != 1 or condition.shape[0] > size or condition.dtype != BOOL:
-        raise ShapeError(f"condition {condition} of {size} slices")
-    positions, node = call.inner_name("positions"), call.node
-    return Stages(
-        (
-            Node("Positions", (node.inputs[1],), (positions,), domain=INNER_DOMAIN),
-            Node(
-                "Compressed", (node.inputs[0], positions), node.outputs[:1], node.attributes,
-                node.name, INNER_DOMAIN,
-            ),
-        )
-    )  # fmt: skip
-
-
-@lowers("Compressed", domain=INNER_DOMAIN)
-def _compressed(call: Call) -> Result:
-    x, positions, builder = call.tensor(0), call.tensor(1), call.builder
-    if call.attribute("axis") is None:
-        return flat_take(builder, x, positions)
-    axis = call.axis(x.rank)
-    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
-    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    taken = builder.emit(Operator.TAKE, line, positions)
-    return builder.reshape(taken, (*lead, positions.size, *tail))

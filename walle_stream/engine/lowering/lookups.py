@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
@@ -25,10 +26,7 @@ def taken(builder: Builder, table: Array, places: Tensor) -> Tensor:
     Returns:
         ``(*shape of places, *row)``.
     """
-    row = table.shape[1:]
-    data = builder.constant(table.reshape(1, len(table), -1) if row else table.reshape(1, -1, 1))
-    made = builder.emit(Operator.TAKE, data, builder.reshape(places, (places.size,)))
-    return builder.reshape(made, (*places.shape, *row))
+    return take(builder, builder.constant(table), places)
 
 
 def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tensor:

@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import check_size
@@ -125,7 +125,8 @@ def _pad_repeating(
         size, first, last = x.shape[axis], before[axis], after[axis]
         if mode != "edge" and (first + last) // size > _TABLES_FROM:
             check_table((size + first + last,), "a border")
-            x = _by_table(builder, x, axis, _sources(size, first, last, mode))
+            places = builder.constant(_sources(size, first, last, mode))
+            x = take(builder, x, places, axis)
             runs[axis] = [(0, size + first + last, 0, 1)]
         else:
             runs[axis] = _runs(size, first, last, mode)
@@ -135,13 +136,6 @@ def _pad_repeating(
         one = [runs[at] if at == axis else [(0, n, 0, 1)] for at, n in enumerate(x.shape)]
         x = _placed(builder, x, one)
     return x
-
-
-def _by_table(builder: Builder, x: Tensor, axis: int, places: Array) -> Tensor:
-    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
-    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    taken = builder.emit(Operator.TAKE, line, builder.constant(places))
-    return builder.reshape(taken, (*lead, len(places), *tail))
 
 
 def _sources(size: int, before: int, after: int, mode: str) -> Array:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import looked_up, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_last
 from walle_stream.engine.lowering.widths import clipped
@@ -34,7 +35,7 @@ class Rows:
     """A tensor whose elements at one place of all channels are a row."""
 
     data: Tensor
-    """``(1, batch * places, C)``."""
+    """``(batch * places, C)``."""
     sizes: Shape
     """Of the spatial axes, border included."""
     border: int
@@ -55,7 +56,7 @@ def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
         last = moves.pad(builder, last, around, around, None)
     sizes = last.shape[1:-1]
     count = int(np.prod(last.shape[:-1], dtype=np.int64))
-    return Rows(builder.reshape(last, (1, count, last.shape[-1])), sizes, border)
+    return Rows(builder.reshape(last, (count, last.shape[-1])), sizes, border)
 
 
 def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
@@ -126,7 +127,8 @@ def read_points(
     total = None
     for address, weight in corners:
         assert address is not None  # noqa: S101  # there is a spatial axis
-        seen = _taken(builder, rows.data, address)
+        check_size((*address.shape, rows.data.shape[1]), "the points")
+        seen = take(builder, rows.data, address)
         if weight is not None:
             factor = builder.cast(weight, seen.dtype)
             seen = builder.mul(seen, builder.reshape(factor, (*factor.shape, 1)))
@@ -143,13 +145,6 @@ def _joined(
     return join(x, y)
 
 
-def _taken(builder: Builder, rows: Tensor, address: Tensor) -> Tensor:
-    channels = rows.shape[-1]
-    check_size((*address.shape, channels), "the points")
-    taken = builder.emit(Operator.TAKE, rows, builder.reshape(address, (address.size,)))
-    return builder.reshape(taken, (*address.shape, channels))
-
-
 def first_rows(builder: Builder, batch: Tensor, count: int, places: int) -> Tensor:
     """Give where the rows of images begin.
 
@@ -162,7 +157,5 @@ def first_rows(builder: Builder, batch: Tensor, count: int, places: int) -> Tens
     Returns:
         int64, ``(boxes, 1, 1)``.
     """
-    table = np.arange(count, dtype=np.int64).reshape(1, -1, 1) * places
-    numbers = builder.cast(batch, np.int64)
-    taken = builder.emit(Operator.TAKE, builder.constant(table), numbers)
-    return builder.reshape(taken, (batch.shape[0], 1, 1))
+    first = looked_up(builder, builder.cast(batch, np.int64), count, places)
+    return builder.reshape(first, (batch.shape[0], 1, 1))

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from walle_stream.engine.backends.kernels import lowest
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import flat_take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last, padded
 from walle_stream.engine.lowering.precision import widened
@@ -24,7 +26,7 @@ from walle_stream.engine.lowering.windows import (
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import check_size, is_floating, is_integer
+from walle_stream.engine.rules import check_size, is_floating
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 
@@ -38,30 +40,20 @@ def _window(call: Call, x: Tensor) -> Window:
 @lowers("MaxPool", kind=Kind.COMPOSITE)
 def _max_pool(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
-    window, fill = _window(call, x), lowest(x.dtype)
+    window, fill = _window(call, x), _least(x.dtype)
     if call.wants(1):
-        return _max_pool_with_indices(call, x, window)
+        return _max_pool_with_indices(call, x, window, fill)
     border = padded(builder, channels_last(builder, x), window, fill)
     return channels_first(builder, slid(builder, Operator.MAXIMUM, border, window))
 
 
-def lowest(dtype: DType) -> Any:
-    """Give what is never a greatest.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        DTypeError: The dtype has no order.
-    """
-    if is_floating(dtype):
-        return dtype.type(-np.inf)
-    if not is_integer(dtype) or dtype.kind not in "iu":
+def _least(dtype: DType) -> Any:
+    if not is_floating(dtype) and dtype.kind not in "iu":
         raise DTypeError(f"input 0 must be of numbers, not {dtype.name}")
-    return np.iinfo(dtype).min
+    return lowest(dtype)
 
 
-def _max_pool_with_indices(call: Call, x: Tensor, window: Window) -> Result:
+def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> Result:
     builder, (n, channels) = call.builder, x.shape[:2]
     shape = (n, channels, *window.output)
     order = call.number("storage_order", 0)
@@ -71,7 +63,7 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window) -> Result:
         empty = builder.raster([x], shape, [])
         return empty, builder.cast(empty, np.int64)
     last = channels_last(builder, x)
-    border = padded(builder, last, window, lowest(x.dtype))
+    border = padded(builder, last, window, fill)
     seen = _windows_of_planes(builder, border, window)
     found = builder.emit(Operator.ARG_MAX, seen, axis=2)
     # the place of each tap of each window in a plane; of one in the padding the first real one,
@@ -79,13 +71,9 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window) -> Result:
     table = _tap_places(window, transposed=bool(order))
     rows = np.arange(prod(window.output), dtype=np.int64) * window.taps
     flat = builder.add(builder.reshape(found, (n * channels, len(rows))), builder.constant(rows))
-    places = builder.emit(
-        Operator.TAKE,
-        builder.constant(table.reshape(1, -1, 1)),
-        builder.reshape(flat, (flat.size,)),
-    )
+    places = flat_take(builder, builder.constant(table), flat)
     planes = np.arange(n * channels, dtype=np.int64).reshape(-1, 1) * prod(window.sizes)
-    indices = builder.add(builder.reshape(places, flat.shape), builder.constant(planes))
+    indices = builder.add(places, builder.constant(planes))
     values = builder.reduce(Operator.REDUCE_MAX, seen, (2,))
     return builder.reshape(values, shape), builder.reshape(indices, shape)
 

@@ -7,6 +7,7 @@ right as integers, and as fast as a product of floats is.
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.products import multiply
 from walle_stream.engine.lowering.quantization import FLOAT32, centred, numeric, quantized
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import DType, Tensor
@@ -74,17 +75,7 @@ def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Te
     if zero_a is not None:
         zero_a = _column(builder, zero_a, a)
     a, b = centred(builder, a, zero_a, dtype), centred(builder, b, zero_b, dtype)
-    lead = (1,) if a.rank == 1 else ()
-    tail = (1,) if b.rank == 1 else ()
-    made = builder.matmul(
-        builder.reshape(a, (*lead, *a.shape)), builder.reshape(b, (*b.shape, *tail))
-    )
-    shape = [*made.shape]
-    if tail:
-        del shape[-1]
-    if lead:
-        del shape[-1 if tail else -2]
-    return builder.cast(builder.reshape(made, shape), _INT32 if is_whole else FLOAT32)
+    return builder.cast(multiply(builder, a, b), _INT32 if is_whole else FLOAT32)
 
 
 def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:

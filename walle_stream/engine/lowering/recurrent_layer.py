@@ -10,6 +10,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.activations import activation
 from walle_stream.engine.lowering.addressing import reversed_lengths
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
@@ -214,8 +215,7 @@ def _wide(call: Call, number: int, shape: Shape) -> Tensor:
         raise DTypeError(f"input {number} is of {found.dtype.name}, not {dtype.name}")
     if found.shape != shape:
         raise ShapeError(f"input {number} has shape {list(found.shape)}, not {list(shape)}")
-    narrow = dtype.itemsize < 4  # noqa: PLR2004  # float32
-    return call.builder.cast(found, np.float32) if narrow else found
+    return widened(call.builder, found)
 
 
 def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
@@ -251,7 +251,7 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
             f"attribute 'activations' is {names!r}, not {len(defaults) * directions} names"
         )
     canonical = {each.lower(): each for each in _FUNCTIONS}
-    alphas, betas = _parameters(call, "activation_alpha"), _parameters(call, "activation_beta")
+    alphas, betas = (list(call.reals(f"activation_{each}")) for each in ("alpha", "beta"))
     found: list[Function] = []
     for each in names[: len(defaults) * directions]:
         text = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
@@ -263,13 +263,6 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
         found.append((name, alpha, beta))
     size = len(defaults)
     return [found[each * size : (each + 1) * size] for each in range(directions)]
-
-
-def _parameters(call: Call, name: str) -> list[float]:
-    found = call.attribute(name, ())
-    if not isinstance(found, tuple) or not all(isinstance(each, (int, float)) for each in found):
-        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
-    return [float(each) for each in found]
 
 
 def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:

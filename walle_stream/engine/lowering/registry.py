@@ -8,6 +8,9 @@ start when it asked for what is not known yet, so it keeps nothing.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final
 
 from walle_stream.engine.graph import Node
@@ -29,7 +32,11 @@ class Stages:
     """
 
     nodes: tuple[Node, ...]
-    """They read what the node reads, and make its outputs; see ``Call.inner_name``."""
+    """They read what the node reads, and make its outputs; see ``Call.stage``."""
+
+    def __init__(self, *nodes: Node) -> None:
+        """Take the nodes in order."""
+        object.__setattr__(self, "nodes", nodes)
 
 
 type Result = Value | tuple[Value, ...] | Stages
@@ -96,6 +103,13 @@ class Call:
             A name of no other value of the graph.
         """
         return f"{next((each for each in self.node.outputs if each), self.node.name)}/{name}"
+
+    def stage(
+        self, operator: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Node:  # fmt: skip
+        """Make a stage of the node: an operator of ``INNER_DOMAIN`` between named values."""
+        return Node(operator, inputs, outputs, attributes or {}, self.node.name, INNER_DOMAIN, 1)
 
     def tensor(self, number: int) -> Tensor:
         """Give an input that must be a tensor.
@@ -226,6 +240,17 @@ class Call:
             raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
         return found
 
+    def reals(self, name: str) -> tuple[float, ...]:
+        """Give numbers; none where the attribute is left out.
+
+        Raises:
+            LoweringError: It is something else.
+        """
+        value = self.node.attributes.get(name, ())
+        if not isinstance(value, tuple) or any(type(each) not in {int, float} for each in value):
+            raise LoweringError(f"attribute {name!r} must be numbers, not {value!r}")
+        return tuple(float(each) for each in value)
+
     # axes
 
     def axis(self, rank: int, default: int | None = None, name: str = "axis") -> int:
@@ -293,13 +318,11 @@ def lowers(
     return register
 
 
+@cache
 def rules() -> Mapping[tuple[str, str], Rule]:
-    """Give all rules, by domain and operator.
-
-    Returns:
-        Those of ``engine.lowering``, whose modules are imported by this.
-    """
-    from walle_stream.engine.lowering import families  # noqa: PLC0415  # they import this module
-
-    families.load()
+    """Give all rules, by domain and operator; imports all modules of ``engine.lowering``, once."""
+    import_module("walle_stream.engine.control")
+    package = import_module("walle_stream.engine.lowering")
+    for module in iter_modules(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
     return _RULES

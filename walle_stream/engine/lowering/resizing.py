@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, prod
-from typing import Any
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.interpolation import (
     CUBIC_A,
@@ -34,10 +34,11 @@ _MACS_PER_MOVE = 32
 @lowers("Upsample", kind=Kind.COMPOSITE)
 def _upsample(call: Call) -> Result:
     x = call.tensor(0)
+    scales: Sequence[float]
     if call.has(1):
         scales = _reals(call, 1)
     elif "scales" in call.node.attributes:
-        scales = _attribute_reals(call, "scales")
+        scales = call.reals("scales")
     else:
         scales = [1.0, 1.0, call.real("height_scale"), call.real("width_scale")]
     return _resized_simply(call, x, scales)
@@ -99,13 +100,6 @@ def _reals(call: Call, number: int) -> list[float]:
     if values.dtype.kind not in "fiu":
         raise LoweringError(f"input {number} must be numbers, not {values.dtype.name}")
     return [float(each) for each in values]
-
-
-def _attribute_reals(call: Call, name: str) -> list[float]:
-    found: Any = call.attribute(name)
-    if not isinstance(found, tuple) or any(not isinstance(each, (int, float)) for each in found):
-        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
-    return [float(each) for each in found]
 
 
 def _scaled(size: int, scale: float, part: float = 1.0) -> int:
@@ -224,10 +218,7 @@ def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
 
 
 def _taken(builder: Builder, x: Tensor, axis: int, places: Indices) -> Tensor:
-    before, behind = x.shape[:axis], x.shape[axis + 1 :]
-    flat = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
-    made = builder.emit(Operator.TAKE, flat, builder.constant(np.ascontiguousarray(places)))
-    return builder.reshape(made, (*before, len(places), *behind))
+    return take(builder, x, builder.constant(np.ascontiguousarray(places)), axis)
 
 
 def _weighted(

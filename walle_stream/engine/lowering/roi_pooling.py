@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last
 from walle_stream.engine.lowering.points import first_rows
@@ -78,7 +79,7 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
     last = channels_last(builder, x)
     levels = [each.size.bit_length() for each in ranges]
     tables = _tables(builder, last, levels)
-    rows = builder.reshape(tables, (1, prod(tables.shape[:-1]), x.shape[1]))
+    rows = builder.reshape(tables, (prod(tables.shape[:-1]), x.shape[1]))
     axes = []
     for number, each in enumerate(ranges):
         length = builder.maximum(builder.sub(each.stop, each.start), 1)
@@ -100,17 +101,14 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
     for top in tops:
         for left in lefts:
             address = builder.add(builder.add(base, builder.mul(top, width)), left)
-            taken = builder.emit(Operator.TAKE, rows, builder.reshape(address, (address.size,)))
+            taken = take(builder, rows, address)
             made = taken if made is None else builder.maximum(made, taken)
     assert made is not None  # noqa: S101  # there are four
     some = [builder.less(each.start, each.stop) for each in ranges]
     is_filled = builder.binary(
         Operator.AND, *(_beside(builder, each, number) for number, each in enumerate(some))
     )
-    shape = is_filled.shape
-    return builder.select(
-        builder.reshape(is_filled, (*shape, 1)), builder.reshape(made, (*shape, x.shape[1])), 0
-    )
+    return builder.select(moves.expand_axis(builder, is_filled, 3), made, 0)
 
 
 def _beside(builder: Builder, x: Tensor, number: int) -> Tensor:
