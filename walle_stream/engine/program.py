@@ -125,3 +125,12 @@ class Program:
     def replaced(self, steps: Iterable[Step]) -> "Program":
         """Give the same with other steps."""
         return Program(self.inputs, self.outputs, list(steps), self.operators)
+
+
+def raster_step(source: Tensor, output: Tensor, region: Region, origin: str) -> Step:
+    """Make the step of a raster of one region, which covers its output."""
+    parameters = {
+        "regions": (region,), "shape": output.shape, "dtype": output.dtype, "fill": None,
+        "accumulate": False,
+    }  # fmt: skip
+    return Step(Operator.RASTER, (source,), (output,), parameters, origin)

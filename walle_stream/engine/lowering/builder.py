@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.backends.library import strided
 from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
-from walle_stream.engine.region import Region, Shape, View, strides_of, whole
+from walle_stream.engine.program import Array, DType, Step, Tensor, raster_step
+from walle_stream.engine.region import Region, Shape, View, strides_of, validate_regions, whole
 from walle_stream.engine.rules import BOOL, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
 
@@ -129,30 +129,11 @@ class Builder:
         return step.output.nbytes <= max(FOLD_MAX_BYTES, 2 * read)
 
     def text(
-        self,
-        name: str,
-        inputs: Sequence[Tensor],
-        shape: Sequence[int] | None,
-        dtype: DType,
+        self, name: str, inputs: Sequence[Tensor], shape: Shape | None, dtype: DType,
         **parameters: Any,
-    ) -> Tensor:
-        """Append an operation on strings, or compute it where all that it reads is known.
-
-        Args:
-            name: Of the operation, see ``backends.text``.
-            inputs: As the operation takes them.
-            shape: Of the output; None where it depends on values.
-            dtype: Of the output.
-            **parameters: Of the operation.
-        """
-        return self.emit(
-            Operator.TEXT,
-            *inputs,
-            name=name,
-            shape=None if shape is None else tuple(shape),
-            dtype=dtype,
-            **parameters,
-        )
+    ) -> Tensor:  # fmt: skip
+        """Append an operation of ``backends.text``; ``shape`` is None where values decide it."""
+        return self.emit(Operator.TEXT, *inputs, name=name, shape=shape, dtype=dtype, **parameters)
 
     # moves: the raster
 
@@ -196,34 +177,23 @@ class Builder:
         Returns:
             The output; ``x`` itself where nothing would move.
         """
-        shape = tuple(shape)
+        shape, view = tuple(shape), View(offset, tuple(strides))
         if x.data is not None and x.size and 0 not in shape:
-            return self._known_view(x, shape, tuple(strides), offset)
-        if shape == x.shape and tuple(strides) == strides_of(shape) and not offset:
+            return self._known_view(x, shape, view)
+        if shape == x.shape and view == View(0, strides_of(shape)):
             return x
-        return self.raster([x], shape, [whole(shape, View(offset, tuple(strides)))])
+        return self.raster([x], shape, [whole(shape, view)])
 
-    def _known_view(self, x: Tensor, shape: Shape, strides: Shape, offset: int) -> Tensor:
+    def _known_view(self, x: Tensor, shape: Shape, view: View) -> Tensor:
         # a constant that is spread takes no memory
-        parameters = {
-            "regions": (whole(shape, View(offset, strides)),), "shape": shape, "dtype": x.dtype,
-            "fill": None, "accumulate": False,
-        }  # fmt: skip
-        infer(Operator.RASTER, [x], parameters)
-        flat = np.ascontiguousarray(self.value(x)).reshape(-1)
-        item = flat.itemsize
-        # numpy does not know the names of all dtypes of ml_dtypes, only their bits
-        bits = flat if not is_foreign(flat.dtype) else flat.view(f"u{item}")
-        seen = np.lib.stride_tricks.as_strided(
-            bits[offset:],
-            shape,
-            [step * item if size > 1 else 0 for size, step in zip(shape, strides, strict=True)],
-            writeable=False,
-        )
-        spread = self.constant(seen.view(flat.dtype) if bits is not flat else seen)
+        region = whole(shape, view)
+        validate_regions([region], [x.shape], shape)
+        data = strided(np.ascontiguousarray(self.value(x)), shape, view)
+        data.flags.writeable = False
+        spread = self.constant(data)
         if spread.size > max(SPREAD_MAX, x.size):
             # passes see how it is spread; whoever needs its elements finds them all the same
-            self.steps.append(Step(Operator.RASTER, (x,), (spread,), parameters, self.origin))
+            self.steps.append(raster_step(x, spread, region, self.origin))
         return spread
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -370,6 +340,10 @@ class Builder:
         """Take the smaller."""
         return self.binary(Operator.MINIMUM, x, y)
 
+    def clip(self, x: Tensor, low: Operand, high: Operand) -> Tensor:
+        """Move what is beyond bounds onto them."""
+        return self.minimum(self.maximum(x, low), high)
+
     def less(self, x: Operand, y: Operand) -> Tensor:
         """Compare: bool."""
         return self.binary(Operator.LESS, x, y)
@@ -447,6 +421,3 @@ def common_shape(*shapes: Shape) -> Shape:
     except ValueError as error:
         listed = ", ".join(str(list(each)) for each in shapes)
         raise ShapeError(f"shapes {listed} do not fit each other") from error
-
-
-__all__ = ["Builder", "ShapeUnknown", "ValueUnknown", "common_shape"]

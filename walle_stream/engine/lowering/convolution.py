@@ -19,10 +19,9 @@ from walle_stream.engine.lowering.channels import (
     patches,
     tap_view,
 )
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import require_floating
-from walle_stream.engine.lowering.windows import Window, placed, spatial_sizes, window_of
+from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_floating
@@ -43,41 +42,29 @@ _DEPTHWISE_TAPS_MAX: Final = 64
 @lowers("Conv", kind=Kind.COMPOSITE)
 def _conv(call: Call) -> Result:
     x, w = require_floating(call.tensor(0)), call.tensor(1)
-    builder, group = call.builder, call.number("group", 1)
-    sizes = spatial_sizes(x)
-    check_weights(x.shape[1], w.shape, len(sizes), group)
-    if call.list("kernel_shape") not in {None, w.shape[2:]}:
-        raise ShapeError(f"kernel_shape {call.list('kernel_shape')} of weights {list(w.shape)}")
-    window = window_of(call, sizes, w.shape[2:])
-    made = convolved(builder, channels_last(builder, x), w, window, group)
-    return channels_first(builder, biased(builder, made, call.optional(2)))
+    window = window_of(call, spatial_sizes(x), w.shape[2:])
+    return convolve(call.builder, x, w, window, call.number("group", 1), call.optional(2))
 
 
 def convolve(
-    builder: Builder, x: Tensor, w: Tensor, *, strides: Shape, dilations: Shape, pads: Shape,
-    group: int,
-) -> Tensor:  # fmt: skip
-    """Convolve tensors of any dtype, without bias.
+    builder: Builder, x: Tensor, w: Tensor, window: Window, group: int, bias: Tensor | None = None
+) -> Tensor:
+    """Convolve tensors of any dtype.
 
     Args:
         builder: Of the program.
         x: ``(N, C, *spatial)``.
         w: ``(O, C / group, *kernel)``.
-        strides: One a spatial axis.
-        dilations: The same.
-        pads: Of the begins, then of the ends.
+        window: Of the kernel, over ``x``.
         group: Parts that do not see each other.
+        bias: ``(O,)``, or None.
 
     Returns:
-        ``(N, O, *output)``.
-
-    Raises:
-        ShapeError: The shapes do not fit each other.
+        ``(N, O, *output)``; a ``ShapeError`` where the shapes do not fit each other.
     """
-    sizes = spatial_sizes(x)
-    check_weights(x.shape[1], w.shape, len(sizes), group)
-    window = placed(sizes, w.shape[2:], strides, dilations, pads)
-    return channels_first(builder, convolved(builder, channels_last(builder, x), w, window, group))
+    check_weights(x.shape[1], w.shape, x.rank - 2, group)
+    made = convolved(builder, channels_last(builder, x), w, window, group)
+    return channels_first(builder, biased(builder, made, bias))
 
 
 def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:

@@ -9,9 +9,8 @@ from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first
 from walle_stream.engine.lowering.convolution import biased, check_weights, packed
 from walle_stream.engine.lowering.points import linear_taps, read_points, rows_of
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import require_floating
 from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import ShapeError
@@ -27,8 +26,6 @@ def _deform_conv(call: Call) -> Result:
     group, parts = call.number("group", 1), call.number("offset_group", 1)
     sizes = spatial_sizes(x)
     check_weights(x.shape[1], w.shape, len(sizes), group)
-    if call.list("kernel_shape") not in {None, w.shape[2:]}:
-        raise ShapeError(f"kernel_shape {call.list('kernel_shape')} of weights {list(w.shape)}")
     window = window_of(call, sizes, w.shape[2:])
     if parts < 1 or x.shape[1] % parts:
         raise ShapeError(f"{x.shape[1]} channels in {parts} offset groups")

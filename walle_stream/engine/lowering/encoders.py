@@ -6,6 +6,7 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.lookups import places_of, taken
+from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.text import TEXT, texts
 from walle_stream.engine.program import Array, Tensor
@@ -57,9 +58,7 @@ def _one_hot_encoder(call: Call) -> Result:
     if names:
         keys = np.array(names, TEXT)
     else:
-        if not (is_integer(x.dtype) or is_floating(x.dtype)):
-            raise DTypeError(f"numbers are expected, not {x.dtype.name}")
-        x, keys = builder.cast(x, INT64), np.array(numbers, np.int64)
+        x, keys = builder.cast(require_numbers(x), INT64), np.array(numbers, np.int64)
     check_size((x.size, len(keys)))
     places = places_of(builder, x, keys)
     if not call.number("zeros", 1):

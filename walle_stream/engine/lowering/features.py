@@ -8,6 +8,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.encoders import ML, reals
 from walle_stream.engine.lowering.limits import integer_limits
+from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
@@ -18,29 +19,13 @@ _FLOAT32 = np.dtype(np.float32)
 _MATRIX = 2
 
 
-def numbers(call: Call, number: int = 0) -> Tensor:
-    """Give an input that must be of numbers.
-
-    Args:
-        call: Of the rule.
-        number: Of the input, from 0.
-
-    Raises:
-        DTypeError: It is of something else.
-    """
-    x = call.tensor(number)
-    if not (is_integer(x.dtype) or is_floating(x.dtype)):
-        raise DTypeError(f"input {number} must be of numbers, not {x.dtype.name}")
-    return x
-
-
 def floats(call: Call) -> Tensor:
     """Give the first input as floats: float64 stays, all others become float32.
 
     Returns:
         It, converted.
     """
-    x = numbers(call)
+    x = require_numbers(call.tensor(0))
     return x if x.dtype == np.float64 else call.builder.cast(x, _FLOAT32)
 
 
@@ -58,7 +43,11 @@ def _array_feature_extractor(call: Call) -> Result:
 
 @lowers("Binarizer", domain=ML)
 def _binarizer(call: Call) -> Result:
-    x, builder, threshold = numbers(call), call.builder, call.real("threshold", 0.0)
+    x, builder, threshold = (
+        require_numbers(call.tensor(0)),
+        call.builder,
+        call.real("threshold", 0.0),
+    )
     if is_floating(x.dtype):
         return builder.cast(builder.less(threshold, x), x.dtype)
     least, most = integer_limits(x.dtype)
@@ -71,7 +60,7 @@ def _binarizer(call: Call) -> Result:
 
 @lowers("FeatureVectorizer", domain=ML)
 def _feature_vectorizer(call: Call) -> Result:
-    parts = [numbers(call, number) for number in range(len(call.tensors()))]
+    parts = [require_numbers(x, f"input {n}") for n, x in enumerate(call.tensors())]
     sizes = call.list("inputdimensions")
     if sizes is not None and (len(sizes) != len(parts) or min(sizes, default=0) < 0):
         raise LoweringError(f"inputdimensions {sizes} of {len(parts)} inputs")
@@ -91,7 +80,7 @@ def _feature_vectorizer(call: Call) -> Result:
 
 @lowers("Imputer", domain=ML)
 def _imputer(call: Call) -> Result:
-    x, builder = numbers(call), call.builder
+    x, builder = require_numbers(call.tensor(0)), call.builder
     if is_floating(x.dtype):
         imputed, replaced = (
             reals(call, "imputed_value_floats"),

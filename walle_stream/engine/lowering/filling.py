@@ -8,6 +8,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import attribute_dtype
+from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
@@ -157,9 +158,7 @@ def _random_normal(call: Call) -> Result:
 
 @lowers("Bernoulli")
 def _bernoulli(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not is_floating(x.dtype):
-        raise DTypeError(f"probabilities of {x.dtype.name}")
+    x, builder = require_floating(call.tensor(0)), call.builder
     drawn = _uniform(call, x.shape, x.dtype)
     hit = builder.less(drawn, builder.cast(x, drawn.dtype))
     return builder.cast(hit, attribute_dtype(call, "dtype", x.dtype))

@@ -6,12 +6,13 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import strides_of
-from walle_stream.engine.rules import check_size, is_floating
-from walle_stream.errors import DTypeError, ShapeError
+from walle_stream.engine.rules import check_size
+from walle_stream.errors import ShapeError
 
 _AXIS_BY_INPUT: Final = 20
 """The opset since which the axis is an input."""
@@ -47,8 +48,7 @@ def _dft(call: Call) -> Result:
 
 
 def _check_signal(x: Tensor) -> None:
-    if not is_floating(x.dtype):
-        raise DTypeError(f"a signal of {x.dtype.name}")
+    require_floating(x, "the signal")
     if x.rank < 2 or x.shape[-1] not in {1, _COMPLEX}:  # noqa: PLR2004  # a signal, and its parts
         raise ShapeError(f"signal {list(x.shape)}: its last axis is 1 (real) or 2 (complex)")
 
@@ -74,7 +74,7 @@ def _transformed(
     # (..., n, parts) times a matrix (n * parts, bins * parts of the output)
     count, parts = x.shape[-2:]
     check_table((count, parts, length, _COMPLEX), "the matrix of the transform")
-    wide = builder.cast(x, np.float32) if x.dtype.itemsize < 4 else x  # noqa: PLR2004  # float32
+    wide = widened(builder, x)
     matrix = (_real_inverse if is_inverse and is_onesided else _matrix)(
         count, parts, length, is_inverse=is_inverse, is_onesided=is_onesided
     )

@@ -5,6 +5,7 @@ from math import ceil, floor, isfinite
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
@@ -35,9 +36,7 @@ def integer_limits(dtype: DType) -> tuple[int, int]:
 
 @lowers("Clip")
 def _clip(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not (is_floating(x.dtype) or is_integer(x.dtype)):
-        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
+    x, builder = require_numbers(call.tensor(0)), call.builder
     low = _bound(call, "min", 1)
     high = _bound(call, "max", 2)
     if low is not None:
@@ -64,8 +63,7 @@ def _shrink(call: Call) -> Result:
     bias, limit = call.real("bias", 0.0), call.real("lambd", 0.5)
     if is_integer(x.dtype):
         return _shrink_integers(builder, x, bias, limit)
-    if not is_floating(x.dtype):
-        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
+    require_floating(x)
     above = builder.select(builder.less(limit, x), builder.sub(x, bias), 0)
     return builder.select(builder.less(x, -limit), builder.add(x, bias), above)
 
@@ -95,9 +93,7 @@ def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> 
 
 @lowers("Dropout")
 def _dropout(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not is_floating(x.dtype):
-        raise DTypeError(f"floating numbers are expected, not {x.dtype.name}")
+    x, builder = require_floating(call.tensor(0)), call.builder
     ratio = _ratio(call)
     if ratio:
         kept, mask = _dropped(call, x, ratio)
@@ -140,7 +136,5 @@ def _dropped(call: Call, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
     mask = builder.emit(
         Operator.LESS_EQUAL, builder.broadcast(builder.as_tensor(ratio, chances), x.shape), chances
     )
-    narrow = x.dtype.itemsize < np.dtype(np.float32).itemsize
-    wide = builder.cast(x, "float32") if narrow else x
-    kept = builder.select(mask, builder.mul(wide, 1 / (1 - ratio)), 0)
+    kept = builder.select(mask, builder.mul(widened(builder, x), 1 / (1 - ratio)), 0)
     return builder.cast(kept, x.dtype), mask

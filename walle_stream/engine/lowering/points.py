@@ -13,7 +13,6 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import looked_up, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_last
-from walle_stream.engine.lowering.widths import clipped
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
@@ -91,7 +90,7 @@ def bordered_place(builder: Builder, low: Tensor, size: int, border: int, *, tap
         int64; of what is far outside it is within the border.
     """
     place = builder.add(builder.cast(low, np.int64), border)
-    return clipped(builder, place, border - taps, border + size)
+    return builder.clip(place, border - taps, border + size)
 
 
 def read_points(

@@ -11,11 +11,10 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import flat_take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last, padded
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.sliding import slid
 from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.lowering.widths import require_floating
 from walle_stream.engine.lowering.windows import (
     Window,
     spatial,

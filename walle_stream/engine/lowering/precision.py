@@ -1,22 +1,20 @@
-"""In which dtype a composite computes: narrow floats in float32, wider ones in their own."""
+"""In which dtype a composite computes: narrow floats in float32, wider ones in their own.
 
-from collections.abc import Mapping
+And how its output gets the dtype of its input back.
+"""
+
 from typing import Final
 
-import ml_dtypes
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.program import DType, Tensor
-from walle_stream.engine.rules import is_floating
+from walle_stream.engine.rules import is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError
 
 _FLOAT32: Final = np.dtype(np.float32)
-
-_BY_CODE: Final[Mapping[int, DType]] = {
-    1: _FLOAT32, 10: np.dtype(np.float16), 11: np.dtype(np.float64),
-    16: np.dtype(ml_dtypes.bfloat16),
-}  # fmt: skip
+_FLOAT64: Final = np.dtype(np.float64)
 
 
 def wide_dtype(*dtypes: DType) -> DType:
@@ -47,14 +45,68 @@ def widened(builder: Builder, x: Tensor) -> Tensor:
 
 
 def float_dtype(code: int, name: str) -> DType:
-    """Give the dtype that an attribute names.
-
-    Returns:
-        Of floating numbers.
+    """Give the floating dtype of 16 bits or more that an attribute names.
 
     Raises:
         LoweringError: It names another.
     """
-    if code not in _BY_CODE:
+    dtype = element_type(code)
+    if not is_floating(dtype) or dtype.itemsize == 1:
         raise LoweringError(f"attribute {name!r} names element type {code}, no floating one")
-    return _BY_CODE[code]
+    return dtype
+
+
+def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
+    """Refuse a tensor of anything but floating numbers.
+
+    Raises:
+        DTypeError: It has another dtype.
+    """
+    if not is_floating(x.dtype):
+        raise DTypeError(f"{what} must be of floating numbers, not {x.dtype.name}")
+    return x
+
+
+def require_numbers(x: Tensor, what: str = "input 0") -> Tensor:
+    """Refuse a tensor of anything but whole or floating numbers.
+
+    Raises:
+        DTypeError: It has another dtype.
+    """
+    if not (is_integer(x.dtype) or is_floating(x.dtype)):
+        raise DTypeError(f"{what} must be of numbers, not {x.dtype.name}")
+    return x
+
+
+def weighted_dtype(x: DType, weights: DType = _FLOAT32) -> DType:
+    """Choose what elements are multiplied with weights in.
+
+    Returns:
+        float32 or, where it would lose something, float64; complex numbers keep theirs.
+
+    Raises:
+        DTypeError: The elements are no numbers.
+    """
+    if x.kind == "O":
+        raise DTypeError("strings have no values between them; mode nearest moves them")
+    if x.kind == "c":
+        return x
+    exact = _FLOAT32.itemsize if is_floating(x) else _FLOAT32.itemsize - 1
+    is_wide = x.itemsize > exact or weights.itemsize > _FLOAT32.itemsize
+    return _FLOAT64 if is_wide else _FLOAT32
+
+
+def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
+    """Give what was computed from weights the dtype of the elements back.
+
+    Args:
+        builder: Of the program.
+        x: Floating or complex.
+        dtype: Whole numbers are cut towards zero, after they are moved into its range.
+    """
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        high = float(bounds.max)
+        greatest = high if high <= bounds.max else np.nextafter(high, 0)
+        x = builder.clip(x, float(bounds.min), greatest)
+    return builder.cast(x, dtype)

@@ -7,6 +7,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.limits import integer_limits
+from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
@@ -20,7 +21,7 @@ _UINT8 = np.dtype(np.uint8)
 
 @lowers("QuantizeLinear")
 def _quantize(call: Call) -> Result:
-    x, builder = numeric(call.tensor(0)), call.builder
+    x, builder = require_numbers(call.tensor(0)), call.builder
     scale, zero = spread_scale(call, x.shape)
     dtype = _quantized_type(call)
     given = call.number("precision", 0)
@@ -33,7 +34,7 @@ def _quantize(call: Call) -> Result:
 
 @lowers("DequantizeLinear")
 def _dequantize(call: Call) -> Result:
-    x, builder = numeric(call.tensor(0)), call.builder
+    x, builder = require_numbers(call.tensor(0)), call.builder
     scale, zero = spread_scale(call, x.shape)
     given = call.number("output_dtype", 0)
     dtype = element_type(given) if given else call.tensor(1).dtype
@@ -46,9 +47,7 @@ def _dequantize(call: Call) -> Result:
 
 @lowers("DynamicQuantizeLinear")
 def _dynamic_quantize(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not is_floating(x.dtype):
-        raise DTypeError(f"floating numbers are expected, not {x.dtype.name}")
+    x, builder = require_floating(call.tensor(0)), call.builder
     axes = range(x.rank)
     high = builder.maximum(builder.reduce(Operator.REDUCE_MAX, x, axes, keep=False), 0)
     low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes, keep=False), 0)
@@ -56,8 +55,7 @@ def _dynamic_quantize(call: Call) -> Result:
     # where all is 0, any scale is right but 0
     scale = builder.select(builder.equal(width, 0), 1, builder.div(width, 255))
     begin = builder.div(builder.unary(Operator.NEG, low), scale)
-    zero = builder.unary(Operator.ROUND, builder.minimum(builder.maximum(begin, 0), 255))
-    zero = builder.cast(zero, _UINT8)
+    zero = builder.cast(builder.unary(Operator.ROUND, builder.clip(begin, 0, 255)), _UINT8)
     return quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
 
 
@@ -74,14 +72,14 @@ def quantized(
         saturate: See ``CAST``.
     """
     # not all zero points are numbers of a narrow float
-    wide = builder.cast(x, FLOAT32) if x.dtype.itemsize < FLOAT32.itemsize else x
+    wide = widened(builder, x)
     if is_integer(dtype):
         wide = builder.unary(Operator.ROUND, wide)
     if zero is not None and not _is_nothing(zero):
         wide = builder.add(wide, builder.cast(zero, wide.dtype))
     if is_integer(dtype):
         least, most = integer_limits(dtype)
-        wide = builder.minimum(builder.maximum(wide, least), most)
+        wide = builder.clip(wide, least, most)
     elif dtype.name.startswith("float8"):
         return builder.cast(wide, dtype, saturate=saturate)
     return builder.cast(wide, dtype)
@@ -108,17 +106,6 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
     return builder.sub(builder.cast(x, dtype), builder.cast(zero, dtype))
 
 
-def numeric(x: Tensor) -> Tensor:
-    """Refuse a tensor of anything but numbers.
-
-    Raises:
-        DTypeError: It has another dtype.
-    """
-    if not (is_integer(x.dtype) or is_floating(x.dtype)):
-        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
-    return x
-
-
 def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
     """Give scale and zero point of a node, so shaped that they spread to its input.
 
@@ -132,7 +119,7 @@ def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
     Raises:
         ShapeError: They do not fit the input.
     """
-    scale, zero = numeric(call.tensor(1)), call.optional(2)
+    scale, zero = require_numbers(call.tensor(1), "the scale"), call.optional(2)
     if zero is not None and zero.shape != scale.shape and not zero.size == scale.size == 1:
         raise ShapeError(f"a zero point of {list(zero.shape)} for a scale of {list(scale.shape)}")
     block = call.number("block_size", 0)

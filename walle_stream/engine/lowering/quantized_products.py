@@ -7,8 +7,9 @@ right as integers, and as fast as a product of floats is.
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.products import multiply
-from walle_stream.engine.lowering.quantization import FLOAT32, centred, numeric, quantized
+from walle_stream.engine.lowering.quantization import FLOAT32, centred, quantized
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.rules import is_integer
@@ -49,7 +50,7 @@ def requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
     Returns:
         float32, of the shape that they spread to.
     """
-    wide = [builder.cast(numeric(each), FLOAT32) for each in (x, w, y)]
+    wide = [builder.cast(require_numbers(each), FLOAT32) for each in (x, w, y)]
     return builder.div(builder.mul(wide[0], wide[1]), wide[2])
 
 
@@ -66,7 +67,11 @@ def summed_in(count: int) -> DType:
 
 
 def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
-    builder, a, b = call.builder, numeric(call.tensor(left[0])), numeric(call.tensor(right[0]))
+    builder, a, b = (
+        call.builder,
+        require_numbers(call.tensor(left[0])),
+        require_numbers(call.tensor(right[0])),
+    )
     if not a.rank or not b.rank or a.shape[-1] != b.shape[-min(b.rank, _MATRIX)]:
         raise ShapeError(f"a product of shapes {list(a.shape)} and {list(b.shape)}")
     is_whole = is_integer(a.dtype) and is_integer(b.dtype)

@@ -7,18 +7,18 @@ from typing import Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.activations import activation
+from walle_stream.engine.lowering.activations import ACTIVATIONS
 from walle_stream.engine.lowering.addressing import reversed_lengths
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import INT64, is_floating, is_integer
+from walle_stream.engine.rules import INT64, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-type Function = tuple[str, float | None, float | None]
-"""Name, alpha and beta."""
+type Function = tuple[str, tuple[float, ...]]
+"""Name and parameters of one of ``ACTIVATIONS``."""
 
 STEPS_MAX: Final = 1 << 16
 """Most steps that are unrolled."""
@@ -28,14 +28,6 @@ _BACKWARD: Final = {
 }  # fmt: skip
 """By the attribute ``direction``; the default of the first GRU lacks a letter."""
 
-_FUNCTIONS: Final = (
-    "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh",
-    "HardSigmoid", "Elu", "Softsign", "Softplus",
-)  # fmt: skip
-_WITH_ALPHA: Final = frozenset(
-    {"Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"}
-)
-_WITH_BETA: Final = frozenset({"Affine", "ScaledTanh", "HardSigmoid"})
 _PEEPHOLES: Final = 3
 
 
@@ -180,8 +172,7 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     direction, layout = call.text("direction", "forward"), call.number("layout", 0)
     if direction not in _BACKWARD or layout not in {0, 1}:
         raise LoweringError(f"direction {direction!r}, layout {layout}: there is none")
-    if not is_floating(x.dtype):
-        raise DTypeError(f"input 0 is of {x.dtype.name}, not floating")
+    require_floating(x)
     if x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004  # as the operators say
         raise ShapeError(f"inputs of shapes {list(x.shape)} and {list(recurrence.shape)}")
     hidden, count = recurrence.shape[2], len(_BACKWARD[direction])
@@ -250,17 +241,16 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
         raise LoweringError(
             f"attribute 'activations' is {names!r}, not {len(defaults) * directions} names"
         )
-    canonical = {each.lower(): each for each in _FUNCTIONS}
+    canonical = {each.lower(): each for each in ACTIVATIONS}
     alphas, betas = (list(call.reals(f"activation_{each}")) for each in ("alpha", "beta"))
     found: list[Function] = []
     for each in names[: len(defaults) * directions]:
         text = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
         name = canonical.get(text.lower())
         if name is None:
-            raise LoweringError(f"there is no activation {text!r}, only {', '.join(_FUNCTIONS)}")
-        alpha = alphas.pop(0) if name in _WITH_ALPHA and alphas else None
-        beta = betas.pop(0) if name in _WITH_BETA and betas else None
-        found.append((name, alpha, beta))
+            raise LoweringError(f"there is no activation {text!r}, only {', '.join(ACTIVATIONS)}")
+        pairs = zip(ACTIVATIONS[name][1], (alphas, betas), strict=False)
+        found.append((name, tuple(own.pop(0) if own else default for default, own in pairs)))
     size = len(defaults)
     return [found[each * size : (each + 1) * size] for each in range(directions)]
 
@@ -278,6 +268,6 @@ def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:
     """
     builder = layer.builder
     if layer.clip is not None:
-        x = builder.maximum(builder.minimum(x, layer.clip), -layer.clip)
-    name, alpha, beta = function
-    return activation(builder, name, x, alpha, beta)
+        x = builder.clip(x, -layer.clip, layer.clip)
+    name, parameters = function
+    return ACTIVATIONS[name][0](builder, x, *parameters)

@@ -17,8 +17,8 @@ from walle_stream.engine.lowering.interpolation import (
     nearest_places,
     original_places,
 )
+from walle_stream.engine.lowering.precision import narrowed, weighted_dtype
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.lowering.widths import narrowed, weighted_dtype
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of

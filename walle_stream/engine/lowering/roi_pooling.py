@@ -10,9 +10,8 @@ from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last
 from walle_stream.engine.lowering.points import first_rows
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import clipped, require_floating
 from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
@@ -68,7 +67,7 @@ def _bin_range(builder: Builder, scaled: Tensor, *, axis: int, size: int, bins: 
     return _Range(
         size,
         *(
-            clipped(builder, builder.cast(builder.add(each, start), np.int64), 0, size)
+            builder.clip(builder.cast(builder.add(each, start), np.int64), 0, size)
             for each in (low, high)
         ),
     )

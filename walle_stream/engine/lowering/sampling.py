@@ -15,10 +15,14 @@ from walle_stream.engine.lowering.points import (
     read_points,
     rows_of,
 )
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import (
+    narrowed,
+    require_floating,
+    weighted_dtype,
+    widened,
+)
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.lowering.widths import clipped, narrowed, require_floating, weighted_dtype
 from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
@@ -119,7 +123,7 @@ class _Sampler:
             return at
         if self._padding == "reflection":
             return self._reflected(at)
-        limited = clipped(builder, at, 0, self._size - 1)
+        limited = builder.clip(at, 0, self._size - 1)
         if self._mode != "cubic":
             return limited
         # points between the border and its middle are not moved: a cubic tells the difference
@@ -147,7 +151,7 @@ class _Sampler:
             at = builder.add(low, offset) if offset else low
             if self._padding == "reflection" and self._mode != "nearest":
                 at = self._reflected(at)
-            found.append(clipped(builder, builder.cast(at, np.int64), 0, self._size - 1))
+            found.append(builder.clip(builder.cast(at, np.int64), 0, self._size - 1))
         return found
 
 

@@ -192,17 +192,6 @@ def _tile(call: Call) -> Result:
     repeats = call.numbers(1) or ()
     if len(repeats) != x.rank or min(repeats, default=0) < 0:
         raise ShapeError(f"{list(repeats)} repeats of shape {list(x.shape)}")
-    return tile(call, x, repeats)
-
-
-def tile(call: Call, x: Tensor, repeats: tuple[int, ...]) -> Tensor:
-    """Repeat a tensor along its axes.
-
-    Args:
-        call: Of the rule.
-        x: Any.
-        repeats: One an axis.
-    """
     builder = call.builder
     paired = [each for size in x.shape for each in (1, size)]
     spread = [each for pair in zip(repeats, x.shape, strict=True) for each in pair]

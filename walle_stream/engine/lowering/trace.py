@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from walle_stream.engine.graph import Function, Graph, Node
 from walle_stream.engine.limits import Budget, Limits
-from walle_stream.engine.lowering.builder import Builder, Compute, ShapeUnknown, ValueUnknown
+from walle_stream.engine.lowering.builder import Builder, Compute, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
 from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
-from walle_stream.engine.program import Tensor
+from walle_stream.engine.program import ShapeUnknown, Tensor
 from walle_stream.errors import EngineError, LoweringError
 
 type Functions = Mapping[tuple[str, str, str], Function]

@@ -12,6 +12,7 @@ from walle_stream.engine.lowering.features import floats
 from walle_stream.engine.lowering.forests import MODES, Forest, descend
 from walle_stream.engine.lowering.linear_models import as_matrix
 from walle_stream.engine.lowering.lookups import taken
+from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.scores import (
     TRANSFORMS,
@@ -25,7 +26,7 @@ from walle_stream.engine.lowering.scores import (
 from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import check_size, is_floating
+from walle_stream.engine.rules import check_size
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _FLOAT32 = np.dtype(np.float32)
@@ -102,9 +103,7 @@ def _binary(
 
 @lowers("TreeEnsemble", domain=ML)
 def _tree_ensemble(call: Call) -> Result:
-    builder, given = call.builder, call.tensor(0)
-    if not is_floating(given.dtype):
-        raise DTypeError(f"floating numbers are expected, not {given.dtype.name}")
+    builder, given = call.builder, require_floating(call.tensor(0))
     count = call.number("n_targets", 1)
     forest, leaf_places = _nodes_and_leaves(call)
     x = _compared(call, forest, floats(call))

@@ -52,17 +52,14 @@ class Window:
 
 
 def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
-    """Read the attributes of a convolution or a pool.
-
-    Args:
-        call: Of the rule.
-        sizes: Of the spatial axes.
-        kernel: As many.
+    """Read the attributes of a convolution or a pool: one number a spatial axis each.
 
     Raises:
         LoweringError: ``auto_pad`` is unknown.
         ShapeError: An attribute does not fit.
     """
+    if call.list("kernel_shape") not in {None, kernel}:
+        raise ShapeError(f"kernel_shape {call.list('kernel_shape')} of weights {list(kernel)}")
     if len(kernel) != len(sizes):
         raise ShapeError(f"a kernel {list(kernel)} for {len(sizes)} spatial axes")
     strides = spatial(call, "strides", len(sizes), 1, least=1)

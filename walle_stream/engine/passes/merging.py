@@ -7,6 +7,7 @@ that do the same are done once.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
@@ -121,9 +122,7 @@ def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) 
         for each in regions
     )
     parameters = {**step.parameters, "regions": kept, "fill": fill}
-    return Step(
-        step.operator, tuple(inputs[each] for each in used), step.outputs, parameters, step.origin
-    )
+    return replace(step, inputs=tuple(inputs[each] for each in used), parameters=parameters)
 
 
 def _is_worth(step: Step, number: int, inner: Step) -> bool:
@@ -162,7 +161,7 @@ def merge_horizontally(program: Program) -> Program:
     for step in program.steps:
         inputs = tuple(same.get(each, each) for each in step.inputs)
         if inputs != step.inputs:
-            step = Step(step.operator, inputs, step.outputs, step.parameters, step.origin)  # noqa: PLW2901
+            step = replace(step, inputs=inputs)  # noqa: PLW2901
         first = None
         if step.operator not in {Operator.RANDOM, Operator.TEXT}:
             first = known.setdefault(_key(step), step)

@@ -12,7 +12,7 @@ import numpy as np
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.strided import view_of
 from walle_stream.engine.passes.users import makers, readers, without_dead
-from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.program import Array, Program, Step, Tensor, raster_step
 from walle_stream.engine.region import View, whole
 
 
@@ -107,8 +107,4 @@ def _spread(row: Array, step: Step) -> tuple[Step, Tensor]:
     shape, dtype = step.output.shape, step.output.dtype
     source = Tensor(row.shape, dtype, np.ascontiguousarray(row, dtype))
     output = Tensor(shape, dtype, np.broadcast_to(np.asarray(source.data), shape))
-    parameters = {
-        "regions": (whole(shape, View(0, (0, 1))),), "shape": shape, "dtype": dtype,
-        "fill": None, "accumulate": False,
-    }  # fmt: skip
-    return Step(Operator.RASTER, (source,), (output,), parameters, step.origin), output
+    return raster_step(source, output, whole(shape, View(0, (0, 1))), step.origin), output

@@ -7,14 +7,15 @@ residual sums it reaches the next convolution's own, its inverse, and both go.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from walle_stream.engine.operators import ELEMENTWISE, Operator
 from walle_stream.engine.passes.composition import compose_all
 from walle_stream.engine.passes.merging import rebuilt
 from walle_stream.engine.passes.users import makers, without_dead
-from walle_stream.engine.program import Program, Step, Tensor
-from walle_stream.engine.region import Region, View, simplified, strides_of
+from walle_stream.engine.program import Program, Step, Tensor, raster_step
+from walle_stream.engine.region import Region, View, simplified
 
 
 def sink_permutations(program: Program) -> Program:
@@ -48,9 +49,8 @@ def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
         inputs.append(undone[0])
         steps += undone[1:]
     inner = Tensor(shape, step.output.dtype)
-    parameters = dict(step.parameters)
-    steps.append(Step(step.operator, tuple(inputs), (inner,), parameters, step.origin))
-    steps.append(_raster(inner, step.output, region, step))
+    steps.append(replace(step, inputs=tuple(inputs), outputs=(inner,)))
+    steps.append(raster_step(inner, step.output, region, step.origin))
     return steps
 
 
@@ -124,21 +124,10 @@ def _undone(
         source = maker.inputs[0]
         return (source,) if source.shape == shape else None
     output = Tensor(shape, tensor.dtype)
-    moved = _raster(tensor, output, back, step)
+    moved = raster_step(tensor, output, back, step.origin)
     if maker is None or maker.operator is not Operator.RASTER:
         return output, moved
     regions = compose_all(back, maker.regions, is_covered=True)
     if regions is None or len(regions) != 1:
         return None
     return output, rebuilt(moved, list(maker.inputs), regions, None)
-
-
-def _raster(source: Tensor, output: Tensor, region: Region, step: Step) -> Step:
-    parameters = {
-        "regions": (Region(region.size, region.source, region.destination, 0),),
-        "shape": output.shape, "dtype": output.dtype, "fill": None, "accumulate": False,
-    }  # fmt: skip
-    return Step(Operator.RASTER, (source,), (output,), parameters, step.origin)
-
-
-__all__ = ["is_permutation", "sink_permutations", "strides_of"]

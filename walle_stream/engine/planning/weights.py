@@ -8,12 +8,13 @@ and what is computed of them, are the same.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.program import Array, Program, Tensor
 
 _GAP_BYTES: Final = 64
 _ROW_BYTES: Final = 1 << 10
@@ -71,12 +72,6 @@ def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
     if not changed:
         return program
     return program.replaced(
-        Step(
-            step.operator,
-            tuple(changed.get(each, each) for each in step.inputs),
-            step.outputs,
-            step.parameters,
-            step.origin,
-        )
+        replace(step, inputs=tuple(changed.get(each, each) for each in step.inputs))
         for step in program.steps
     )
