@@ -69,8 +69,17 @@ class Node:
     def title(self) -> str:
         """What messages call it."""
         called = self.name or ", ".join(each for each in self.outputs if each)
-        operator = f"{self.domain}.{self.operator}" if self.domain else self.operator
-        return f"node {_shown(called)!r} ({_shown(operator)}, opset {self.version})"
+        return f"node {_shown(called)!r} ({_shown(self.qualified_operator)}, opset {self.version})"
+
+    @property
+    def qualified_operator(self) -> str:
+        """Its operator, behind its domain where that is not ONNX's own."""
+        return f"{self.domain}.{self.operator}" if self.domain else self.operator
+
+    @property
+    def first_output(self) -> str:
+        """The name of the first output that has one; of no other node."""
+        return next((each for each in self.outputs if each), "")
 
     def graphs(self) -> Iterator["Graph"]:
         """Give the graphs among its attributes."""

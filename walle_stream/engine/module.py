@@ -9,7 +9,8 @@ module, and a piece of it a session).
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -125,7 +126,7 @@ class Piece:
         if self.plan is not None:
             given: list[Array] = []
             for name in dict.fromkeys(name for name, _ in self.inputs):
-                given.extend(_arrays(env[name]))
+                given.extend(arrays_of(env[name]))
             try:
                 made = dict(zip(self.outputs, self.plan.run(given), strict=True))
             except EngineError as error:
@@ -189,10 +190,9 @@ class Stage:
                 known: dict[str, Value] = {
                     name: _described(env[name], name, is_known=name in asked) for name in names
                 }
-                fixed = {
-                    name: Tensor(data.shape, data.dtype, data, name)
-                    for name, data in constants.items() if name in self.needed
-                }  # fmt: skip
+                fixed = constant_tensors(
+                    {name: data for name, data in constants.items() if name in self.needed}
+                )
                 traced = trace(self.nodes, {**fixed, **known}, functions, backend.compute, budget)
                 more = traced.asked & known.keys()
                 if not more - asked:
@@ -250,14 +250,8 @@ class GraphRunner:
         Raises:
             EngineError: It cannot be run, or is too much; the message names the node.
         """
-        try:
-            # rules compute with attributes, which may be anything
-            with np.errstate(all="ignore"):
-                return self._run(inputs, Budget(self._limits))
-        except MemoryError as error:
-            raise EngineError(
-                f"graph {self._graph.name!r}: there is not enough memory: {error}"
-            ) from error
+        with guarded(self._graph):
+            return self._run(inputs, Budget(self._limits))
 
     def _run(self, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
         env: dict[str, Data] = {**self._graph.constants, **inputs}
@@ -300,12 +294,31 @@ class GraphRunner:
         return stage.rest(tuple(left)) if left else None
 
 
-def _arrays(data: Data) -> list[Array]:
-    if data is None:
-        return []
+@contextmanager
+def guarded(graph: Graph) -> Iterator[None]:
+    """Lower or run a graph; numpy warns of nothing.
+
+    Raises:
+        EngineError: There is not enough memory.
+    """
+    try:
+        # rules compute with attributes, which may be anything
+        with np.errstate(all="ignore"):
+            yield
+    except MemoryError as error:
+        raise EngineError(f"graph {graph.name!r}: there is not enough memory: {error}") from error
+
+
+def constant_tensors(constants: Mapping[str, Array]) -> dict[str, Value]:
+    """Describe constants by name, elements included."""
+    return {name: Tensor(data.shape, data.dtype, data, name) for name, data in constants.items()}
+
+
+def arrays_of(data: Data) -> list[Array]:
+    """Give the arrays of a value: itself, those of a sequence in order, or none."""
     if isinstance(data, list):
-        return [each for element in data for each in _arrays(element)]
-    return [data]
+        return [each for element in data for each in arrays_of(element)]
+    return [] if data is None else [data]
 
 
 def _filled(value: Value, made: Mapping[Tensor, Array], *, copied: bool) -> Data:

@@ -1,7 +1,6 @@
 """Sessions: a model lowered and planned once, for one set of shapes."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from walle_stream.engine.limits import Budget, Limits
 from walle_stream.engine.loading import read_model
 from walle_stream.engine.lowering.registry import Value
 from walle_stream.engine.lowering.trace import trace
-from walle_stream.engine.module import Piece
+from walle_stream.engine.module import Piece, arrays_of, constant_tensors, guarded
 from walle_stream.engine.program import Data, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
@@ -65,7 +64,7 @@ class Session:
         self.backend = backend
         self.threads = checked_threads(threads)
         self._backend = backend_named(backend)
-        with _guarded(self.model.graph):
+        with guarded(self.model.graph):
             self._ready = self._planned(shapes or {})
 
     @property
@@ -83,7 +82,7 @@ class Session:
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Lower and plan for other shapes; where that is refused, the old ones stay."""
-        with _guarded(self.model.graph):
+        with guarded(self.model.graph):
             self._ready = self._planned(shapes)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +112,7 @@ class Session:
         if extra is not None:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
         env: dict[str, Data] = {**graph.constants, **given}
-        with run_with(self.threads), _guarded(graph):
+        with run_with(self.threads), guarded(graph):
             ready.piece.run(env, Budget(self._limits))
         return owned({name: env[name] for name in graph.outputs}, given)
 
@@ -135,16 +134,10 @@ class Session:
             name: Tensor(kind.shape, kind.dtype, None, name)  # type: ignore[arg-type]  # numbers
             for name, kind in inputs.items()
         }
-        fixed = {
-            name: Tensor(data.shape, data.dtype, data, name)
-            for name, data in graph.constants.items()
-        }
+        fixed = constant_tensors(graph.constants)
+        budget = Budget(self._limits)
         traced = trace(
-            graph.nodes,
-            {**fixed, **known},
-            self.model.functions,
-            self._backend.compute,
-            Budget(self._limits),
+            graph.nodes, {**fixed, **known}, self.model.functions, self._backend.compute, budget
         )
         if traced.remaining:
             raise LoweringError(
@@ -158,16 +151,6 @@ class Session:
         return _Ready(
             Piece(self._backend, known, traced, set(graph.outputs), self._limits), inputs, outputs
         )
-
-
-@contextmanager
-def _guarded(graph: Graph) -> Iterator[None]:
-    try:
-        # rules compute with attributes, which may be anything
-        with np.errstate(all="ignore"):
-            yield
-    except MemoryError as error:
-        raise EngineError(f"graph {graph.name!r}: there is not enough memory: {error}") from error
 
 
 def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, Shape]:
@@ -226,14 +209,8 @@ def owned(made: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]
     Returns:
         The same, copied where something was the caller's already.
     """
-    taken = {id(each) for value in given.values() for each in _arrays_of(value)}
+    taken = {id(each) for value in given.values() for each in arrays_of(value)}
     return {name: _apart(data, taken) for name, data in made.items()}
-
-
-def _arrays_of(data: Data) -> list[Any]:
-    if isinstance(data, list):
-        return [each for element in data for each in _arrays_of(element)]
-    return [] if data is None else [data]
 
 
 def _apart(data: Data, taken: set[int]) -> Any:

@@ -1,6 +1,7 @@
 """Puts the nodes of a function or a graph in the place of the node that calls it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from walle_stream.engine.graph import AttributeReference, Function, Graph, Node
@@ -92,15 +93,12 @@ def renamed(node: Node, names: Mapping[str, str], prefix: str = "") -> Node:
         names: New names by old ones; others stay.
         prefix: Put before the node's own name.
     """
-    return Node(
-        node.operator,
-        tuple(names.get(name, name) for name in node.inputs),
-        tuple(names.get(name, name) for name in node.outputs),
-        {name: _renamed_value(value, names) for name, value in node.attributes.items()},
-        prefix + node.name if node.name else "",
-        node.domain,
-        node.version,
-        node.overload,
+    return replace(
+        node,
+        inputs=tuple(names.get(name, name) for name in node.inputs),
+        outputs=tuple(names.get(name, name) for name in node.outputs),
+        attributes={name: _renamed_value(value, names) for name, value in node.attributes.items()},
+        name=prefix + node.name if node.name else "",
     )
 
 
@@ -115,12 +113,10 @@ def _renamed_value(value: Any, names: Mapping[str, str]) -> Any:
         *(name for node in value.nodes for name in node.outputs),
     }
     free = {old: new for old, new in names.items() if old not in made}
-    return Graph(
-        value.name,
-        value.inputs,
-        {free.get(name, name): kind for name, kind in value.outputs.items()},
-        tuple(renamed(node, free) for node in value.nodes),
-        value.constants,
+    return replace(
+        value,
+        outputs={free.get(name, name): kind for name, kind in value.outputs.items()},
+        nodes=tuple(renamed(node, free) for node in value.nodes),
     )
 
 
@@ -131,13 +127,8 @@ def _bound(node: Node, given: Mapping[str, Any]) -> Node:
             if value.name in given:
                 attributes[name] = given[value.name]
         elif isinstance(value, Graph):
-            attributes[name] = Graph(
-                value.name, value.inputs, value.outputs,
-                tuple(_bound(each, given) for each in value.nodes), value.constants,
-            )  # fmt: skip
+            nodes = tuple(_bound(each, given) for each in value.nodes)
+            attributes[name] = replace(value, nodes=nodes)
         else:
             attributes[name] = value
-    return Node(
-        node.operator, node.inputs, node.outputs, attributes,
-        node.name, node.domain, node.version, node.overload,
-    )  # fmt: skip
+    return replace(node, attributes=attributes)

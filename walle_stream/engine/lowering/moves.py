@@ -82,14 +82,9 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
         ShapeError: The shapes differ elsewhere.
     """
     first = parts[0]
-    for each in parts:
-        if (
-            each.rank != first.rank
-            or each.shape[:axis] != first.shape[:axis]
-            or each.shape[axis + 1 :] != first.shape[axis + 1 :]
-        ):
-            listed = ", ".join(str(list(part.shape)) for part in parts)
-            raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
+    if len({(*each.shape[:axis], -1, *each.shape[axis + 1 :]) for each in parts}) > 1:
+        listed = ", ".join(str(list(part.shape)) for part in parts)
+        raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
     if len(parts) == 1:
         return first
     shape = list(first.shape)

@@ -203,10 +203,7 @@ class _Translator:
             return self._category(negated=kind == "P")
         if kind in _CONTROLS:
             return _CONTROLS[kind]
-        number = re.compile(
-            r"x\{([0-9A-Fa-f]{1,8})\}|x([0-9A-Fa-f]{2})|(0[0-7]{0,2}|[1-7][0-7]{1,2})"
-        )
-        found = number.match(pattern, begin + 1)
+        found = _NUMBER.match(pattern, begin + 1)
         if found is not None:
             self._place = found.end()
             wide, short, octal = found.groups()

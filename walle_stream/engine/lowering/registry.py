@@ -102,7 +102,7 @@ class Call:
         Returns:
             A name of no other value of the graph.
         """
-        return f"{next((each for each in self.node.outputs if each), self.node.name)}/{name}"
+        return f"{self.node.first_output or self.node.name}/{name}"
 
     def stage(
         self, operator: str, inputs: tuple[str, ...], outputs: tuple[str, ...],

@@ -4,7 +4,7 @@ A file is checked as far as a wrong one could hurt: cut off, cyclic, data beside
 its folder. What an operator thinks of its inputs is said when it is lowered.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -153,6 +153,16 @@ class _Reader:
         self._opsets = opsets
         self._folder = folder
         self._depth = 0
+        self._attributes: Mapping[Any, Callable[[AttributeProto], Any]] = {
+            AttributeProto.TENSOR: lambda proto: array_of(proto.t, folder),
+            AttributeProto.TENSORS: lambda proto: tuple(
+                array_of(each, folder) for each in proto.tensors
+            ),
+            AttributeProto.GRAPH: lambda proto: self.graph(proto.g),
+            AttributeProto.GRAPHS: lambda proto: tuple(map(self.graph, proto.graphs)),
+            AttributeProto.SPARSE_TENSOR: lambda proto: dense_of(proto.sparse_tensor, folder),
+            AttributeProto.TYPE_PROTO: lambda proto: value_type(proto.tp),
+        }
 
     def graph(self, proto: GraphProto) -> Graph:
         self._depth += 1
@@ -222,31 +232,14 @@ class _Reader:
         _check_text(proto.ref_attr_name)
         if proto.ref_attr_name:
             return AttributeReference(proto.ref_attr_name)
-        return self._attribute_value(proto)
-
-    def _attribute_value(self, proto: AttributeProto) -> Any:
         plain = _PLAIN_ATTRIBUTES.get(proto.type)
         if plain is not None:
             value = getattr(proto, plain)
             return value if plain in {"f", "i", "s"} else tuple(value)
-        match proto.type:
-            case AttributeProto.TENSOR:
-                return array_of(proto.t, self._folder)
-            case AttributeProto.TENSORS:
-                return tuple(array_of(each, self._folder) for each in proto.tensors)
-            case AttributeProto.GRAPH:
-                return self.graph(proto.g)
-            case AttributeProto.GRAPHS:
-                return tuple(self.graph(each) for each in proto.graphs)
-        return self._rare_attribute(proto)
-
-    def _rare_attribute(self, proto: AttributeProto) -> Any:
-        match proto.type:
-            case AttributeProto.SPARSE_TENSOR:
-                return dense_of(proto.sparse_tensor, self._folder)
-            case AttributeProto.TYPE_PROTO:
-                return value_type(proto.tp)
-        raise ModelError(f"attribute {proto.name!r} has the unknown type {proto.type}")
+        read = self._attributes.get(proto.type)
+        if read is None:
+            raise ModelError(f"attribute {proto.name!r} has the unknown type {proto.type}")
+        return read(proto)
 
     def function(self, proto: FunctionProto) -> Function:
         inner = _Reader({**self._opsets, **_opsets(proto.opset_import)}, self._folder)
