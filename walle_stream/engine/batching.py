@@ -80,11 +80,7 @@ class BatchedModel:
         return tuple(self._run(_shape_of(given), given))
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run the model for several requests; see ``run_together``.
-
-        Returns:
-            Outputs of each, in order: the same bytes as alone.
-        """
+        """Run the model for several requests, each to its bytes alone; see ``run_together``."""
         return run_together(self, requests)
 
     def close(self) -> None:
@@ -229,11 +225,7 @@ class RowsTogether:
     """A batched model that is run elsewhere, with the rows of many requests in one call."""
 
     def __init__(self, model: Callable[..., tuple[Array, ...]]) -> None:
-        """Take over.
-
-        Args:
-            model: A ``ModelRunner``: calls a ``BatchedModel``.
-        """
+        """Take over a ``ModelRunner`` that calls a ``BatchedModel``."""
         self._model = model
 
     def __call__(self, *given: Array) -> tuple[Array, ...]:
@@ -248,14 +240,9 @@ class RowsTogether:
 def hosted(
     place: str, model: Model, backend: str, threads: int | None, batch: int | None
 ) -> HostedModel | BatchedModel:
-    """Make a model as pipelines run it, in this process.
+    """Make a model as pipelines run it, in this process; see ``HostedModel.of``.
 
-    Args:
-        place: Where the model is named, for errors.
-        model: As an importer makes it.
-        backend: See ``HostedModel.of``.
-        threads: See there.
-        batch: Rows of each evaluation; None: as many as are asked for.
+    ``place`` names it in errors. An evaluation has ``batch`` rows; None: as many as are asked for.
 
     Raises:
         EngineError: It cannot be had here, is nothing for scripts, or has no rows.

@@ -29,11 +29,7 @@ class Component:
 
 
 def components(graph: Graph) -> list[Component]:
-    """Cut a request into independent parts.
-
-    Returns:
-        Those that have outputs, by their first node.
-    """
+    """Cut a request into independent parts that have outputs, by their first node."""
     wanted = set(graph.outputs)
     if len(wanted) == 1:
         return [_component(graph.nodes, range(len(graph.nodes)), sorted(wanted))]

@@ -26,16 +26,7 @@ def _control(call: Call) -> Result:
 
 
 def run_control(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    """Run a node of control flow.
-
-    Args:
-        run: Runs a graph of the node.
-        node: One of those above.
-        env: Values of everything that it reads.
-        budget: Of the run that this is a part of.
-
-    Returns:
-        Its outputs, in order.
+    """Run a node of control flow, whose graphs ``run`` runs; ``env`` has all that it reads.
 
     Raises:
         EngineError: It cannot be run; the message names the node.

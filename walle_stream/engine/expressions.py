@@ -50,22 +50,14 @@ class EngineEvaluator:
     """Evaluates requests. Thread-safe if the models are; blocks."""
 
     def __init__(self, backend: Backend, models: Mapping[str, Model] | None = None) -> None:
-        """Take over.
-
-        Args:
-            backend: That plans and runs.
-            models: By name; what they return depends on their inputs alone.
-        """
+        """Take over; what models return depends on their inputs alone."""
         self._backend = backend
         self._models = models or {}
         self._plans: OrderedDict[Any, _Stage] = OrderedDict()
         self._lock = threading.Lock()
 
     def evaluate(self, graph: Graph) -> list[Constant]:
-        """Compute the outputs of a request.
-
-        Returns:
-            One value per output, in order.
+        """Compute the outputs of a request, in order.
 
         Raises:
             TensorError: An unknown operator, shapes that do not fit, or too much.
@@ -74,10 +66,7 @@ class EngineEvaluator:
         return self.evaluate_all([graph])[0]
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
-        """Compute requests that crossed together, each as if it had come alone.
-
-        Returns:
-            One list for each, in order.
+        """Compute requests that crossed together, in order, each as if it had come alone.
 
         Raises:
             TensorError: One of them cannot be computed, or they make too much together.
@@ -280,10 +269,7 @@ class _Call:
         return self._checked(lambda inputs: run_many([inputs])[0])
 
     def found(self) -> Array:
-        """Give the node's value.
-
-        Returns:
-            One of the outputs of its model, which has run.
+        """Give the node's value: one of the outputs of its model, which has run.
 
         Raises:
             TensorError: There is no such output, or it is nothing that scripts can have.

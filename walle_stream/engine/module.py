@@ -9,8 +9,7 @@ module, and a piece of it a session).
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -18,9 +17,16 @@ import numpy as np
 
 from walle_stream.engine.control import run_control
 from walle_stream.engine.graph import Graph, Node
-from walle_stream.engine.limits import Budget, Limits, check_memory
+from walle_stream.engine.limits import Budget, Limits, check_memory, guarded
 from walle_stream.engine.lowering.registry import Kind, Value, rules
-from walle_stream.engine.lowering.trace import Functions, Traced, needed_names, tensors_of, trace
+from walle_stream.engine.lowering.trace import (
+    Functions,
+    Traced,
+    constant_tensors,
+    needed_names,
+    tensors_of,
+    trace,
+)
 from walle_stream.engine.program import Array, Data, Program, Tensor
 from walle_stream.errors import EngineError
 
@@ -40,14 +46,7 @@ class Plan(Protocol):
         ...
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run it.
-
-        Args:
-            inputs: One an input of the program, of its shape and dtype.
-
-        Returns:
-            One an output, the caller's own.
-        """
+        """Run it on inputs of the program's shapes and dtypes; outputs are the caller's own."""
         ...
 
 
@@ -57,11 +56,7 @@ class Backend(Protocol):
     name: str
 
     def plan(self, program: Program) -> Plan:
-        """Make a program ready.
-
-        Args:
-            program: Lowered; kept.
-        """
+        """Make a lowered program, which is kept, ready."""
         ...
 
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
@@ -76,15 +71,7 @@ class Piece:
         self, backend: Backend, known: Mapping[str, Value], traced: Traced, wanted: set[str],
         limits: Limits,
     ) -> None:  # fmt: skip
-        """Plan it.
-
-        Args:
-            backend: That plans and runs.
-            known: Values that are given to it, by name.
-            traced: What was lowered.
-            wanted: Names that the graph gives.
-            limits: Of a run.
-        """
+        """Plan what was traced with known values; ``wanted`` are names that the graph gives."""
         self._given_away = frozenset(wanted)
         self.inputs = [
             (name, each) for name, value in known.items() for each in tensors_of(value)
@@ -116,12 +103,7 @@ class Piece:
         return message
 
     def run(self, env: dict[str, Data], budget: Budget) -> None:
-        """Run it.
-
-        Args:
-            env: Values by name; what it makes is added.
-            budget: Of the run.
-        """
+        """Run it on values by name, to which it adds what it makes."""
         budget.spend(self.work)
         if self.plan is not None:
             given: list[Array] = []
@@ -142,11 +124,7 @@ class Stage:
     """Nodes that are still to be run, and their pieces by what they meet."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
-        """Take over.
-
-        Args:
-            nodes: In order.
-        """
+        """Take over nodes in order."""
         self.nodes = nodes
         self.needed = frozenset(name for node in nodes for name in needed_names(node))
         self._asked: OrderedDict[Any, frozenset[str]] = OrderedDict()
@@ -155,11 +133,7 @@ class Stage:
         self._lock = threading.Lock()
 
     def rest(self, nodes: tuple[Node, ...]) -> "Stage":
-        """Give the stage of some of the nodes.
-
-        Returns:
-            The same one each time.
-        """
+        """Give the stage of some of the nodes, the same one each time."""
         key = tuple(id(each) for each in nodes)
         return self._rests.setdefault(key, Stage(nodes))
 
@@ -167,16 +141,7 @@ class Stage:
         self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
         functions: Functions, backend: Backend, budget: Budget,
     ) -> Piece:  # fmt: skip
-        """Find or make the piece for values.
-
-        Args:
-            env: What is known when it is run.
-            constants: Of the graph; the same at every call.
-            outputs: Names that the graph gives.
-            functions: Of the model.
-            backend: That plans.
-            budget: Of the run.
-        """
+        """Find or make the piece for the values of ``env``; ``constants`` are always the same."""
         names = [name for name in env if name in self.needed and name not in constants]
         shapes = tuple((name, _signature(env[name])) for name in names)
         with self._lock:
@@ -239,18 +204,12 @@ class GraphRunner:
         return found._run(inputs, budget)  # the same class
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:
-        """Run it.
-
-        Args:
-            inputs: By name: its own, and those that it reads of the graph around it.
-
-        Returns:
-            Its outputs, in order.
+        """Run it on values by name, those that it reads of the graph around it included.
 
         Raises:
             EngineError: It cannot be run, or is too much; the message names the node.
         """
-        with guarded(self._graph):
+        with guarded(self._graph.name):
             return self._run(inputs, Budget(self._limits))
 
     def _run(self, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
@@ -292,26 +251,6 @@ class GraphRunner:
         if len(left) == len(stage.nodes):
             return stage
         return stage.rest(tuple(left)) if left else None
-
-
-@contextmanager
-def guarded(graph: Graph) -> Iterator[None]:
-    """Lower or run a graph; numpy warns of nothing.
-
-    Raises:
-        EngineError: There is not enough memory.
-    """
-    try:
-        # rules compute with attributes, which may be anything
-        with np.errstate(all="ignore"):
-            yield
-    except MemoryError as error:
-        raise EngineError(f"graph {graph.name!r}: there is not enough memory: {error}") from error
-
-
-def constant_tensors(constants: Mapping[str, Array]) -> dict[str, Value]:
-    """Describe constants by name, elements included."""
-    return {name: Tensor(data.shape, data.dtype, data, name) for name, data in constants.items()}
 
 
 def arrays_of(data: Data) -> list[Array]:

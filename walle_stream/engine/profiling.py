@@ -77,22 +77,14 @@ class Profile:
     """By ``STAGES``; the reference backend has the first alone."""
 
     def operators(self) -> list[Timing]:
-        """Add the nodes up by ONNX operator.
-
-        Returns:
-            The longest first; ``calls`` are those of kernels.
-        """
+        """Add the nodes up by ONNX operator, the longest first; ``calls`` are those of kernels."""
         by_name: dict[str, list[Timing]] = {}
         for node in self.nodes:
             by_name.setdefault(node.operator, []).append(node.total)
         return _sorted([_sum(name, each) for name, each in by_name.items()])
 
     def kernels(self) -> list[Timing]:
-        """Add the steps up by atomic operator and raster.
-
-        Returns:
-            The longest first.
-        """
+        """Add the steps up by atomic operator and raster, the longest first."""
         by_name: dict[str, list[Timing]] = {}
         for node in self.nodes:
             for step in node.steps:

@@ -59,29 +59,17 @@ _FLOATING: Final = frozenset(
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether a dtype is of whole numbers, bool apart, 2- and 4-bit ones included.
-
-    Returns:
-        True for signed and unsigned integers.
-    """
+    """Whether a dtype is of whole numbers, bool apart, 2- and 4-bit ones included."""
     return dtype.kind in "iu" or dtype.name.startswith(("int", "uint"))
 
 
 def is_floating(dtype: DType) -> bool:
-    """Whether a dtype is of floating numbers, of whatever width.
-
-    Returns:
-        True for numpy's and ``ml_dtypes``' floats.
-    """
+    """Whether a dtype is of floating numbers, numpy's or ``ml_dtypes``', of whatever width."""
     return dtype.kind == "f" or dtype.name.startswith(("float", "bfloat"))
 
 
 def check_size(shape: Shape, what: str = "a tensor") -> Shape:
     """Refuse a shape that nobody can allocate, before anybody tries.
-
-    Args:
-        shape: Sizes; a negative one is refused, too.
-        what: For the message.
 
     Raises:
         ShapeError: It is negative, or beyond ``MAX_ELEMENTS`` or ``MAX_RANK``.
@@ -96,10 +84,7 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
 
 
 def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Made:
-    """Say what a step makes.
-
-    Returns:
-        Shape (None where it depends on values) and dtype of the output.
+    """Give the shape (None where it depends on values) and dtype that a step makes.
 
     Raises:
         ShapeError: The shapes do not fit the operator.

@@ -10,11 +10,11 @@ import numpy as np
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
-from walle_stream.engine.limits import Budget, Limits
+from walle_stream.engine.limits import Budget, Limits, guarded
 from walle_stream.engine.loading import read_model
 from walle_stream.engine.lowering.registry import Value
-from walle_stream.engine.lowering.trace import trace
-from walle_stream.engine.module import Piece, arrays_of, constant_tensors, guarded
+from walle_stream.engine.lowering.trace import constant_tensors, trace
+from walle_stream.engine.module import Piece, arrays_of
 from walle_stream.engine.program import Data, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
@@ -64,7 +64,7 @@ class Session:
         self.backend = backend
         self.threads = checked_threads(threads)
         self._backend = backend_named(backend)
-        with guarded(self.model.graph):
+        with guarded(self.model.graph.name):
             self._ready = self._planned(shapes or {})
 
     @property
@@ -82,7 +82,7 @@ class Session:
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Lower and plan for other shapes; where that is refused, the old ones stay."""
-        with guarded(self.model.graph):
+        with guarded(self.model.graph.name):
             self._ready = self._planned(shapes)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Session:
         if extra is not None:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
         env: dict[str, Data] = {**graph.constants, **given}
-        with run_with(self.threads), guarded(graph):
+        with run_with(self.threads), guarded(graph.name):
             ready.piece.run(env, Budget(self._limits))
         return owned({name: env[name] for name in graph.outputs}, given)
 
@@ -200,15 +200,7 @@ def _described(value: Value) -> TensorType | None:
 
 
 def owned(made: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
-    """Make outputs the caller's own: each apart from the inputs and the others.
-
-    Args:
-        made: By name.
-        given: Inputs by name.
-
-    Returns:
-        The same, copied where something was the caller's already.
-    """
+    """Make outputs the caller's own: copied where they are an input, a constant or one another."""
     taken = {id(each) for value in given.values() for each in arrays_of(value)}
     return {name: _apart(data, taken) for name, data in made.items()}
 

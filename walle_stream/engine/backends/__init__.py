@@ -14,13 +14,7 @@ _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def backend_named(name: str) -> Any:
-    """Make a backend.
-
-    Args:
-        name: reference, numpy or cupy.
-
-    Returns:
-        It; see ``engine.module.Backend``.
+    """Make the backend ``reference``, ``numpy`` or ``cupy``; see ``engine.module.Backend``.
 
     Raises:
         EngineError: There is none of that name, or what it needs is missing.

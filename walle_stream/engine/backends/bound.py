@@ -26,16 +26,10 @@ _REDUCTIONS: Final[Mapping[Operator, str]] = {
 
 
 def bind(step: Step, inputs: Sequence[Array], output: Array, library: Library | None = None) -> Run:
-    """Make a call of a step.
+    """Make a call of a step of one output, on views of what it reads and writes.
 
-    Args:
-        step: Of one output.
-        inputs: Views of the arrays that it reads.
-        output: View of the array that it writes.
-        library: Whose arrays they are; numpy's where it is not said.
-
-    Returns:
-        Runs the step; raises ``EngineError`` as the reference does.
+    It raises ``EngineError`` as the reference does. The arrays are numpy's unless ``library`` says
+    otherwise.
     """
     library = library or NUMPY
     narrow = any(library.is_narrow(each.dtype) for each in (*step.inputs, *step.outputs))

@@ -30,13 +30,10 @@ _NAN: Final = 255
 
 
 def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Array:
-    """Convert each element.
+    """Convert each element of any dtype to another.
 
-    Args:
-        x: Any dtype.
-        dtype: Of the output.
-        saturate: Whether a float8 takes its greatest for what is beyond it.
-        mode: How float8e8m0 rounds: up, down or nearest.
+    ``saturate``: a float8 takes its greatest for what is beyond it. ``mode``: float8e8m0 is rounded
+    up, down or nearest.
     """
     if x.dtype == dtype:
         return x.copy()

@@ -20,16 +20,10 @@ type Bound = tuple[Run, Step]
 def bind_chain(
     steps: Sequence[Step], elision: Elision, view_of: ViewOf, constants: SpreadConstants
 ) -> list[Bound]:
-    """Bind steps that follow each other.
+    """Bind steps without loose tensors that follow each other, to calls in order.
 
-    Args:
-        steps: In order; none has loose tensors.
-        elision: Of the program.
-        view_of: Gives what a tensor is read from and written to.
-        constants: Of the plan.
-
-    Returns:
-        Calls in order.
+    ``view_of`` gives what a tensor is read from and written to, ``elision`` and ``constants`` are
+    of the plan.
     """
     calls: list[Bound] = []
     number = 0

@@ -31,11 +31,7 @@ class CupyBackend:
     name = "cupy"
 
     def __init__(self, device: Device | None = None) -> None:
-        """Find the device.
-
-        Args:
-            device: Another one, with cupy's interface; for tests.
-        """
+        """Find the device; tests give one of their own with cupy's interface."""
         self._device = device or _cuda()
 
     def plan(self, program: Program) -> "CupyPlan":

@@ -17,12 +17,7 @@ from walle_stream.engine.program import Array, DType, Step
 
 
 def library_of(device: Device, checks: IndexChecks) -> Library:
-    """Make what ``bound.bind`` needs for a device.
-
-    Args:
-        device: With the module.
-        checks: Of the program whose steps are bound.
-    """
+    """Make what ``bound.bind`` needs for a device; ``checks`` are of the program that is bound."""
     xp = device.xp
 
     def filling(output: Array, fill: Any, dtype: DType) -> Run:

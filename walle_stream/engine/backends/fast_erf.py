@@ -31,12 +31,7 @@ _Q: Final = tuple(
 
 
 def erf_into(x: Array, output: Array) -> None:
-    """Compute the error function of each element.
-
-    Args:
-        x: float32, any strides.
-        output: float32 of its shape; may be ``x``.
-    """
+    """Compute the error function of float32 of any strides; ``output`` may be ``x``."""
     if not (x.flags.c_contiguous and output.flags.c_contiguous):
         made = np.ascontiguousarray(x)
         _blocks(made.reshape(-1), made.reshape(-1))

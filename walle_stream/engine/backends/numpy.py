@@ -26,11 +26,7 @@ class NumpyBackend:
     name = "numpy"
 
     def __init__(self, check: Callable[[Program], None] | None = None) -> None:
-        """Make plans.
-
-        Args:
-            check: Called with each program after each pass.
-        """
+        """Make plans; ``check`` is called with each program after each pass."""
         self._check = check
 
     def plan(self, program: Program) -> "NumpyPlan":

@@ -32,14 +32,7 @@ from walle_stream.errors import EngineError
 
 
 def compute(step: Step, inputs: Sequence[Array]) -> Array:
-    """Run one step.
-
-    Args:
-        step: Of one output.
-        inputs: One array an input, of its shape and dtype.
-
-    Returns:
-        The output, freshly made.
+    """Run one step of one output, which is freshly made.
 
     Raises:
         EngineError: An index is out of range, or memory is short; it names the node.
@@ -67,12 +60,7 @@ def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
 
 
 def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    """Move elements, address by address.
-
-    Args:
-        inputs: Of one dtype.
-        parameters: Of the step.
-    """
+    """Move elements of inputs of one dtype, address by address."""
     shape, dtype = parameters["shape"], parameters["dtype"]
     fill = parameters.get("fill")
     output = np.full(prod(shape), zero(dtype) if fill is None else fill, dtype)
@@ -85,15 +73,7 @@ def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
 
 
 def addresses(region: Region, view: View) -> Array:
-    """Give the address of every coordinate of a region.
-
-    Args:
-        region: Of any number of axes.
-        view: One of its two.
-
-    Returns:
-        int64, flat, in the order of the coordinates.
-    """
+    """Give the int64 address of every coordinate of a region in one of its views, in order."""
     found = np.array([view.offset])
     for size, stride in zip(region.size, view.strides, strict=True):
         found = np.add.outer(found, np.arange(size) * stride)
@@ -101,14 +81,7 @@ def addresses(region: Region, view: View) -> Array:
 
 
 def zero(dtype: DType) -> Any:
-    """Give the element that stands for nothing.
-
-    Args:
-        dtype: Any; of strings it is the empty one.
-
-    Returns:
-        A scalar.
-    """
+    """Give the element that stands for nothing; of strings it is the empty one."""
     return "" if dtype == np.dtype(object) else np.zeros((), dtype)[()]
 
 

@@ -13,15 +13,10 @@ _TEXT: Final = np.dtype(object)
 
 
 def compute_text(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> list[Array]:
-    """Run one operation on strings.
+    """Run one operation on strings, whose arrays have the dtype ``object``.
 
-    Args:
-        inputs: Arrays; those of strings have the dtype ``object``.
-        parameters: ``name`` says which, ``shape`` and ``dtype`` what it makes, the others are
-            its own.
-
-    Returns:
-        One array.
+    The parameter ``name`` says which, ``shape`` and ``dtype`` what it makes; the others are its
+    own.
     """
     given = {key: value for key, value in parameters.items() if key not in {"shape", "dtype"}}
     return [_OPERATIONS[given.pop("name")](*inputs, **given)]

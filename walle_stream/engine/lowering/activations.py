@@ -26,21 +26,15 @@ def in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
 
 
 def sigmoid(builder: Builder, x: Tensor) -> Tensor:
-    """Squash to 0 .. 1.
-
-    Returns:
-        ``1 / (1 + exp(-x))``: where the exponent is infinite, this is 0, as it should be.
-    """
+    """Give ``1 / (1 + exp(-x))``: where the power is infinite, this is 0, as it should be."""
     power = builder.unary(Operator.EXP, builder.unary(Operator.NEG, x))
     return builder.div(1, builder.add(power, 1))
 
 
 def softplus(builder: Builder, x: Tensor) -> Tensor:
-    """Bend to the positive, ``log(exp(x) + 1)``.
+    """Give ``log(exp(x) + 1)`` as ``max(x, 0) + log1p(exp(-|x|))``.
 
-    Returns:
-        ``max(x, 0) + log1p(exp(-|x|))``, the logarithm by ``2 atanh(z / (2 + z))``, which
-        keeps its digits where z is small.
+    The logarithm is ``2 atanh(z / (2 + z))``, which keeps its digits where z is small.
     """
     distance = builder.unary(Operator.NEG, builder.unary(Operator.ABS, x))
     small = builder.unary(Operator.EXP, distance)
@@ -49,16 +43,7 @@ def softplus(builder: Builder, x: Tensor) -> Tensor:
 
 
 def swish(builder: Builder, x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Give ``x * sigmoid(alpha * x)``.
-
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-        alpha: Steepness.
-
-    Returns:
-        Of the same shape.
-    """
+    """Give ``x * sigmoid(alpha * x)`` of floating numbers."""
     scaled = builder.unary(Operator.NEG, x) if alpha == 1 else builder.mul(x, -alpha)
     return builder.div(x, builder.add(builder.unary(Operator.EXP, scaled), 1))
 

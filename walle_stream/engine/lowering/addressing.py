@@ -19,15 +19,7 @@ from walle_stream.errors import DTypeError, ShapeError
 
 
 def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
-    """Count indices from the front.
-
-    Args:
-        builder: Of the program.
-        indices: Whole numbers, negative ones from the end.
-        size: Of the axis, or of each.
-
-    Returns:
-        int64, of the shape of ``indices``.
+    """Count indices from the front, as int64; negative ones are from the end of ``size``.
 
     Raises:
         DTypeError: They are no whole numbers.
@@ -41,16 +33,9 @@ def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
 
 
 def take(builder: Builder, x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
-    """Read slices along an axis; a place that is out of range is refused when it is run.
+    """Read slices along an axis at int64 places of any shape: ``(*before, *places, *behind)``.
 
-    Args:
-        builder: Of the program.
-        x: At least one axis.
-        places: int64 of any shape, from 0.
-        axis: From 0.
-
-    Returns:
-        ``(*before, *shape of places, *behind)``.
+    A place that is out of range is refused when it is run.
     """
     before, behind = x.shape[:axis], x.shape[axis + 1 :]
     line = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
@@ -64,16 +49,9 @@ def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
 
 
 def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tensor:
-    """Give the addresses of places along an axis; one out of range is refused when it is run.
+    """Give the int64 addresses of places along an axis, whose stride is in elements.
 
-    Args:
-        builder: Of the program.
-        places: int64, from 0.
-        size: Of the axis.
-        stride: Of the axis, in elements.
-
-    Returns:
-        int64, of the shape of ``places``.
+    A place that is out of range is refused when it is run.
     """
     return flat_take(builder, builder.constant(np.arange(size) * stride), places)
 
@@ -81,17 +59,7 @@ def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tenso
 def reversed_lengths(
     builder: Builder, x: Tensor, lengths: Tensor, *, time: int, batch: int
 ) -> Tensor:
-    """Reverse the beginning of each row; what is behind it stays.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        lengths: Whole numbers, one a batch.
-        time: The axis that is reversed.
-        batch: The axis of rows.
-
-    Returns:
-        Of the shape of ``x``.
+    """Reverse the beginning of each row of axis ``batch`` along axis ``time``; the rest stays.
 
     Raises:
         ShapeError: There is not one length a batch.

@@ -14,7 +14,7 @@ import numpy as np
 from walle_stream.engine.backends.library import strided
 from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step, Tensor, raster_step
+from walle_stream.engine.program import Array, DType, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, validate_regions, whole
 from walle_stream.engine.rules import BOOL, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
@@ -44,12 +44,7 @@ class Builder:
     """Collects the steps of one program. Not thread-safe; one a lowering."""
 
     def __init__(self, compute: Compute, limits: Limits | None = None) -> None:
-        """Begin an empty program.
-
-        Args:
-            compute: Runs one step; of the reference backend.
-            limits: Of the program and of what is computed at once.
-        """
+        """Begin an empty program; ``compute`` runs one step at once, within limits, too."""
         self._compute = compute
         self._limits = limits or Limits()
         self._folded_bytes = 0
@@ -62,21 +57,12 @@ class Builder:
     # values
 
     def constant(self, data: Any, dtype: DType | None = None, name: str = "") -> Tensor:
-        """Make a known tensor.
-
-        Args:
-            data: Elements; taken, not to be changed again.
-            dtype: Of the tensor; by default of the array.
-            name: For messages.
-        """
+        """Make a known tensor of elements, which are taken and not to be changed again."""
         array = np.asarray(data, dtype)
         return Tensor(array.shape, array.dtype, array, name)
 
     def value(self, tensor: Tensor) -> Array:
-        """Give the elements of a tensor, now.
-
-        Returns:
-            Its elements; not to be changed.
+        """Give the elements of a tensor now; they are not to be changed.
 
         Raises:
             ValueUnknown: They are known only when it has run.
@@ -88,10 +74,7 @@ class Builder:
     # steps
 
     def emit(self, operator: Operator, *inputs: Tensor, **parameters: Any) -> Tensor:
-        """Append a step, or compute it where all that it reads is known.
-
-        Returns:
-            What the step makes.
+        """Append a step, or compute it where all that it reads is known; gives what it makes.
 
         Raises:
             EngineError: The rules of the operator refuse it.
@@ -146,14 +129,10 @@ class Builder:
         *,
         accumulate: bool = False,
     ) -> Tensor:
-        """Move elements.
+        """Move elements of inputs of one dtype by regions, which are apart unless they accumulate.
 
-        Args:
-            inputs: Of one dtype.
-            shape: Of the output.
-            regions: What moves; apart from each other, unless they accumulate.
-            fill: Value of the elements that no region writes; by default zero, or no text.
-            accumulate: Regions add to what is there, beginning with ``fill``.
+        Elements that no region writes are ``fill``, by default zero or no text. With ``accumulate``
+        regions add to it.
         """
         kept = tuple(each for each in regions if each.count)
         if fill is None and sum(each.count for each in kept) < prod(shape):
@@ -166,17 +145,7 @@ class Builder:
     def view(
         self, x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0
     ) -> Tensor:
-        """Read a tensor through one view.
-
-        Args:
-            x: Of any shape.
-            shape: Of the output.
-            strides: In elements, one an axis of the output.
-            offset: Of the first element.
-
-        Returns:
-            The output; ``x`` itself where nothing would move.
-        """
+        """Read through one view, strides in elements; ``x`` itself where nothing would move."""
         shape, view = tuple(shape), View(offset, tuple(strides))
         if x.data is not None and x.size and 0 not in shape:
             return self._known_view(x, shape, view)
@@ -193,7 +162,7 @@ class Builder:
         spread = self.constant(data)
         if spread.size > max(SPREAD_MAX, x.size):
             # passes see how it is spread; whoever needs its elements finds them all the same
-            self.steps.append(raster_step(x, spread, region, self.origin))
+            self.steps.append(Step.raster(x, spread, region, self.origin))
         return spread
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -235,40 +204,20 @@ class Builder:
     # elementwise
 
     def as_tensor(self, x: Operand, like: Tensor) -> Tensor:
-        """Make a scalar of a plain number.
-
-        Args:
-            x: A tensor, which is given back, or a number.
-            like: Whose dtype the number takes.
-        """
+        """Make a scalar of a plain number in the dtype of ``like``; a tensor is given back."""
         if isinstance(x, Tensor):
             return x
         with np.errstate(all="ignore"):
             return self.constant(np.array(x).astype(like.dtype))
 
     def unary(self, operator: Operator, x: Tensor, **parameters: Any) -> Tensor:
-        """Apply to each element.
-
-        Args:
-            operator: One of ``UNARY``.
-            x: Any shape.
-            **parameters: Of the operator.
-
-        Returns:
-            Of the same shape.
-        """
+        """Apply one of ``UNARY`` to each element."""
         return self.emit(operator, x, **parameters)
 
     def binary(self, operator: Operator, x: Operand, y: Operand) -> Tensor:
-        """Apply to pairs of elements, of shapes that are spread to one.
+        """Apply one of ``BINARY`` to pairs of elements, of shapes that are spread to one.
 
-        Args:
-            operator: One of ``BINARY``.
-            x: A tensor, or a number of the other's dtype.
-            y: The same; not both are numbers.
-
-        Returns:
-            Of the common shape.
+        One of both may be a number, which takes the other's dtype.
 
         Raises:
             EngineError: Both are plain numbers.
@@ -284,16 +233,7 @@ class Builder:
         return self.emit(operator, self.broadcast(left, shape), self.broadcast(right, shape))
 
     def select(self, condition: Tensor, x: Operand, y: Operand) -> Tensor:
-        """Choose by a condition.
-
-        Args:
-            condition: Bool.
-            x: Where it is true.
-            y: Where not; one of both is a tensor.
-
-        Returns:
-            Of the common shape.
-        """
+        """Choose ``x`` where a bool is true, else ``y``, spread; one of both is a tensor."""
         like = x if isinstance(x, Tensor) else y
         assert isinstance(like, Tensor)  # noqa: S101
         left, right = self.as_tensor(x, like), self.as_tensor(y, like)
@@ -303,16 +243,7 @@ class Builder:
         )
 
     def cast(self, x: Tensor, dtype: Any, **parameters: Any) -> Tensor:
-        """Convert each element.
-
-        Args:
-            x: Any.
-            dtype: Of the output.
-            **parameters: Of ``CAST``.
-
-        Returns:
-            The output; ``x`` itself where it has the dtype.
-        """
+        """Convert each element, with parameters of ``CAST``; ``x`` itself where nothing changes."""
         wanted = np.dtype(dtype)
         return x if x.dtype == wanted else self.emit(Operator.CAST, x, dtype=wanted, **parameters)
 
@@ -361,14 +292,7 @@ class Builder:
     def reduce(
         self, operator: Operator, x: Tensor, axes: Sequence[int], *, keep: bool = True
     ) -> Tensor:
-        """Reduce over axes.
-
-        Args:
-            operator: One of ``REDUCTION``.
-            x: Any.
-            axes: From 0, each once; none leaves the tensor as it is.
-            keep: Whether the axes stay with size 1.
-        """
+        """Reduce over axes from 0 by one of ``REDUCTION``; none leaves the tensor as it is."""
         made = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
         if keep:
             return made
@@ -386,15 +310,7 @@ class Builder:
         return self.div(self.sum(x, axes, keep=keep), count)
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
-        """Multiply matrices, leading axes spread to each other.
-
-        Args:
-            x: ``(..., M, K)``, at least two axes.
-            y: ``(..., K, N)``.
-
-        Returns:
-            ``(..., M, N)``.
-        """
+        """Multiply ``(..., M, K)`` by ``(..., K, N)``, leading axes spread to each other."""
         lead = common_shape(x.shape[:-2], y.shape[:-2])
         return self.emit(
             Operator.MATMUL,
@@ -408,10 +324,7 @@ class Builder:
 
 
 def common_shape(*shapes: Shape) -> Shape:
-    """Give the shape that all spread to.
-
-    Args:
-        *shapes: By numpy's rule.
+    """Give the shape that all spread to, by numpy's rule.
 
     Raises:
         ShapeError: There is none.

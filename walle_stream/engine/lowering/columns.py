@@ -28,17 +28,9 @@ class Columns:
 
 
 def fold(builder: Builder, x: Tensor, shape: Shape, window: Window, columns: Columns) -> Tensor:
-    """Add up columns where they overlap.
+    """Add up columns where they overlap, to an image of their dtype.
 
-    Args:
-        builder: Of the program.
-        x: The columns.
-        shape: Of the image.
-        window: That slides over the image; what it sees beyond it is left out.
-        columns: How both are laid.
-
-    Returns:
-        The image, of the columns' dtype.
+    What the window sees beyond the image is left out.
     """
     if not x.size:
         return builder.raster([x], shape, [], 0)
@@ -48,11 +40,7 @@ def fold(builder: Builder, x: Tensor, shape: Shape, window: Window, columns: Col
 
 
 def overlaps(window: Window) -> bool:
-    """Whether two windows share an element.
-
-    Returns:
-        False where each element belongs to one tap of one window.
-    """
+    """Whether an element belongs to two windows, or to two taps."""
     return any(
         k > 1 and n > 1 and (k - 1) * d >= s and (n - 1) * s >= d
         for k, n, s, d in zip(

@@ -49,18 +49,10 @@ def _conv(call: Call) -> Result:
 def convolve(
     builder: Builder, x: Tensor, w: Tensor, window: Window, group: int, bias: Tensor | None = None
 ) -> Tensor:
-    """Convolve tensors of any dtype.
+    """Convolve ``(N, C, *spatial)`` of any dtype with ``(O, C / group, *kernel)``.
 
-    Args:
-        builder: Of the program.
-        x: ``(N, C, *spatial)``.
-        w: ``(O, C / group, *kernel)``.
-        window: Of the kernel, over ``x``.
-        group: Parts that do not see each other.
-        bias: ``(O,)``, or None.
-
-    Returns:
-        ``(N, O, *output)``; a ``ShapeError`` where the shapes do not fit each other.
+    The window slides over ``x``, the bias is ``(O,)``. Gives ``(N, O, *output)``; the shapes are
+    checked.
     """
     check_weights(x.shape[1], w.shape, x.rank - 2, group)
     made = convolved(builder, channels_last(builder, x), w, window, group)
@@ -68,16 +60,10 @@ def convolve(
 
 
 def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
-    """Refuse weights that do not fit what they are applied to.
-
-    Args:
-        channels: Of the input.
-        shape: ``(O, C / group, *kernel)``.
-        rank: Number of spatial axes.
-        group: Parts.
+    """Refuse weights that are not ``(O, C / group, *kernel)`` of the channels and spatial axes.
 
     Raises:
-        ShapeError: They do not.
+        ShapeError: They are not.
     """
     if len(shape) != rank + 2:
         raise ShapeError(f"weights of shape {list(shape)} for {rank} spatial axes")
@@ -88,12 +74,7 @@ def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
 
 
 def biased(builder: Builder, x: Tensor, bias: Tensor | None) -> Tensor:
-    """Add one number a channel.
-
-    Args:
-        builder: Of the program.
-        x: Channels-last.
-        bias: ``(C,)``, or None.
+    """Add one number a channel, ``(C,)``, to a channels-last tensor.
 
     Raises:
         ShapeError: The bias has another shape.
@@ -106,18 +87,7 @@ def biased(builder: Builder, x: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
-    """Convolve channels-last.
-
-    Args:
-        builder: Of the program.
-        x: ``(N, *spatial, C)``.
-        w: ``(O, C / group, *kernel)``.
-        window: Of the kernel, over ``x``.
-        group: Parts that do not see each other.
-
-    Returns:
-        ``(N, *output, O)``.
-    """
+    """Convolve ``(N, *spatial, C)`` with ``(O, C / group, *kernel)`` to ``(N, *output, O)``."""
     shape = (x.shape[0], *window.output, w.shape[0])
     if 0 in shape:
         return builder.raster([x], shape, [])
@@ -128,15 +98,9 @@ def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int
 
 
 def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
-    """Lay weights as the matrix that patches are multiplied with.
+    """Lay weights ``(O, C / group, *kernel)`` as the matrix that patches are multiplied with.
 
-    Args:
-        builder: Of the program.
-        w: ``(O, C / group, *kernel)``.
-        group: Parts.
-
-    Returns:
-        ``(group, taps * C / group, O / group)``; without the first axis where group is 1.
+    Gives ``(group, taps * C / group, O / group)``; without the first axis where group is 1.
     """
     count, depth, *kernel = w.shape
     split = builder.reshape(w, (group, count // group, depth, *kernel))
@@ -146,17 +110,9 @@ def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
 
 
 def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int) -> Tensor:
-    """Multiply the patches of all windows with a matrix.
+    """Multiply the patches of all windows of a padded tensor with a ``packed`` matrix.
 
-    Args:
-        builder: Of the program.
-        x: Channels-last, padded.
-        matrix: See ``packed``.
-        window: That slides over ``x``.
-        group: Parts of the channels.
-
-    Returns:
-        ``(N, *output, O)``.
+    Gives ``(N, *output, O)``.
     """
     places, depth = (x.shape[0], *window.output), matrix.shape[-1]
     # each place once is the input as it lies

@@ -23,13 +23,7 @@ _NARROW: Final = {
 
 
 def element_type(code: int) -> DType:
-    """Give the dtype of an element type.
-
-    Args:
-        code: One of ``TensorProto.DataType``.
-
-    Returns:
-        numpy's dtype, or one of ``ml_dtypes``; ``object`` of strings.
+    """Give the dtype of a ``TensorProto.DataType``, numpy's or ``ml_dtypes``'; text is ``object``.
 
     Raises:
         DTypeError: There is no such type, or not of this engine.

@@ -44,11 +44,7 @@ def _binary(call: Call) -> Result:
 
 
 def legacy_spread(call: Call) -> tuple[Tensor, Tensor]:
-    """Give two inputs, the second as opsets before 7 spread it.
-
-    Returns:
-        Both; the second with axes of size 1 behind its own where ``axis`` says so.
-    """
+    """Give two inputs; before opset 7 ``axis`` may put axes of size 1 behind the second's."""
     left, right = call.tensor(0), call.tensor(1)
     if call.version < 7 and call.number("broadcast", 0) and right.rank < left.rank:  # noqa: PLR2004
         axis = (

@@ -20,11 +20,7 @@ _MATRIX = 2
 
 
 def floats(call: Call) -> Tensor:
-    """Give the first input as floats: float64 stays, all others become float32.
-
-    Returns:
-        It, converted.
-    """
+    """Give the first input as floats: float64 stays, all others become float32."""
     x = require_numbers(call.tensor(0))
     return x if x.dtype == np.float64 else call.builder.cast(x, _FLOAT32)
 

@@ -9,15 +9,9 @@ from walle_stream.errors import ModelError
 
 
 def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
-    """Give a function's nodes with the names of a call.
+    """Give a function's nodes, which read the inputs of a call and make its outputs.
 
-    Args:
-        node: The call.
-        function: What it calls.
-        prefix: Put before names that the function makes; of no other call.
-
-    Returns:
-        Nodes that read the call's inputs and make its outputs.
+    ``prefix``, of no other call, is put before names that the function makes.
 
     Raises:
         ModelError: The call gives more inputs than the function takes.
@@ -30,30 +24,18 @@ def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
 
 
 def flattened_branch(node: Node, branch: Graph, prefix: str) -> tuple[list[Node], dict[str, Any]]:
-    """Give the nodes of a branch of an ``If``.
+    """Give nodes of a branch that make the outputs of an ``If``, and its constants by new name.
 
-    Args:
-        node: The ``If``.
-        branch: A graph without inputs.
-        prefix: Put before names that the branch makes.
-
-    Returns:
-        Nodes that make the node's outputs, and the branch's constants by new name.
+    ``prefix`` is put before names that the branch makes.
     """
     nodes = _placed(list(branch.nodes), (), tuple(branch.outputs), node, prefix, branch.constants)
     return nodes, {prefix + name: data for name, data in branch.constants.items()}
 
 
 def flattened_graph(node: Node, graph: Graph, prefix: str) -> list[Node]:
-    """Give the nodes of a graph that a node calls as a function.
+    """Give the nodes of a graph that a node calls as a function, those of its constants included.
 
-    Args:
-        node: Its inputs and outputs stand for those of the graph.
-        graph: An attribute of the node that this one stands for.
-        prefix: Put before names that the graph makes; of no other call.
-
-    Returns:
-        Nodes that make the node's outputs, those of the graph's constants included.
+    ``prefix``, of no other call, is put before names that the graph makes.
     """
     constants = [
         Node("Constant", (), (prefix + name,), {"value": data}, node.name, version=13)
@@ -86,13 +68,7 @@ def _placed(
 
 
 def renamed(node: Node, names: Mapping[str, str], prefix: str = "") -> Node:
-    """Give a node with other names of values, in its graphs as well.
-
-    Args:
-        node: Any.
-        names: New names by old ones; others stay.
-        prefix: Put before the node's own name.
-    """
+    """Give a node with other names of values, in its graphs as well; names not given stay."""
     return replace(
         node,
         inputs=tuple(names.get(name, name) for name in node.inputs),

@@ -62,15 +62,7 @@ class Forest:
 
 
 def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
-    """Find the leaf that each observation reaches in each tree.
-
-    Args:
-        builder: Of the program.
-        x: ``(N, F)`` of floating numbers.
-        forest: The trees.
-
-    Returns:
-        Their places, int64 ``(N, trees)``.
+    """Find the leaf that each observation ``(N, F)`` reaches in each tree: int64 ``(N, trees)``.
 
     Raises:
         ShapeError: A tree asks for a feature that there is not.

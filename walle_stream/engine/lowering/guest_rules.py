@@ -31,10 +31,7 @@ _INT64: Final = np.dtype(np.int64)
 
 
 def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> int:
-    """Say how much an operation computes, before it does.
-
-    Returns:
-        In elements, at least 1.
+    """Say how many elements an operation computes, at least 1, before it does.
 
     Raises:
         ShapeError: Two small vectors would spread to a huge matrix.

@@ -20,14 +20,7 @@ _MODE_SINCE = 12
 
 
 def integer_limits(dtype: DType) -> tuple[int, int]:
-    """Give the least and the greatest number of a dtype.
-
-    Args:
-        dtype: Of integers, of whatever width.
-
-    Returns:
-        Both.
-    """
+    """Give the least and the greatest number of a dtype of integers, of whatever width."""
     bits = int(dtype.name.removeprefix("u").removeprefix("int"))
     if dtype.name.startswith("u"):
         return 0, (1 << bits) - 1

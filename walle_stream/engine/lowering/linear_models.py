@@ -52,14 +52,7 @@ def _linear_classifier(call: Call) -> Result:
 
 
 def as_matrix(call: Call, x: Tensor) -> Tensor:
-    """Give one observation the axis of many.
-
-    Args:
-        call: Of the rule.
-        x: ``(N, F)`` or ``(F,)``.
-
-    Returns:
-        ``(N, F)``.
+    """Give one observation ``(F,)`` the axis of many: ``(N, F)``.
 
     Raises:
         ShapeError: It has another rank.

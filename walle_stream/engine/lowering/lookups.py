@@ -16,29 +16,17 @@ _TEXT = np.dtype(object)
 
 
 def taken(builder: Builder, table: Array, places: Tensor) -> Tensor:
-    """Give the rows of a table by their numbers.
+    """Give the rows of a table ``(count, *row)`` by int64 numbers: ``(*places, *row)``.
 
-    Args:
-        builder: Of the program.
-        table: ``(count, *row)``.
-        places: int64, of any shape; one that is not below ``count`` fails when it is run.
-
-    Returns:
-        ``(*shape of places, *row)``.
+    A number that is not below ``count`` fails when it is run.
     """
     return take(builder, builder.constant(table), places)
 
 
 def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tensor:
-    """Find each element among keys.
+    """Find each number or string among keys, int64; their count stands for none.
 
-    Args:
-        builder: Of the program.
-        x: Numbers or strings.
-        keys: Of its dtype; the last of equal ones counts, and a nan equals a nan.
-
-    Returns:
-        int64 of the same shape; as many as there are keys where there is none.
+    The last of equal keys counts, and a nan equals a nan.
 
     Raises:
         DTypeError: Strings are looked up among numbers, or the other way round.

@@ -21,16 +21,7 @@ _FLOAT16_MAX: Final = 65504
 
 
 def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Give shares that add up to 1.
-
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-        axes: Over which they add up.
-
-    Returns:
-        Of its shape and dtype.
-    """
+    """Give shares of floating numbers that add up to 1 over axes, in the dtype of ``x``."""
     # float16 is rounded after each step, as by ONNX's function, whose cases are that strict;
     # a row whose sum could exceed it is not
     is_narrow = x.dtype == np.float16 and prod(x.shape[axis] for axis in axes) < _FLOAT16_MAX

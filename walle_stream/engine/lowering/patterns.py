@@ -43,13 +43,7 @@ _NAMED: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
 
 @lru_cache(maxsize=256)
 def translated(pattern: str) -> str:
-    """Give the expression in Python's syntax.
-
-    Args:
-        pattern: In RE2's syntax.
-
-    Returns:
-        For ``re.fullmatch``.
+    """Give an expression of RE2 in Python's syntax, for ``re.fullmatch``.
 
     Raises:
         LoweringError: It is no expression of RE2.

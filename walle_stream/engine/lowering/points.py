@@ -42,13 +42,7 @@ class Rows:
 
 
 def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
-    """Lay a tensor in rows.
-
-    Args:
-        builder: Of the program.
-        x: ``(N, C, *spatial)``.
-        border: Zeros that are put around.
-    """
+    """Lay ``(N, C, *spatial)`` in rows, with a border of zeros around."""
     last = channels_last(builder, x)
     if border:
         around = (0, *(border,) * (x.rank - 2), 0)
@@ -59,16 +53,9 @@ def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
 
 
 def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
-    """Give the two neighbours of points, for rows with a border of at least 2.
+    """Give the two neighbours of floating coordinates, for rows with a border of at least 2.
 
-    Args:
-        builder: Of the program.
-        at: Coordinates, floating.
-        size: Of the axis, without its border.
-        border: Of the rows; what is further outside reads it.
-
-    Returns:
-        The taps.
+    ``size`` is the axis without its border, which stands for what is further outside.
     """
     low = builder.unary(Operator.FLOOR, at)
     high_weight = builder.sub(at, low)
@@ -77,17 +64,10 @@ def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
 
 
 def bordered_place(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
-    """Give the first of so many neighbours, all of which are in the rows with their border.
+    """Give the first of ``taps`` neighbours, int64, all of which are in the rows with their border.
 
-    Args:
-        builder: Of the program.
-        low: Whole numbers in a floating dtype.
-        size: Of the axis, without its border.
-        border: At least ``taps``.
-        taps: How many places one behind the other are read.
-
-    Returns:
-        int64; of what is far outside it is within the border.
+    ``low`` has whole numbers in a floating dtype; ``size`` is without the border, which is at least
+    ``taps``.
     """
     place = builder.add(builder.cast(low, np.int64), border)
     return builder.clip(place, border - taps, border + size)
@@ -101,17 +81,10 @@ def read_points(
     *,
     combine: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Interpolate.
+    """Interpolate rows at taps of each spatial axis: ``(*points, C)``.
 
-    Args:
-        builder: Of the program.
-        rows: What is read.
-        axes: One a spatial axis.
-        base: First row of each point's batch, int64; None is 0.
-        combine: Joins the weighted neighbours; they are added up by default.
-
-    Returns:
-        ``(*points, C)``.
+    ``base`` is the first row of each point's batch, int64; None is 0. The weighted neighbours are
+    added up, unless ``combine`` joins them.
     """
     corners: list[tuple[Tensor | None, Tensor | None]] = [(base, None)]
     stride = int(np.prod(rows.sizes, dtype=np.int64))
@@ -145,16 +118,9 @@ def _joined(
 
 
 def first_rows(builder: Builder, batch: Tensor, count: int, places: int) -> Tensor:
-    """Give where the rows of images begin.
+    """Give where the rows of images begin, int64 ``(boxes, 1, 1)``, by their numbers ``(boxes,)``.
 
-    Args:
-        builder: Of the program.
-        batch: Numbers of images, ``(boxes,)``; one that does not exist fails the run.
-        count: How many images there are.
-        places: Of each.
-
-    Returns:
-        int64, ``(boxes, 1, 1)``.
+    A number of none of the ``count`` images fails the run.
     """
     first = looked_up(builder, builder.cast(batch, np.int64), count, places)
     return builder.reshape(first, (batch.shape[0], 1, 1))

@@ -18,13 +18,7 @@ _FLOAT64: Final = np.dtype(np.float64)
 
 
 def wide_dtype(*dtypes: DType) -> DType:
-    """Give the dtype to compute in: the widest of some, at least float32.
-
-    Args:
-        *dtypes: Of floating numbers.
-
-    Returns:
-        float32 or float64.
+    """Give the dtype to compute in: the widest of some floating ones, at least float32.
 
     Raises:
         DTypeError: One is not of floating numbers.
@@ -36,11 +30,7 @@ def wide_dtype(*dtypes: DType) -> DType:
 
 
 def widened(builder: Builder, x: Tensor) -> Tensor:
-    """Give a tensor in the dtype to compute in.
-
-    Returns:
-        ``x`` itself where it is float32 or float64.
-    """
+    """Give a tensor in the dtype to compute in; itself where it is float32 or float64."""
     return builder.cast(x, wide_dtype(x.dtype))
 
 
@@ -79,10 +69,9 @@ def require_numbers(x: Tensor, what: str = "input 0") -> Tensor:
 
 
 def weighted_dtype(x: DType, weights: DType = _FLOAT32) -> DType:
-    """Choose what elements are multiplied with weights in.
+    """Choose what elements are multiplied with weights in: float32, or float64 to lose nothing.
 
-    Returns:
-        float32 or, where it would lose something, float64; complex numbers keep theirs.
+    Complex numbers keep theirs.
 
     Raises:
         DTypeError: The elements are no numbers.
@@ -97,12 +86,9 @@ def weighted_dtype(x: DType, weights: DType = _FLOAT32) -> DType:
 
 
 def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
-    """Give what was computed from weights the dtype of the elements back.
+    """Give what was computed from weights, floating or complex, the dtype of the elements back.
 
-    Args:
-        builder: Of the program.
-        x: Floating or complex.
-        dtype: Whole numbers are cut towards zero, after they are moved into its range.
+    Whole numbers are cut towards zero, after they are moved into its range.
     """
     if dtype.kind in "iu":
         bounds = np.iinfo(dtype)

@@ -19,15 +19,9 @@ DET_MAX: Final = 1024
 
 
 def multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """Multiply matrices as numpy does: vectors are taken, leading axes are spread.
+    """Multiply matrices as numpy does: vectors ``(K,)`` are taken, leading axes are spread.
 
-    Args:
-        builder: Of the program.
-        x: ``(..., M, K)`` or ``(K,)``.
-        y: ``(..., K, N)`` or ``(K,)``.
-
-    Returns:
-        ``(..., M, N)`` without the axes that a vector lacks.
+    Gives ``(..., M, N)`` without the axes that a vector lacks.
 
     Raises:
         ShapeError: One is a scalar, or the sizes do not fit.

@@ -62,14 +62,9 @@ def _dynamic_quantize(call: Call) -> Result:
 def quantized(
     builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType, *, saturate: bool = True
 ) -> Tensor:
-    """Round, move and cut what is already divided by its scale.
+    """Round, move and cut floats that are divided by their scale, to integers or narrow floats.
 
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-        zero: What stands for 0; None: 0 itself.
-        dtype: Of the output: integers or narrow floats.
-        saturate: See ``CAST``.
+    ``zero`` stands for 0; None: 0 itself. For ``saturate`` see ``CAST``.
     """
     # not all zero points are numbers of a narrow float
     wide = widened(builder, x)
@@ -86,16 +81,10 @@ def quantized(
 
 
 def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
-    """Take off the zero point.
-
-    Args:
-        builder: Of the program.
-        x: Quantised.
-        zero: What stands for 0, of its dtype; None: 0 itself.
-        dtype: Of the output, wide enough for the difference.
+    """Take off the zero point, to a dtype wide enough for the difference; None: there is none.
 
     Raises:
-        DTypeError: The zero point has another dtype.
+        DTypeError: The zero point has another dtype than what is quantised.
     """
     if zero is not None and zero.dtype != x.dtype:
         raise DTypeError(f"a zero point of {zero.dtype.name} for {x.dtype.name}")
@@ -107,14 +96,7 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
 
 
 def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
-    """Give scale and zero point of a node, so shaped that they spread to its input.
-
-    Args:
-        call: Of ``QuantizeLinear`` or ``DequantizeLinear``.
-        shape: Of the input.
-
-    Returns:
-        Both; the zero point may be left out.
+    """Give scale and zero point, which may be left out, so shaped that they spread to the input.
 
     Raises:
         ShapeError: They do not fit the input.

@@ -45,11 +45,7 @@ def _linear_matmul(call: Call) -> Result:
 
 
 def requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
-    """Give the factor from sums of products to an output.
-
-    Returns:
-        float32, of the shape that they spread to.
-    """
+    """Give the factor from sums of products to an output, float32."""
     wide = [builder.cast(require_numbers(each), FLOAT32) for each in (x, w, y)]
     return builder.div(builder.mul(wide[0], wide[1]), wide[2])
 
@@ -57,8 +53,7 @@ def requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
 def summed_in(count: int) -> DType:
     """Give the dtype in which sums of products of 8-bit numbers are exact.
 
-    Returns:
-        A float where one holds the sums, int32 where these may go beyond 32 bits.
+    It is a float where one holds them, int32 where they may go beyond 32 bits.
     """
     bits = max(count, 1).bit_length() + _PRODUCT_BITS
     if bits <= 24:  # noqa: PLR2004  # of the fraction of float32
@@ -91,10 +86,7 @@ def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:
 
 
 def check_bytes(x: Tensor) -> None:
-    """Refuse what is not of 8 bits.
-
-    Args:
-        x: Quantised.
+    """Refuse what is not of integers of 8 bits.
 
     Raises:
         DTypeError: It has another dtype.

@@ -76,15 +76,7 @@ class Layer:
         return len(self.backward)
 
     def group(self, first: int, last: int) -> "Layer":
-        """Give some directions alone.
-
-        Args:
-            first: Inclusive.
-            last: Exclusive.
-
-        Returns:
-            The layer of them.
-        """
+        """Give the layer of directions ``first .. last - 1`` alone."""
         if (first, last) == (0, self.directions):
             return self
 
@@ -102,24 +94,13 @@ class Layer:
         )
 
     def inputs(self) -> Tensor:
-        """Give the inputs of every direction in the order that it reads them.
-
-        Returns:
-            (direction, time * batch, features)
-        """
+        """Give inputs as each direction reads them: ``(direction, time * batch, features)``."""
         lines = [self.reversed_in_time(self.x) if back else self.x for back in self.backward]
         shape = (1, self.steps * self.batch, self.x.shape[2])
         return moves.concat(self.builder, [self.builder.reshape(each, shape) for each in lines], 0)
 
     def reversed_in_time(self, x: Tensor) -> Tensor:
-        """Reverse the steps of each row, as many as it has.
-
-        Args:
-            x: Time in front; batches are its last axis but one.
-
-        Returns:
-            Of its shape.
-        """
+        """Reverse the steps of each row, as many as it has; time is in front, rows last but one."""
         if self.lengths is None:
             return moves.flip(self.builder, x, (0,))
         return reversed_lengths(self.builder, x, self.lengths, time=0, batch=x.rank - 2)
@@ -145,11 +126,7 @@ class Layer:
         return moves.slice_axis(self.builder, x, x.rank - 1, first * size, last * size)
 
     def as_output(self, x: Tensor) -> Tensor:
-        """Give the dtype and order of axes that the node asks for.
-
-        Args:
-            x: (..., direction, batch, hidden)
-        """
+        """Give ``(..., direction, batch, hidden)`` the dtype and order of axes of the node."""
         made = self.builder.cast(x, self.dtype)
         if not self.is_batch_first:
             return made
@@ -159,9 +136,6 @@ class Layer:
 
 def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     """Check the inputs of a recurrent operator.
-
-    Returns:
-        The layer.
 
     Raises:
         ShapeError: Shapes do not fit each other.
@@ -227,10 +201,7 @@ def _lengths(call: Call, batch: int) -> Tensor | None:
 
 
 def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:
-    """Give the activation functions of each direction.
-
-    Returns:
-        As many as ``defaults``, one list a direction.
+    """Give the activation functions, as many as ``defaults``, of each direction.
 
     Raises:
         LoweringError: There are too few, or one is unknown.
@@ -256,16 +227,7 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
 
 
 def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:
-    """Apply a function of a gate, to what the clip leaves.
-
-    Args:
-        layer: Whose clip it is.
-        function: Of ``functions_of``.
-        x: Any.
-
-    Returns:
-        Of its shape.
-    """
+    """Apply one of ``functions_of`` to what the layer's clip leaves."""
     builder = layer.builder
     if layer.clip is not None:
         x = builder.clip(x, -layer.clip, layer.clip)

@@ -78,30 +78,15 @@ class Call:
     # inputs
 
     def has(self, number: int) -> bool:
-        """Whether an input is given.
-
-        Returns:
-            True where it is.
-        """
+        """Whether an input is given."""
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def wants(self, number: int) -> bool:
-        """Whether somebody reads an output.
-
-        Args:
-            number: Of the output, from 0.
-
-        Returns:
-            True where it has a name.
-        """
+        """Whether somebody reads an output: it has a name."""
         return number < len(self.node.outputs) and bool(self.node.outputs[number])
 
     def inner_name(self, name: str) -> str:
-        """Name a value between the stages of the node.
-
-        Returns:
-            A name of no other value of the graph.
-        """
+        """Name a value between the stages of the node as no other value of the graph."""
         return f"{self.node.first_output or self.node.name}/{name}"
 
     def stage(
@@ -124,18 +109,11 @@ class Call:
         return found
 
     def optional(self, number: int) -> Tensor | None:
-        """Give an input that may be left out.
-
-        Returns:
-            It, or None.
-        """
+        """Give an input that may be left out, or None."""
         return self.tensor(number) if self.has(number) else None
 
     def tensors(self) -> list[Tensor]:
-        """Give all inputs, which must be tensors.
-
-        Returns:
-            At least one.
+        """Give all inputs, at least one, which must be tensors.
 
         Raises:
             LoweringError: There is none.
@@ -145,10 +123,7 @@ class Call:
         return [self.tensor(number) for number in range(len(self.inputs))]
 
     def sequence(self, number: int) -> list[Value]:
-        """Give an input that must be a sequence.
-
-        Returns:
-            Its elements.
+        """Give the elements of an input that must be a sequence.
 
         Raises:
             LoweringError: It is something else.
@@ -159,18 +134,11 @@ class Call:
         return found
 
     def values(self, number: int) -> Array:
-        """Give the elements of an input, which a shape depends on.
-
-        Returns:
-            Its elements.
-        """
+        """Give the elements of an input, which a shape depends on."""
         return self.builder.value(self.tensor(number))
 
     def numbers(self, number: int) -> tuple[int, ...] | None:
-        """Give the elements of an input of whole numbers that may be left out.
-
-        Returns:
-            They, or None.
+        """Give the elements of an input of whole numbers, or None where it is left out.
 
         Raises:
             DTypeError: They are of another dtype.
@@ -189,11 +157,7 @@ class Call:
         return self.node.attributes.get(name, default)
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Give a whole number.
-
-        Args:
-            name: Of the attribute.
-            default: Where it is left out; None: it must be given.
+        """Give an attribute that is a whole number; without a default it must be given.
 
         Raises:
             LoweringError: It is missing, or something else.
@@ -254,28 +218,12 @@ class Call:
     # axes
 
     def axis(self, rank: int, default: int | None = None, name: str = "axis") -> int:
-        """Give an attribute that names an axis.
-
-        Args:
-            rank: Of the tensor; a negative axis counts from its end.
-            default: Where it is left out.
-            name: Of the attribute.
-
-        Returns:
-            From 0.
-        """
+        """Give an attribute that names an axis of a tensor of a rank, from 0."""
         return axis_of(self.number(name, default), rank)
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Count an axis from the front.
-
-    Args:
-        axis: It may count from the end, where negative.
-        rank: Of the tensor.
-
-    Returns:
-        In ``0 .. rank - 1``.
+    """Count an axis, which may be negative, from the front: in ``0 .. rank - 1``.
 
     Raises:
         ShapeError: There is no such axis.
@@ -304,11 +252,7 @@ _RULES: Final[dict[tuple[str, str], Rule]] = {}
 def lowers(
     *operators: str, kind: Kind = Kind.COMPOSITE, domain: str = ""
 ) -> Callable[[RuleFunction], RuleFunction]:
-    """Register a rule.
-
-    Returns:
-        A decorator that gives the function back.
-    """
+    """Register the decorated function as the rule of operators."""
 
     def register(function: RuleFunction) -> RuleFunction:
         for operator in operators:

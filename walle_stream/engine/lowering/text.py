@@ -17,10 +17,6 @@ TEXT: Final = np.dtype(object)
 def strings(call: Call, number: int) -> Tensor:
     """Give an input that must be of strings.
 
-    Args:
-        call: Of the rule.
-        number: Of the input, from 0.
-
     Raises:
         DTypeError: It is of something else.
     """
@@ -31,10 +27,7 @@ def strings(call: Call, number: int) -> Tensor:
 
 
 def texts(call: Call, name: str) -> tuple[str, ...] | None:
-    """Give an attribute of strings.
-
-    Returns:
-        Its elements, or None where it is left out.
+    """Give an attribute of strings, or None where it is left out.
 
     Raises:
         LoweringError: It is something else.

@@ -16,7 +16,7 @@ from walle_stream.engine.limits import Budget, Limits
 from walle_stream.engine.lowering.builder import Builder, Compute, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
 from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
-from walle_stream.engine.program import ShapeUnknown, Tensor
+from walle_stream.engine.program import Array, ShapeUnknown, Tensor
 from walle_stream.errors import EngineError, LoweringError
 
 type Functions = Mapping[tuple[str, str, str], Function]
@@ -48,17 +48,9 @@ def trace(
     compute: Compute,
     budget: Budget | None = None,
 ) -> Traced:
-    """Lower what can be.
+    """Lower what can be of nodes in order, with values known by name.
 
-    Args:
-        nodes: In order.
-        known: Values by name.
-        functions: Operators that the model defines.
-        compute: See ``Builder``.
-        budget: Of the run that this is for.
-
-    Returns:
-        The program so far and what is left.
+    ``functions`` are what the model defines, ``compute`` runs one step, ``budget`` is of the run.
 
     Raises:
         EngineError: A rule refuses its node, which the message names; or it is too much.
@@ -131,11 +123,7 @@ class _Tracer:
 
 
 def needed_names(node: Node) -> set[str]:
-    """Give the names that a node reads, those of its graphs included.
-
-    Returns:
-        Names of values.
-    """
+    """Give the names of values that a node reads, those of its graphs included."""
     free = (name for graph in node.graphs() for name in graph.free_names)
     return {*(each for each in node.inputs if each), *free}
 
@@ -167,14 +155,15 @@ def _asked_names(node: Node, traced: Traced, asked: Tensor, count: int) -> set[s
 
 
 def tensors_of(value: Value) -> list[Tensor]:
-    """Give the tensors of a value.
-
-    Returns:
-        Itself, those of a sequence in order, or none.
-    """
+    """Give the tensors of a value: itself, those of a sequence in order, or none."""
     if isinstance(value, Tensor):
         return [value]
     return [] if value is None else [each for element in value for each in tensors_of(element)]
+
+
+def constant_tensors(constants: Mapping[str, Array]) -> dict[str, Value]:
+    """Describe constants by name, elements included."""
+    return {name: Tensor(data.shape, data.dtype, data, name) for name, data in constants.items()}
 
 
 def _chosen_branch(node: Node, traced: Traced) -> Graph | None:

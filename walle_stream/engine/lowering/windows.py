@@ -80,18 +80,12 @@ def placed(
     sizes: Shape, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape,
     *, ceil: bool = False,
 ) -> Window:  # fmt: skip
-    """Count the places of a window.
+    """Count the places of a window; one number a spatial axis, pads of begins, then of ends.
 
-    Args:
-        sizes: Of the spatial axes.
-        kernel: One an axis, as the next two.
-        strides: Positive.
-        dilations: Positive.
-        pads: Of the begins, then of the ends.
-        ceil: Whether a last window may reach beyond the padding.
+    ``ceil``: a last window may reach beyond the padding.
 
     Raises:
-        ShapeError: The numbers do not fit each other.
+        ShapeError: The numbers do not fit each other, or are not positive.
     """
     rank = len(sizes)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
@@ -136,14 +130,7 @@ def _same_pads(
 
 
 def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> Shape:
-    """Read an attribute of one number an axis.
-
-    Args:
-        call: Of the rule.
-        name: Of the attribute.
-        count: How many there must be.
-        default: Each, where it is left out.
-        least: That one may be.
+    """Read an attribute of ``count`` numbers from ``least``, ``default`` each where it is left out.
 
     Raises:
         ShapeError: They are of another count, or too small.
@@ -157,17 +144,10 @@ def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> S
 
 
 def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
-    """Give the sizes of the spatial axes.
-
-    Args:
-        x: ``(N, C, *spatial)``.
-        count: How many there must be; any by default.
-
-    Returns:
-        At least one.
+    """Give the sizes of the spatial axes of ``(N, C, *spatial)``, at least one.
 
     Raises:
-        ShapeError: There is none, or another number.
+        ShapeError: There is none, or another number than ``count``.
     """
     if x.rank <= _FIRST_SPATIAL:
         raise ShapeError(f"shape {list(x.shape)} has no spatial axis: (N, C, ...) is expected")
@@ -177,14 +157,9 @@ def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
 
 
 def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Say which element each tap of each window is, along one axis.
+    """Give which element each tap of each window is along an axis: ``(output, kernel)``.
 
-    Args:
-        window: Any.
-        axis: Of the spatial ones, from 0.
-
-    Returns:
-        ``(output, kernel)``; in the padding it is negative or beyond the size.
+    In the padding it is negative or beyond the size.
     """
     check_table((window.output[axis], window.kernel[axis]), "the taps")
     places = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]

@@ -123,10 +123,5 @@ supports_device = EngineBackendApi.supports_device
 
 
 def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
-    """Make a model ready for one of the engine's backends.
-
-    Args:
-        model: Of a ``ModelProto``.
-        backend: Any.
-    """
+    """Make a ``ModelProto``'s bytes ready for one of the engine's backends."""
     return EngineRep(parse_model(model), backend)

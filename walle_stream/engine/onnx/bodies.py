@@ -17,11 +17,7 @@ def published_functions(
     functions: Mapping[Key, Any],
     read: Callable[[FunctionProto], Function],
 ) -> dict[Key, Function]:
-    """Give bodies of what a model uses, has no rule, and is no function of its own.
-
-    Returns:
-        By domain, operator and overload.
-    """
+    """Give bodies by key of what a model uses, has no rule, and is no function of its own."""
     found: dict[Key, Function] = {}
     for node in proto.graph.node:
         domain = "" if node.domain == "ai.onnx" else node.domain

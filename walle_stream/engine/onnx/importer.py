@@ -59,10 +59,7 @@ _PLAIN_ATTRIBUTES = {
 
 
 def load_model(path: str | Path) -> Model:
-    """Read a model.
-
-    Args:
-        path: Of an ONNX file; tensors beside it are read from its folder alone.
+    """Read an ONNX file. Blocks; tensors beside it are read from its folder alone.
 
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
@@ -79,12 +76,9 @@ def load_model(path: str | Path) -> Model:
 
 
 def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model") -> Model:
-    """Read a model from bytes.
+    """Read the bytes of a ``ModelProto``, called ``name`` in messages.
 
-    Args:
-        data: Of a ``ModelProto``.
-        folder: Where its tensors outside of the file are; None: it may have none.
-        name: For messages.
+    Its tensors outside of the file are in ``folder``; None: it may have none.
 
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
@@ -102,12 +96,7 @@ def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model")
 
 
 def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "model") -> Model:
-    """Take over a model.
-
-    Args:
-        proto: As ``onnx.load`` gives it.
-        folder: Where its tensors outside of the file are; None: it may have none.
-        name: For messages.
+    """Take over what ``onnx.load`` gives; see ``parse_model``.
 
     Raises:
         ModelError: It is not a model that can be run.
@@ -283,14 +272,7 @@ def _named_type(proto: ValueInfoProto, what: str) -> ValueType:
 
 
 def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
-    """Read the type of an input or output.
-
-    Args:
-        proto: As in the file; an empty one says nothing.
-        depth: Of types around it.
-
-    Returns:
-        The type, None where none is said.
+    """Read the type of an input or output, within ``depth`` others; None where none is said.
 
     Raises:
         ModelError: It is a map, or too deep.

@@ -14,14 +14,7 @@ CALLS_MAX: Final = 256
 
 
 def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
-    """Put nodes in an order in which each finds its inputs made.
-
-    Args:
-        nodes: In any order; most files have them sorted.
-        known: Names that are made before.
-
-    Returns:
-        The nodes; as they were where that is such an order.
+    """Put nodes in an order in which each finds its inputs made, or leave them where it is one.
 
     Raises:
         ModelError: They are cyclic, or a name is made twice.

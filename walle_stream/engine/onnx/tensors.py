@@ -27,14 +27,7 @@ _PACKED_BITS: Final = {
 
 
 def array_of(proto: TensorProto, folder: Path | None = None) -> Array:
-    """Read a tensor.
-
-    Args:
-        proto: As in the file.
-        folder: Where data outside of the file may be.
-
-    Returns:
-        Its elements, not to be written to.
+    """Read a tensor, which is not to be written to; ``folder`` may have its data.
 
     Raises:
         ModelError: Its data is short, or outside of the folder.
@@ -159,14 +152,7 @@ def _place(given: dict[str, str], key: str, default: int) -> int:
 
 
 def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array:
-    """Read a sparse tensor, and spread it.
-
-    Args:
-        proto: As in the file.
-        folder: Where data outside of the file may be.
-
-    Returns:
-        All elements, not to be written to.
+    """Read a sparse tensor, and spread it to all elements; see ``array_of``.
 
     Raises:
         ModelError: Its indices are not of its shape, or not as many as its values.

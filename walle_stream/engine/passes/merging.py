@@ -26,11 +26,7 @@ _PIECE_COST: Final = 128
 
 
 def merge_vertically(program: Program) -> Program:
-    """Let rasters read through rasters.
-
-    Returns:
-        The same program with fewer tensors between.
-    """
+    """Let rasters read through rasters: fewer tensors lie between."""
     made, seen = makers(program.steps), _seen_in_place(program)
     steps: list[Step] = []
     for step in program.steps:
@@ -107,14 +103,7 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
 
 
 def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) -> Step:
-    """Give a raster other regions, and only the inputs that they read.
-
-    Args:
-        step: The raster; it makes what it made.
-        inputs: That the regions count.
-        regions: Any.
-        fill: Of the raster.
-    """
+    """Give a raster other regions, and only those of the inputs that they read."""
     used = sorted({region.input for region in regions}) or [0]
     order = {old: new for new, old in enumerate(used)}
     kept = tuple(
@@ -150,11 +139,7 @@ def _run_of(region: Region) -> int:
 
 
 def merge_horizontally(program: Program) -> Program:
-    """Do once what several steps do.
-
-    Returns:
-        The same program without repetitions.
-    """
+    """Do once what several steps do."""
     known: dict[Any, Step] = {}
     same: dict[Tensor, Tensor] = {}
     steps = []

@@ -12,16 +12,12 @@ import numpy as np
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.strided import view_of
 from walle_stream.engine.passes.users import makers, readers, without_dead
-from walle_stream.engine.program import Array, Program, Step, Tensor, raster_step
+from walle_stream.engine.program import Array, Program, Step, Tensor
 from walle_stream.engine.region import View, whole
 
 
 def fold_scales(program: Program) -> Program:
-    """Fold constants by column into products and into each other.
-
-    Returns:
-        A program that gives the same to rounding.
-    """
+    """Fold constants by column into products and into each other; the same to rounding."""
     made, counts = makers(program.steps), readers(program)
     steps: list[Step] = []
     for step in program.steps:
@@ -54,11 +50,7 @@ def _folded(
 
 
 def row_of(tensor: Tensor, made: Mapping[Tensor, Step]) -> Array | None:
-    """Give the constant of each column of a matrix, where all rows are the same.
-
-    Returns:
-        ``(columns,)``, or None.
-    """
+    """Give the constant of each column ``(columns,)`` of a matrix of equal rows, or None."""
     if tensor.dtype.kind != "f" or not tensor.has_shape or tensor.rank != 2:  # noqa: PLR2004
         return None
     maker = made.get(tensor)
@@ -107,4 +99,4 @@ def _spread(row: Array, step: Step) -> tuple[Step, Tensor]:
     shape, dtype = step.output.shape, step.output.dtype
     source = Tensor(row.shape, dtype, np.ascontiguousarray(row, dtype))
     output = Tensor(shape, dtype, np.broadcast_to(np.asarray(source.data), shape))
-    return raster_step(source, output, whole(shape, View(0, (0, 1))), step.origin), output
+    return Step.raster(source, output, whole(shape, View(0, (0, 1))), step.origin), output

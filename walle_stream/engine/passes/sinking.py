@@ -14,16 +14,12 @@ from walle_stream.engine.operators import ELEMENTWISE, Operator
 from walle_stream.engine.passes.composition import compose_all
 from walle_stream.engine.passes.merging import rebuilt
 from walle_stream.engine.passes.users import makers, without_dead
-from walle_stream.engine.program import Program, Step, Tensor, raster_step
+from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, View, simplified
 
 
 def sink_permutations(program: Program) -> Program:
-    """Let elementwise steps run in the order of memory that their inputs lie in.
-
-    Returns:
-        The same program; permutations stand behind the steps.
-    """
+    """Let elementwise steps run in the order of memory of their inputs; permutations follow."""
     made = makers(program.steps)
     steps: list[Step] = []
     for step in program.steps:
@@ -50,7 +46,7 @@ def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
         steps += undone[1:]
     inner = Tensor(shape, step.output.dtype)
     steps.append(replace(step, inputs=tuple(inputs), outputs=(inner,)))
-    steps.append(raster_step(inner, step.output, region, step.origin))
+    steps.append(Step.raster(inner, step.output, region, step.origin))
     return steps
 
 
@@ -80,11 +76,7 @@ def _permutation_of(
 
 
 def is_permutation(step: Step) -> bool:
-    """Whether a raster moves every element of its one input to a place of its own.
-
-    Returns:
-        True for a raster of one region that covers input and output.
-    """
+    """Whether a raster of one region moves every element of its one input to a place of its own."""
     if step.operator is not Operator.RASTER or len(step.regions) != 1 or len(step.inputs) != 1:
         return False
     (region,) = step.regions
@@ -124,7 +116,7 @@ def _undone(
         source = maker.inputs[0]
         return (source,) if source.shape == shape else None
     output = Tensor(shape, tensor.dtype)
-    moved = raster_step(tensor, output, back, step.origin)
+    moved = Step.raster(tensor, output, back, step.origin)
     if maker is None or maker.operator is not Operator.RASTER:
         return output, moved
     regions = compose_all(back, maker.regions, is_covered=True)

@@ -6,11 +6,9 @@ from walle_stream.engine.region import Shape, View
 
 
 def view_of(step: Step) -> View | None:
-    """Say how a raster's output can be read in place.
+    """Give the view of its one row-major input that a raster's output is.
 
-    Returns:
-        Strides by axis of the output in its one input, which lies row-major; None
-        where elements have to be moved.
+    None where elements have to be moved.
     """
     if (
         step.operator is not Operator.RASTER

@@ -37,24 +37,12 @@ class Elision:
 
 
 def is_loose(tensor: Tensor) -> bool:
-    """Whether a tensor cannot lie in an arena.
-
-    Returns:
-        True for strings, and for shapes that depend on values.
-    """
+    """Whether a tensor cannot lie in an arena: strings, and shapes that depend on values."""
     return tensor.dtype == _TEXT or not tensor.has_shape
 
 
 def is_plain(view: View, shape: Shape) -> bool:
-    """Whether a view reads row-major, without gaps.
-
-    Args:
-        view: Over the shape.
-        shape: Of the tensor.
-
-    Returns:
-        True where it does.
-    """
+    """Whether a view over a shape reads row-major, without gaps."""
     own = strides_of(shape)
     return all(
         size == 1 or mine == plain
@@ -63,11 +51,7 @@ def is_plain(view: View, shape: Shape) -> bool:
 
 
 def elide(program: Program) -> Elision:
-    """Find the rasters whose readers take a view.
-
-    Returns:
-        How each tensor is read, and the steps that remain.
-    """
+    """Find the rasters whose readers take a view."""
     readers = _readers(program)
     seen: dict[Tensor, Seen] = {each: itself(each) for each in program.inputs if not is_loose(each)}
     steps: list[Step] = []
@@ -106,14 +90,7 @@ def _see(tensors: Iterable[Tensor], seen: dict[Tensor, Seen]) -> None:
 
 
 def itself(tensor: Tensor) -> Seen:
-    """Read a tensor as it lies.
-
-    Args:
-        tensor: Of a known shape.
-
-    Returns:
-        The whole of it.
-    """
+    """Read a tensor of a known shape as it lies."""
     return Seen(tensor, View(0, strides_of(tensor.shape)))
 
 

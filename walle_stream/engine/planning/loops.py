@@ -44,11 +44,7 @@ class Loop:
 
 
 def loops_of(elision: Elision) -> list[Loop]:
-    """Put steps that may share tiles together.
-
-    Returns:
-        All its steps, in order.
-    """
+    """Put steps that may share tiles together, all in order."""
     loops: list[Loop] = []
     current: Loop | None = None
     made: set[Tensor] = set()

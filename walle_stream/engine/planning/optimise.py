@@ -22,16 +22,7 @@ def optimised(
     compute: Callable[[Step, Sequence[Array]], Array],
     check: Callable[[Program], None] | None = None,
 ) -> Program:
-    """Make a program do less.
-
-    Args:
-        program: Lowered.
-        compute: Runs a step whose inputs are known.
-        check: Called after each pass, with what it made.
-
-    Returns:
-        A program that gives the same.
-    """
+    """Make a lowered program do less; ``check`` is called after each pass with what it made."""
     rounds: list[Pass] = [
         merge_horizontally, merge_vertically, sink_permutations, fold_scales,
         partial(fold_constants, compute=compute),
@@ -49,11 +40,7 @@ def optimised(
 
 
 def fold_constants(program: Program, compute: Callable[[Step, Sequence[Array]], Array]) -> Program:
-    """Compute at once what depends on nothing; constants that are spread stay as they are.
-
-    Returns:
-        A program without such steps.
-    """
+    """Compute at once what depends on nothing; constants that are spread stay as they are."""
     folded: dict[Tensor, Tensor] = {}
     steps: list[Step] = []
     for step in program.steps:

@@ -42,11 +42,7 @@ class Placement:
 
 
 def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placement:
-    """Decide where the tensors of a program lie.
-
-    Returns:
-        A buffer for each root.
-    """
+    """Decide where the tensors of a program lie: a buffer for each root."""
     spans: list[tuple[int, int]] = []
     for loop in loops:
         first = len(spans)

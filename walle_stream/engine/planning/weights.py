@@ -24,11 +24,7 @@ _SIZE_MIN_BYTES: Final = 1 << 17
 def with_gaps(matrix: Array) -> Array:
     """Lay a matrix out with a gap behind each row, where that makes products faster.
 
-    Args:
-        matrix: Of weights; any array is taken.
-
-    Returns:
-        The same elements: a view of memory of its own, or the array itself.
+    Gives a view of memory of its own, or the array itself.
     """
     if matrix.dtype.name not in {"float32", "float64"} or not matrix.flags.c_contiguous:
         return matrix
@@ -47,13 +43,8 @@ def with_gaps(matrix: Array) -> Array:
 def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
     """Lay out the constants that are right operands of products and nothing else.
 
-    Args:
-        program: After the passes.
-        kept: Ids of arrays that stay as they are: others hold them, too, and a second
-            layout would be memory twice.
-
-    Returns:
-        A program that gives the same.
+    Arrays whose ids are ``kept`` stay: others hold them, too, and a second layout would be memory
+    twice.
     """
     others = {*program.outputs}
     for step in program.steps:
