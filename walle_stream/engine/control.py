@@ -13,7 +13,7 @@ from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
 from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
@@ -99,7 +99,7 @@ def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
             continue
         sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
         shape = [each if isinstance(each, int) else 0 for each in sizes]
-        dtype = kind.dtype if isinstance(kind, TensorType) else np.dtype(np.float32)
+        dtype = kind.dtype if isinstance(kind, TensorType) else FLOAT32
         found.append(np.zeros(check_size((0, *shape)), dtype))
     return found
 

@@ -15,14 +15,13 @@ from walle_stream.engine.graph import Graph, Model, Node, OptionalType, TensorTy
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.models import Module
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, FLOAT32, INT64, is_floating, is_integer
 from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import DTypeError, EngineError, ModelError
 
 RUN_MAX_S: Final = 60.0
 """Of one evaluation of a pipeline's model, looked at between nodes and iterations."""
 
-_FLOAT: Final = np.dtype(np.float32)
 
 _WIDER: Final[Mapping[str, DType]] = {
     **dict.fromkeys(("bool", "uint4", "uint2"), np.dtype(np.uint8)),
@@ -186,8 +185,8 @@ def _widened(value: Any) -> Array:
     if not isinstance(value, np.ndarray):
         return _NO_TENSOR
     dtype = value.dtype
-    if is_floating(dtype) and dtype.itemsize < _FLOAT.itemsize:
-        return value.astype(_FLOAT)
+    if is_floating(dtype) and dtype.itemsize < FLOAT32.itemsize:
+        return value.astype(FLOAT32)
     wider = _WIDER.get(dtype.name)
     return value if wider is None else value.astype(wider)
 

@@ -8,10 +8,9 @@ import numpy as np
 from walle_stream.engine.dtypes import native
 from walle_stream.engine.graph import Graph, OptionalType, SequenceType, TensorType, ValueType
 from walle_stream.engine.program import Array, Data, DType
-from walle_stream.engine.rules import BOOL, check_size, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
-_TEXT = np.dtype(object)
 _NAMES_SHOWN = 20
 
 TEXTS_MAX: Final = 1 << 26
@@ -102,7 +101,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
     check_size(array.shape)
     array = native(array)
     if array.dtype.kind in "SUTO":
-        if dtype is not None and dtype != _TEXT:
+        if dtype is not None and dtype != TEXT:
             raise DTypeError(f"its dtype is {array.dtype.name}, not {dtype.name}: cast it")
         array = _texts(array)
     if dtype is not None and array.dtype != dtype:
@@ -118,7 +117,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
 def _fits(array: Array, dtype: DType) -> bool:
     # of a Python number or a list, whose dtype nobody has chosen
     if not array.size:
-        return dtype != _TEXT
+        return dtype != TEXT
     if is_floating(dtype):
         return array.dtype.kind in "iuf"
     if not is_integer(dtype) or array.dtype == BOOL or array.dtype.kind not in "iu":
@@ -144,7 +143,7 @@ def _texts(array: Array) -> Array:
         if not isinstance(text, str):
             raise DTypeError(f"tensors of objects hold text alone, not {_shown(each)}")
         flat.append(text)
-    made = np.empty(len(flat), _TEXT)
+    made = np.empty(len(flat), TEXT)
     made[:] = flat
     return made.reshape(array.shape)
 

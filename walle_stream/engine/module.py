@@ -9,7 +9,7 @@ module, and a piece of it a session).
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -117,7 +117,8 @@ class Piece:
             made = {}
         for name, value in self.values.items():
             # a caller may write into what it is given, and must not write into a constant
-            env[name] = _filled(value, made, copied=name in self._given_away)
+            copied = np.array if name in self._given_away else np.asarray
+            env[name] = mapped(value, partial(_elements, made, copied))
 
 
 class Stage:
@@ -153,7 +154,8 @@ class Stage:
                     self._pieces.move_to_end((shapes, values))
                     return piece
                 known: dict[str, Value] = {
-                    name: _described(env[name], name, is_known=name in asked) for name in names
+                    name: mapped(env[name], partial(_described, name, name in asked))
+                    for name in names
                 }
                 fixed = constant_tensors(
                     {name: data for name, data in constants.items() if name in self.needed}
@@ -260,35 +262,34 @@ def arrays_of(data: Data) -> list[Array]:
     return [] if data is None else [data]
 
 
-def _filled(value: Value, made: Mapping[Tensor, Array], *, copied: bool) -> Data:
-    if value is None:
+def _elements(
+    made: Mapping[Tensor, Array], copied: Callable[[Array], Array], tensor: Tensor
+) -> Array:
+    return made[tensor] if tensor.data is None else copied(tensor.data)
+
+
+def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any] = list) -> Any:
+    """Apply a function to each tensor of a value; ``gather`` makes what sequences become."""
+    if data is None:
         return None
-    if isinstance(value, list):
-        return [_filled(each, made, copied=copied) for each in value]
-    if value.data is None:
-        return made[value]
-    return np.array(value.data) if copied else np.asarray(value.data)
+    if isinstance(data, list):
+        return gather(mapped(each, function, gather) for each in data)
+    return function(data)
+
+
+def _described(name: str, is_known: bool, array: Array) -> Tensor:
+    return Tensor(array.shape, array.dtype, array if is_known else None, name)
 
 
 def _signature(data: Data) -> Any:
-    if data is None:
-        return None
-    if isinstance(data, list):
-        return tuple(_signature(each) for each in data)
-    return data.shape, data.dtype
-
-
-def _described(data: Data, name: str, *, is_known: bool) -> Value:
-    if data is None:
-        return None
-    if isinstance(data, list):
-        return [_described(each, name, is_known=is_known) for each in data]
-    return Tensor(data.shape, data.dtype, data if is_known else None, name)
+    return mapped(data, lambda array: (array.shape, array.dtype), tuple)
 
 
 def _bytes_of(data: Data) -> Any:
-    if data is None:
-        return None
-    if isinstance(data, list):
-        return tuple(_bytes_of(each) for each in data)
-    return tuple(data.reshape(-1).tolist()) if data.dtype.kind == "O" else data.tobytes()
+    return mapped(
+        data,
+        lambda array: (
+            tuple(array.reshape(-1).tolist()) if array.dtype.kind == "O" else array.tobytes()
+        ),
+        tuple,
+    )

@@ -14,8 +14,8 @@ from walle_stream.engine.limits import Budget, Limits, guarded
 from walle_stream.engine.loading import read_model
 from walle_stream.engine.lowering.registry import Value
 from walle_stream.engine.lowering.trace import constant_tensors, trace
-from walle_stream.engine.module import Piece, arrays_of
-from walle_stream.engine.program import Data, Tensor
+from walle_stream.engine.module import Piece, arrays_of, mapped
+from walle_stream.engine.program import Array, Data, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
 from walle_stream.engine.threads import checked_threads, run_with
@@ -206,11 +206,10 @@ def owned(made: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]
 
 
 def _apart(data: Data, taken: set[int]) -> Any:
-    if isinstance(data, list):
-        return [_apart(each, taken) for each in data]
-    if data is None:
-        return None
-    if id(data) in taken or not data.flags.writeable:
-        return np.array(data)
-    taken.add(id(data))
-    return data
+    def apart(array: Array) -> Array:
+        if id(array) in taken or not array.flags.writeable:
+            return np.array(array)
+        taken.add(id(array))
+        return array
+
+    return mapped(data, apart)

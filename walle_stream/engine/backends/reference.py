@@ -28,6 +28,7 @@ from walle_stream.engine.backends.text import compute_text
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
 from walle_stream.engine.region import Region, View
+from walle_stream.engine.rules import TEXT
 from walle_stream.errors import EngineError
 
 
@@ -82,7 +83,7 @@ def addresses(region: Region, view: View) -> Array:
 
 def zero(dtype: DType) -> Any:
     """Give the element that stands for nothing; of strings it is the empty one."""
-    return "" if dtype == np.dtype(object) else np.zeros((), dtype)[()]
+    return "" if dtype == TEXT else np.zeros((), dtype)[()]
 
 
 def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Array]:

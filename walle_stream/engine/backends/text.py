@@ -8,8 +8,7 @@ import numpy as np
 
 from walle_stream.engine.backends.images import decode_image
 from walle_stream.engine.program import Array
-
-_TEXT: Final = np.dtype(object)
+from walle_stream.engine.rules import TEXT
 
 
 def compute_text(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> list[Array]:
@@ -23,13 +22,13 @@ def compute_text(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> list
 
 
 def _concat(x: Array, y: Array) -> Array:
-    return np.asarray(x + y, _TEXT)
+    return np.asarray(x + y, TEXT)
 
 
 def _split(x: Array, delimiter: str | None, count: int) -> Array:
     rows = [each.split(delimiter, count) for each in x.reshape(-1)]
     width = max(map(len, rows), default=0)
-    made = np.full((len(rows), width), "", _TEXT)
+    made = np.full((len(rows), width), "", TEXT)
     for number, row in enumerate(rows):
         made[number, : len(row)] = row
     return made.reshape((*x.shape, width))
@@ -47,7 +46,7 @@ def _normalize(x: Array, stopwords: frozenset[str], is_case_sensitive: bool, cas
         if (each if is_case_sensitive else each.lower()) not in stopwords
     ]
     change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
-    made = np.array([change(each) for each in kept] or [""], _TEXT)
+    made = np.array([change(each) for each in kept] or [""], TEXT)
     return made.reshape((*x.shape[:-1], -1))
 
 

@@ -16,13 +16,12 @@ from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, validate_regions, whole
-from walle_stream.engine.rules import BOOL, check_size, infer
+from walle_stream.engine.rules import BOOL, TEXT, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
 
 FOLD_MAX_BYTES: Final = 1 << 26
 """A constant of more bytes than this, and than what it is made from, is left to the run."""
 
-_TEXT: Final = np.dtype(object)
 
 SPREAD_MAX: Final = 256
 """Elements up to which a constant that is spread is no step of the program."""
@@ -136,7 +135,7 @@ class Builder:
         """
         kept = tuple(each for each in regions if each.count)
         if fill is None and sum(each.count for each in kept) < prod(shape):
-            fill = "" if inputs[0].dtype == _TEXT else 0
+            fill = "" if inputs[0].dtype == TEXT else 0
         return self.emit(
             Operator.RASTER, *inputs, regions=kept, shape=tuple(shape), dtype=inputs[0].dtype,
             fill=fill, accumulate=accumulate,

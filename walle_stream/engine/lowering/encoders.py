@@ -8,9 +8,9 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.lookups import places_of, taken
 from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.text import TEXT, texts
+from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, check_size, is_floating, is_integer
+from walle_stream.engine.rules import INT64, TEXT, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 ML = "ai.onnx.ml"

@@ -12,17 +12,16 @@ from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, check_size, is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, INT64, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _MATRIX = 2
 
 
 def floats(call: Call) -> Tensor:
     """Give the first input as floats: float64 stays, all others become float32."""
     x = require_numbers(call.tensor(0))
-    return x if x.dtype == np.float64 else call.builder.cast(x, _FLOAT32)
+    return x if x.dtype == np.float64 else call.builder.cast(x, FLOAT32)
 
 
 @lowers("ArrayFeatureExtractor", domain=ML)
@@ -70,7 +69,7 @@ def _feature_vectorizer(call: Call) -> Result:
             matrix = moves.pad(
                 call.builder, matrix, (0, 0), (0, sizes[number] - matrix.shape[1]), 0
             )
-        columns.append(call.builder.cast(matrix, _FLOAT32))
+        columns.append(call.builder.cast(matrix, FLOAT32))
     return moves.concat(call.builder, columns, 1)
 
 
@@ -107,7 +106,7 @@ def _normalizer(call: Call) -> Result:
     else:
         raise LoweringError(f"norm {norm!r} is not MAX, L1 or L2")
     divisor = builder.select(builder.equal(length, 0), 1, length)
-    return builder.cast(builder.div(x, divisor), _FLOAT32)
+    return builder.cast(builder.div(x, divisor), FLOAT32)
 
 
 @lowers("Scaler", domain=ML)
@@ -118,7 +117,7 @@ def _scaler(call: Call) -> Result:
             values = reals(call, name)
             _check_features(x, values, name)
             x = builder.binary(operator, x, builder.constant(values.astype(x.dtype)))
-    return builder.cast(x, _FLOAT32)
+    return builder.cast(x, FLOAT32)
 
 
 def _check_features(x: Tensor, values: Array, what: str) -> None:

@@ -19,6 +19,7 @@ from walle_stream.engine.lowering.products import multiply
 from walle_stream.engine.lowering.registry import axis_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.rules import FLOAT32, INT64
 from walle_stream.errors import DTypeError, ShapeError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS
 
@@ -26,8 +27,6 @@ type GuestRule = Callable[[Builder, Sequence[Tensor], Mapping[str, Any]], Tensor
 
 _MACS_PER_ELEMENT: Final = 32  # a product of matrices does so many in an element's time
 _DIGITS_MAX: Final = 15
-_FLOAT: Final = np.dtype(np.float32)
-_INT64: Final = np.dtype(np.int64)
 
 
 def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> int:
@@ -83,7 +82,7 @@ def _common(left: Tensor, right: Tensor) -> DType:
 
 
 def _floating(builder: Builder, x: Tensor) -> Tensor:
-    return x if x.dtype.kind == "f" else builder.cast(x, _FLOAT)
+    return x if x.dtype.kind == "f" else builder.cast(x, FLOAT32)
 
 
 def _binary(operator: Operator, *, floats: bool = False) -> GuestRule:
@@ -111,10 +110,6 @@ def _matmul(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) ->
 
 def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
     return sigmoid(builder, _floating(builder, inputs[0]))
-
-
-def _relu(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-    return builder.maximum(inputs[0], 0)
 
 
 def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
@@ -146,7 +141,7 @@ def _axes(x: Tensor, given: Mapping[str, Any]) -> list[int]:
 
 
 def _sum(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
-    x = inputs[0] if inputs[0].dtype.kind == "f" else builder.cast(inputs[0], _INT64)
+    x = inputs[0] if inputs[0].dtype.kind == "f" else builder.cast(inputs[0], INT64)
     return builder.sum(x, _axes(x, given), keep=False)
 
 
@@ -221,7 +216,8 @@ GUEST_RULES: Final[Mapping[str, GuestRule]] = {
     "maximum": _binary(Operator.MAXIMUM), "minimum": _binary(Operator.MINIMUM),
     "neg": _unary(Operator.NEG, floats=False), "abs": _unary(Operator.ABS, floats=False),
     "exp": _unary(Operator.EXP), "log": _unary(Operator.LOG), "sqrt": _unary(Operator.SQRT),
-    "tanh": _unary(Operator.TANH), "sigmoid": _sigmoid, "relu": _relu, "softmax": _softmax,
+    "tanh": _unary(Operator.TANH), "sigmoid": _sigmoid,
+    "relu": lambda builder, inputs, _: builder.maximum(inputs[0], 0), "softmax": _softmax,
     "round": _round, "sum": _sum, "mean": _mean, "max": _extreme(Operator.REDUCE_MAX),
     "min": _extreme(Operator.REDUCE_MIN), "argmax": _argmax, "reshape": _reshape,
     "transpose": _transpose, "take": _take, "concat": _concat, "astype": _astype,

@@ -20,7 +20,7 @@ from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
-from walle_stream.engine.rules import INT64, is_floating, is_integer
+from walle_stream.engine.rules import INT64, TEXT, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _REDUCTIONS: Final = {
@@ -241,5 +241,5 @@ def _trilu(call: Call) -> Result:
     kept = builder.binary(
         Operator.LESS_EQUAL, *((diagonal, distance) if is_upper else (distance, diagonal))
     )
-    nothing = "" if x.dtype == np.dtype(object) else 0
+    nothing = "" if x.dtype == TEXT else 0
     return builder.select(kept, x, nothing)

@@ -1,7 +1,5 @@
 """Linear models of the domain ai.onnx.ml."""
 
-import numpy as np
-
 from walle_stream.engine.lowering.encoders import ML, reals
 from walle_stream.engine.lowering.features import floats
 from walle_stream.engine.lowering.registry import Call, Result, lowers
@@ -14,9 +12,9 @@ from walle_stream.engine.lowering.scores import (
     transformed,
 )
 from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.rules import FLOAT32
 from walle_stream.errors import ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _BINARY = 2
 
 
@@ -27,7 +25,7 @@ def _linear_regressor(call: Call) -> Result:
         raise ShapeError(f"{len(coefficients)} coefficients of {count} targets")
     scores = _scored(call, coefficients.reshape(count, -1))
     made = transformed(call.builder, scores, call.text("post_transform", "NONE"))
-    return call.builder.cast(made, _FLOAT32)
+    return call.builder.cast(made, FLOAT32)
 
 
 @lowers("LinearClassifier", domain=ML)
@@ -48,7 +46,7 @@ def _linear_classifier(call: Call) -> Result:
     else:
         threshold = 0.0 if transform == "NONE" else 0.5
         found = labelled_by_sign(builder, made, names, threshold, inclusive=True)
-    return found, builder.cast(made, _FLOAT32)
+    return found, builder.cast(made, FLOAT32)
 
 
 def as_matrix(call: Call, x: Tensor) -> Tensor:

@@ -9,10 +9,8 @@ from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, is_floating
+from walle_stream.engine.rules import INT64, TEXT, is_floating
 from walle_stream.errors import DTypeError
-
-_TEXT = np.dtype(object)
 
 
 def taken(builder: Builder, table: Array, places: Tensor) -> Tensor:
@@ -32,12 +30,12 @@ def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tenso
         DTypeError: Strings are looked up among numbers, or the other way round.
     """
     listed = np.asarray(keys)
-    if (x.dtype == _TEXT) != (listed.dtype.kind in "OUS") and listed.size:
+    if (x.dtype == TEXT) != (listed.dtype.kind in "OUS") and listed.size:
         raise DTypeError(f"{x.dtype.name} cannot be among keys of {listed.dtype.name}")
     missing = len(listed)
     if not missing:
         return builder.broadcast(builder.constant(0, INT64), x.shape)
-    if x.dtype == _TEXT:
+    if x.dtype == TEXT:
         return _places_of_strings(builder, x, [str(each) for each in listed])
     known = listed.astype(x.dtype)
     is_number = np.equal(known, known)

@@ -14,7 +14,7 @@ from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import TEXT, check_size
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type _Run = tuple[int, int, int, int]
@@ -74,7 +74,7 @@ def _pad_constant(call: Call, x: Tensor, before: Sequence[int], after: Sequence[
         return moves.pad(builder, x, before, after, _plain(value))
     given = call.optional(2)
     if given is None:
-        fill: Any = "" if x.dtype == np.dtype(object) else 0
+        fill: Any = "" if x.dtype == TEXT else 0
         return moves.pad(builder, x, before, after, fill)
     if given.size != 1 or given.dtype != x.dtype:
         raise DTypeError(f"the border is {given}, not one element of {x.dtype.name}")
@@ -85,7 +85,7 @@ def _pad_constant(call: Call, x: Tensor, before: Sequence[int], after: Sequence[
 
 def _plain(value: Array) -> Any:
     one = value.reshape(-1)[0]
-    return one if value.dtype == np.dtype(object) else one.item()
+    return one if value.dtype == TEXT else one.item()
 
 
 def _bordered(

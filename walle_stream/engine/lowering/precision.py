@@ -3,18 +3,13 @@
 And how its output gets the dtype of its input back.
 """
 
-from typing import Final
-
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.program import DType, Tensor
-from walle_stream.engine.rules import is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, FLOAT64, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError
-
-_FLOAT32: Final = np.dtype(np.float32)
-_FLOAT64: Final = np.dtype(np.float64)
 
 
 def wide_dtype(*dtypes: DType) -> DType:
@@ -26,7 +21,7 @@ def wide_dtype(*dtypes: DType) -> DType:
     for dtype in dtypes:
         if not is_floating(dtype):
             raise DTypeError(f"floating numbers are expected, not {dtype.name}")
-    return max((_FLOAT32, *dtypes), key=lambda dtype: dtype.itemsize)
+    return max((FLOAT32, *dtypes), key=lambda dtype: dtype.itemsize)
 
 
 def widened(builder: Builder, x: Tensor) -> Tensor:
@@ -68,7 +63,7 @@ def require_numbers(x: Tensor, what: str = "input 0") -> Tensor:
     return x
 
 
-def weighted_dtype(x: DType, weights: DType = _FLOAT32) -> DType:
+def weighted_dtype(x: DType, weights: DType = FLOAT32) -> DType:
     """Choose what elements are multiplied with weights in: float32, or float64 to lose nothing.
 
     Complex numbers keep theirs.
@@ -80,9 +75,9 @@ def weighted_dtype(x: DType, weights: DType = _FLOAT32) -> DType:
         raise DTypeError("strings have no values between them; mode nearest moves them")
     if x.kind == "c":
         return x
-    exact = _FLOAT32.itemsize if is_floating(x) else _FLOAT32.itemsize - 1
-    is_wide = x.itemsize > exact or weights.itemsize > _FLOAT32.itemsize
-    return _FLOAT64 if is_wide else _FLOAT32
+    exact = FLOAT32.itemsize if is_floating(x) else FLOAT32.itemsize - 1
+    is_wide = x.itemsize > exact or weights.itemsize > FLOAT32.itemsize
+    return FLOAT64 if is_wide else FLOAT32
 
 
 def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:

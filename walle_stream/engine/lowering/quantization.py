@@ -12,10 +12,9 @@ from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, is_floating, is_integer
 from walle_stream.errors import DTypeError, ShapeError
 
-FLOAT32 = np.dtype(np.float32)
 _UINT8 = np.dtype(np.uint8)
 
 

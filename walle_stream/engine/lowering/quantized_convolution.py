@@ -6,7 +6,7 @@ import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.convolution import convolve
-from walle_stream.engine.lowering.quantization import FLOAT32, centred, quantized
+from walle_stream.engine.lowering.quantization import centred, quantized
 from walle_stream.engine.lowering.quantized_products import (
     check_bytes,
     requantized_by,
@@ -15,6 +15,7 @@ from walle_stream.engine.lowering.quantized_products import (
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.windows import spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import FLOAT32
 from walle_stream.errors import DTypeError, ShapeError
 
 _INT32 = np.dtype(np.int32)

@@ -9,14 +9,13 @@ import numpy as np
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.products import multiply
-from walle_stream.engine.lowering.quantization import FLOAT32, centred, quantized
+from walle_stream.engine.lowering.quantization import centred, quantized
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import DType, Tensor
-from walle_stream.engine.rules import is_integer
+from walle_stream.engine.rules import FLOAT32, FLOAT64, is_integer
 from walle_stream.errors import DTypeError, ShapeError
 
 _INT32 = np.dtype(np.int32)
-_FLOAT64 = np.dtype(np.float64)
 _PRODUCT_BITS = 16
 """Of two numbers of 8 bits without their zero points, in magnitude."""
 
@@ -58,7 +57,7 @@ def summed_in(count: int) -> DType:
     bits = max(count, 1).bit_length() + _PRODUCT_BITS
     if bits <= 24:  # noqa: PLR2004  # of the fraction of float32
         return FLOAT32
-    return _FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # what an int32 holds
+    return FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # what an int32 holds
 
 
 def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:

@@ -26,7 +26,7 @@ from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import LoweringError, ShapeError
 
 _MODES = {
@@ -55,7 +55,7 @@ def _grid_sample(call: Call) -> Result:
             raise ShapeError(f"shape {list(x.shape)} has no elements to be sampled")
         return builder.raster([x], shape, [])
     given = x.dtype if mode == "nearest" else weighted_dtype(x.dtype, grid.dtype)
-    is_wide = mode != "nearest" and given != np.dtype(np.float32)
+    is_wide = mode != "nearest" and given != FLOAT32
     points = builder.cast(grid, np.float64) if is_wide else widened(builder, grid)
     corners = bool(call.number("align_corners", 0))
     border = _TAPS[mode] if padding == "zeros" else 0

@@ -10,10 +10,10 @@ from walle_stream.engine.lowering.activations import sigmoid
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.lowering.registry import Call
-from walle_stream.engine.lowering.text import TEXT, texts
+from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64
+from walle_stream.engine.rules import INT64, TEXT
 from walle_stream.errors import LoweringError
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")

@@ -16,7 +16,7 @@ from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, St
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import strides_of
-from walle_stream.engine.rules import BOOL, INT64, is_floating
+from walle_stream.engine.rules import BOOL, INT64, TEXT, is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
 _TOP_K_BY_INPUT = 10
@@ -81,7 +81,7 @@ def _compressed(call: Call) -> Result:
 @lowers("Positions", domain=INNER_DOMAIN)
 def _positions(call: Call) -> Result:
     x = call.tensor(0)
-    text = x.dtype == np.dtype(object)
+    text = x.dtype == TEXT
     builder = call.builder
     nonzero = builder.logical_not(builder.equal(x, "")) if text else builder.as_bool(x)
     return builder.emit(Operator.NONZERO, nonzero)

@@ -9,9 +9,8 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import common_shape
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import FLOAT32, INT64, TEXT
 from walle_stream.errors import LoweringError, ShapeError
-
-_TEXT = np.dtype(object)
 
 
 @lowers("Identity", kind=Kind.TRANSFORM)
@@ -31,25 +30,25 @@ def _constant(call: Call) -> Result:
                 raise LoweringError(f"attribute {name!r} must be a tensor")
             return builder.constant(found)
     if call.attribute("value_float") is not None:
-        return builder.constant(call.real("value_float"), np.dtype(np.float32))
+        return builder.constant(call.real("value_float"), FLOAT32)
     if call.attribute("value_int") is not None:
-        return builder.constant(call.number("value_int"), np.dtype(np.int64))
+        return builder.constant(call.number("value_int"), INT64)
     if call.attribute("value_string") is not None:
-        return builder.constant(np.array(call.text("value_string"), _TEXT))
+        return builder.constant(np.array(call.text("value_string"), TEXT))
     return builder.constant(*_listed(call))
 
 
 def _listed(call: Call) -> tuple[Any, Any]:
     for name, dtype, kinds in (
         ("value_ints", np.int64, int), ("value_floats", np.float32, (int, float)),
-        ("value_strings", _TEXT, bytes),
+        ("value_strings", TEXT, bytes),
     ):  # fmt: skip
         found = call.attribute(name)
         if found is None:
             continue
         if not isinstance(found, tuple) or not all(isinstance(each, kinds) for each in found):
             raise LoweringError(f"attribute {name!r} must be a list of {np.dtype(dtype).name}")
-        if dtype is not _TEXT:
+        if dtype is not TEXT:
             return found, np.dtype(dtype)
         return [each.decode("utf-8", "replace") for each in found], dtype
     raise LoweringError("a constant has no value")

@@ -9,9 +9,8 @@ from walle_stream.engine.lowering.element_types import attribute_dtype
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array
+from walle_stream.engine.rules import FLOAT32, TEXT
 from walle_stream.errors import DTypeError, ShapeError
-
-_FLOAT: Final = np.dtype(np.float32)
 
 _WINDOWS: Final[Mapping[str, tuple[float, ...]]] = {
     "HannWindow": (0.5, 0.5),
@@ -37,8 +36,8 @@ def _window(call: Call) -> Result:
 
 
 def _converted(call: Call, made: Array) -> Array:
-    dtype = attribute_dtype(call, "output_datatype", _FLOAT)
-    if dtype == np.dtype(object):
+    dtype = attribute_dtype(call, "output_datatype", FLOAT32)
+    if dtype == TEXT:
         raise DTypeError("weights of text")
     return made.astype(dtype)
 

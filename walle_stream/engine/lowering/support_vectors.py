@@ -22,10 +22,9 @@ from walle_stream.engine.lowering.scores import (
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, View
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import LoweringError, ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _BINARY = 2
 _SURE = 1e-7
 """No probability of a pair is nearer to 0 or 1."""
@@ -46,7 +45,7 @@ def _svm_regressor(call: Call) -> Result:
     if call.number("one_class", 0):
         scores = builder.select(builder.less(0, scores), 1, builder.as_tensor(-1, scores))
     made = transformed(builder, scores, call.text("post_transform", "NONE"))
-    return builder.cast(made, _FLOAT32)
+    return builder.cast(made, FLOAT32)
 
 
 @lowers("SVMClassifier", domain=ML)
@@ -76,7 +75,7 @@ def _svm_classifier(call: Call) -> Result:
         found = labelled(builder, best, names)
     if scores.shape[1] == 1 and classes == _BINARY and transform != "PROBIT":
         scores = both_sides(builder, scores)
-    return found, builder.cast(transformed(builder, scores, transform), _FLOAT32)
+    return found, builder.cast(transformed(builder, scores, transform), FLOAT32)
 
 
 def _sure(builder: Builder, ranked: Tensor, best: Tensor, coefficients: Array) -> Tensor:

@@ -1,17 +1,11 @@
 """Operators on strings of the domain ONNX itself."""
 
-from typing import Final
-
-import numpy as np
-
 from walle_stream.engine.lowering.builder import common_shape
 from walle_stream.engine.lowering.patterns import translated
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import BOOL, INT64
+from walle_stream.engine.rules import BOOL, INT64, TEXT
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
-
-TEXT: Final = np.dtype(object)
 
 
 def strings(call: Call, number: int) -> Tensor:

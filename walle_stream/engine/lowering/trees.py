@@ -26,10 +26,9 @@ from walle_stream.engine.lowering.scores import (
 from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import FLOAT32, TEXT, check_size
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
 _BINARY = 2
 
@@ -53,11 +52,9 @@ def _tree_ensemble_regressor(call: Call) -> Result:
     votes = _votes(call, places, "target", count)
     aggregate = call.text("aggregate_function", "SUM")
     scores = _aggregated(builder, descend(builder, x, forest), votes, aggregate)
-    base = _doubles(call, "base_values")
-    if len(base):
-        scores = builder.add(scores, builder.constant(_base(base, count).astype(scores.dtype)))
+    scores = _based(call, scores, count)
     made = transformed(builder, scores, call.text("post_transform", "NONE"))
-    return builder.cast(made, _FLOAT32)
+    return builder.cast(made, FLOAT32)
 
 
 @lowers("TreeEnsembleClassifier", domain=ML)
@@ -68,15 +65,13 @@ def _tree_ensemble_classifier(call: Call) -> Result:
     if names is None:
         raise LoweringError("one of classlabels_int64s and classlabels_strings must be given")
     votes = _votes(call, places, "class", len(names))
-    base = _doubles(call, "base_values")
     voted = {*votes.targets.reshape(-1).tolist()} - {votes.count}
     if len(names) <= _BINARY and len(voted) <= 1:
         return _binary(call, x, forest, votes, names)
     scores = _aggregated(builder, descend(builder, x, forest), votes, "SUM")
-    if len(base):
-        scores = builder.add(scores, builder.constant(_base(base, len(names)).astype(scores.dtype)))
+    scores = _based(call, scores, len(names))
     made = transformed(builder, scores, transform)
-    return labelled(builder, greatest(builder, scores), names), builder.cast(made, _FLOAT32)
+    return labelled(builder, greatest(builder, scores), names), builder.cast(made, FLOAT32)
 
 
 def _binary(
@@ -92,13 +87,13 @@ def _binary(
         scores = builder.add(scores, float(added))
     if len(names) == 1:
         found = labelled_by_sign(builder, scores, names, 0.0, inclusive=False)
-        return found, builder.cast(transformed(builder, scores, transform), _FLOAT32)
+        return found, builder.cast(transformed(builder, scores, transform), FLOAT32)
     # what is never negative is a share of one, unless it is to be made one
     is_share = transform == "PROBIT" or (transform == "NONE" and votes.weights.min(initial=0) >= 0)
     is_second = builder.less(0.5 if is_share else 0, builder.reshape(scores, scores.shape[:1]))
     found = labelled(builder, builder.cast(is_second, "int64"), names)
     sides = both_sides(builder, scores, complement=is_share)
-    return found, builder.cast(transformed(builder, sides, transform), _FLOAT32)
+    return found, builder.cast(transformed(builder, sides, transform), FLOAT32)
 
 
 @lowers("TreeEnsemble", domain=ML)
@@ -286,6 +281,14 @@ def _missing(call: Call, count: int) -> Array:
     return found != 0 if len(found) else np.zeros(count, np.bool_)
 
 
+def _based(call: Call, scores: Tensor, count: int) -> Tensor:
+    base = _doubles(call, "base_values")
+    if not len(base):
+        return scores
+    added = call.builder.constant(_base(base, count).astype(scores.dtype))
+    return call.builder.add(scores, added)
+
+
 def _base(base: Array, count: int) -> Array:
     if len(base) not in {1, count}:
         raise ShapeError(f"{len(base)} base_values of {count} scores")
@@ -305,6 +308,6 @@ def _doubles(call: Call, name: str) -> Array:
 
 def _tensor(call: Call, name: str) -> Array:
     found: Any = call.attribute(name)
-    if not isinstance(found, np.ndarray) or found.dtype == np.dtype(object):
+    if not isinstance(found, np.ndarray) or found.dtype == TEXT:
         raise LoweringError(f"attribute {name!r} must be a tensor of numbers, not {found!r}")
     return found.reshape(-1)

@@ -13,7 +13,7 @@ from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend as EngineBackend
 from walle_stream.engine.module import GraphRunner
-from walle_stream.engine.onnx.importer import OPSETS, import_model, parse_model
+from walle_stream.engine.onnx.importer import OPSETS, import_model
 from walle_stream.errors import EngineError, ModelError
 
 
@@ -120,8 +120,3 @@ prepare = EngineBackendApi.prepare
 run_model = EngineBackendApi.run_model
 run_node = EngineBackendApi.run_node
 supports_device = EngineBackendApi.supports_device
-
-
-def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
-    """Make a ``ModelProto``'s bytes ready for one of the engine's backends."""
-    return EngineRep(parse_model(model), backend)

@@ -14,10 +14,8 @@ from walle_stream.engine.dtypes import is_foreign, native
 from walle_stream.engine.limits import Limits, check_memory
 from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, check_size
+from walle_stream.engine.rules import BOOL, TEXT, check_size
 from walle_stream.errors import EngineError, ModelError
-
-_TEXT: Final = np.dtype(object)
 
 _PACKED_BITS: Final = {
     TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4,
@@ -47,12 +45,12 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
     shape = check_size(tuple(proto.dims), "it")
     dtype = element_type(proto.data_type)
     if proto.data_location == TensorProto.EXTERNAL:
-        if dtype == _TEXT:
+        if dtype == TEXT:
             raise ModelError("strings cannot lie beside the model")
         return _of_bytes(proto, _external(proto, folder), shape, dtype)
-    if dtype == _TEXT:
+    if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
-        made = np.empty(prod(shape), _TEXT)
+        made = np.empty(prod(shape), TEXT)
         made[:] = [_text(each) for each in proto.string_data]
         return made.reshape(shape)
     if proto.HasField("raw_data"):
@@ -166,7 +164,7 @@ def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array
     except EngineError as error:
         raise ModelError(f"sparse tensor {name!r}: {error.message}") from error
     dense = np.zeros(prod(shape), values.dtype)
-    if values.dtype == _TEXT:
+    if values.dtype == TEXT:
         dense[:] = ""
     dense[flat] = values
     dense.flags.writeable = False

@@ -5,15 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from walle_stream.engine.operators import ELEMENTWISE, REDUCTION, Operator
 from walle_stream.engine.passes.strided import view_of
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View, strides_of
+from walle_stream.engine.rules import TEXT
 
 _VIEW_READERS: Final = ELEMENTWISE | REDUCTION
-_TEXT: Final = np.dtype(object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class Elision:
 
 def is_loose(tensor: Tensor) -> bool:
     """Whether a tensor cannot lie in an arena: strings, and shapes that depend on values."""
-    return tensor.dtype == _TEXT or not tensor.has_shape
+    return tensor.dtype == TEXT or not tensor.has_shape
 
 
 def is_plain(view: View, shape: Shape) -> bool:
