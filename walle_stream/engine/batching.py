@@ -106,26 +106,26 @@ class BatchedModel:
         return [each[:count] for each in outputs]
 
     def _outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        made = self._model(*inputs)
+        outputs = self._model(*inputs)
         names = self._model.module.outputs
-        for name, each in zip(names, made, strict=True):
+        for name, each in zip(names, outputs, strict=True):
             if each.dtype == object or not each.ndim or len(each) != self._batch:
                 raise ModelError(
                     f"{self._place}: output {name!r} of {self._batch} rows has the shape"
                     f" {list(each.shape)}: it has to have the rows as first dimension: {_REMEDY}"
                 )
-        return made
+        return outputs
 
     def _tried(self, inputs: Sequence[Array]) -> str:
         # rows in places: why the model is refused, or nothing
         for rows, is_asked_for in _rows_to_try(inputs, self._batch):
             try:
-                made = self._outputs(rows)
+                result = self._outputs(rows)
                 for turn in _turns(self._batch):
                     turned = self._outputs([np.roll(each, turn, axis=0) for each in rows])
                     if any(
                         np.roll(mine, turn, axis=0).tobytes() != theirs.tobytes()
-                        for mine, theirs in zip(made, turned, strict=True)
+                        for mine, theirs in zip(result, turned, strict=True)
                     ):
                         return (
                             f"{self._place}: what it gives for a row depends on the other rows, or"
@@ -134,7 +134,7 @@ class BatchedModel:
                 alone = self._outputs([np.repeat(each[:1], self._batch, axis=0) for each in rows])
                 if any(
                     theirs[-1:].tobytes() != mine[:1].tobytes()
-                    for mine, theirs in zip(made, alone, strict=True)
+                    for mine, theirs in zip(result, alone, strict=True)
                 ):
                     return (
                         f"{self._place}: what it gives for a row depends on the other rows:"
@@ -199,16 +199,16 @@ def run_together(
     Raises:
         EngineError: Inputs do not fit, or the model cannot be run with them.
     """
-    found: list[tuple[Array, ...]] = [()] * len(requests)
+    results: list[tuple[Array, ...]] = [()] * len(requests)
     alike: dict[_Shape, list[int]] = {}
     for number, given in enumerate(requests):
         if _row_count(given):
             alike.setdefault(_shape_of(given), []).append(number)
         else:
-            found[number] = model(*given)
+            results[number] = model(*given)
     for numbers in alike.values():
         counts = [len(requests[number][0]) for number in numbers]
-        made = model(
+        result = model(
             *(
                 np.concatenate(each) if len(each) > 1 else each[0]
                 for each in zip(*(requests[number] for number in numbers), strict=True)
@@ -216,9 +216,9 @@ def run_together(
         )
         at = 0
         for number, count in zip(numbers, counts, strict=True):
-            found[number] = tuple(each[at : at + count].copy() for each in made)
+            results[number] = tuple(each[at : at + count].copy() for each in result)
             at += count
-    return found
+    return results
 
 
 class RowsTogether:
@@ -247,8 +247,8 @@ def hosted(
     Raises:
         EngineError: It cannot be had here, is nothing for scripts, or has no rows.
     """
-    made = HostedModel.of(model, backend, threads)
-    return made if batch is None else BatchedModel(made, batch, place)
+    result = HostedModel.of(model, backend, threads)
+    return result if batch is None else BatchedModel(result, batch, place)
 
 
 def _shape_of(given: Sequence[Array]) -> _Shape:

@@ -37,12 +37,12 @@ def components(graph: Graph) -> list[Component]:
     members: dict[int, list[int]] = {}
     for number, root in enumerate(roots):
         members.setdefault(root, []).append(number)
-    found = []
+    results = []
     for numbers in members.values():
         mine = [number for number in numbers if number in wanted]
         if mine:
-            found.append(_component(graph.nodes, numbers, mine))
-    return found
+            results.append(_component(graph.nodes, numbers, mine))
+    return results
 
 
 def _component(

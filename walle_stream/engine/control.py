@@ -46,10 +46,10 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     if condition is None:
         raise LoweringError("input 0 is missing; a condition is expected")
     branch = _graph(node, "then_branch" if _truth(condition) else "else_branch")
-    made = run(branch, _captured(branch, env))
-    if len(made) < len(node.outputs):
-        raise LoweringError(f"its branch gives {len(made)} outputs, not {len(node.outputs)}")
-    return made
+    result = run(branch, _captured(branch, env))
+    if len(result) < len(node.outputs):
+        raise LoweringError(f"its branch gives {len(result)} outputs, not {len(node.outputs)}")
+    return result
 
 
 def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
@@ -61,10 +61,10 @@ def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
     scanned: list[list[Array]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
     number = 0
     while goes_on and (count is None or number < count):
-        made = body(np.array(number, np.int64), np.array(goes_on), *state)
-        goes_on = _truth(_tensor(made[0]))
-        state = made[1 : 1 + len(state)]
-        for rows, each in zip(scanned, made[1 + len(state) :], strict=True):
+        result = body(np.array(number, np.int64), np.array(goes_on), *state)
+        goes_on = _truth(_tensor(result[0]))
+        state = result[1 : 1 + len(state)]
+        for rows, each in zip(scanned, result[1 + len(state) :], strict=True):
             rows.append(_kept(each, budget))
         number += 1
     if number or not scanned:
@@ -92,16 +92,16 @@ def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
     if not all(map(_is_declared, kinds)):
         with suppress(EngineError):
             rows = [_tensor(each) for each in body(*inputs)[states:]]
-    found = []
+    results = []
     for kind, row in zip(kinds, rows, strict=True):
         if row is not None:
-            found.append(np.zeros((0, *row.shape), row.dtype))
+            results.append(np.zeros((0, *row.shape), row.dtype))
             continue
         sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
         shape = [each if isinstance(each, int) else 0 for each in sizes]
         dtype = kind.dtype if isinstance(kind, TensorType) else FLOAT32
-        found.append(np.zeros(check_size((0, *shape)), dtype))
-    return found
+        results.append(np.zeros(check_size((0, *shape)), dtype))
+    return results
 
 
 def _is_declared(kind: ValueType) -> bool:
@@ -134,9 +134,9 @@ def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
         if not 0 <= kept <= most:
             raise ShapeError(f"a length of {kept}, of {most} steps")
         given[-count:] = [each[:kept] for each in given[-count:]]
-        made = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
+        result = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
         states = len(inputs) - count
-        results.append([*made[:states], *(_lengthened(each, most) for each in made[states:])])
+        results.append([*result[:states], *(_lengthened(each, most) for each in result[states:])])
     return [_stacked(list(each)) for each in zip(*results, strict=True)]
 
 
@@ -162,9 +162,9 @@ def _scan_one(
     moved = _scanned(node, inputs[states:])
     rows: list[list[Array]] = [[] for _ in range(len(body.outputs) - states)]
     for number in range(len(moved[0])):
-        made = body(*state, *(np.array(each[number]) for each in moved))
-        state = made[:states]
-        for collected, each in zip(rows, made[states:], strict=True):
+        result = body(*state, *(np.array(each[number]) for each in moved))
+        state = result[:states]
+        for collected, each in zip(rows, result[states:], strict=True):
             collected.append(_kept(each, budget))
     axes = _each(node, "scan_output_axes", len(rows))
     backwards = _each(node, "scan_output_directions", len(rows))
@@ -196,16 +196,16 @@ def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
 
 
 def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
-    found = node.attributes.get(name)
-    if found is None and name == "scan_input_directions":
-        found = node.attributes.get("directions")
-    if not found:
+    value = node.attributes.get(name)
+    if value is None and name == "scan_input_directions":
+        value = node.attributes.get("directions")
+    if not value:
         return (0,) * count
-    if not isinstance(found, tuple) or not all(type(each) is int for each in found):
-        raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
-    if len(found) != count:
-        raise LoweringError(f"attribute {name!r} has {len(found)} elements, not {count}")
-    return found
+    if not isinstance(value, tuple) or not all(type(each) is int for each in value):
+        raise LoweringError(f"attribute {name!r} must be whole numbers, not {value!r}")
+    if len(value) != count:
+        raise LoweringError(f"attribute {name!r} has {len(value)} elements, not {count}")
+    return value
 
 
 def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
@@ -219,18 +219,18 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
     body = _Body(run, node, env, len(inputs), 0)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
-        made = body(*(each[number] if isinstance(each, list) else each for each in inputs))
-        for collected, each in zip(results, made, strict=True):
+        result = body(*(each[number] if isinstance(each, list) else each for each in inputs))
+        for collected, each in zip(results, result, strict=True):
             budget.keep(0 if each is None or isinstance(each, list) else each.nbytes)
             collected.append(each)
     return list(results)
 
 
 def _graph(node: Node, name: str) -> Graph:
-    found = node.attributes.get(name)
-    if not isinstance(found, Graph):
+    value = node.attributes.get(name)
+    if not isinstance(value, Graph):
         raise LoweringError(f"attribute {name!r} is no graph")
-    return found
+    return value
 
 
 class _Body:

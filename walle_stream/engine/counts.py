@@ -74,11 +74,11 @@ def operator_counts() -> OperatorCounts:
 
 def operator_rows() -> list[OperatorRow]:
     """List the operators of ONNX that have a rule, by domain and name."""
-    found = [
+    result = [
         OperatorRow(rule.operator, rule.domain, rule.kind, rule.lower.__module__.rpartition(".")[2])
         for rule in _published()
     ]
-    return sorted(found, key=lambda row: (row.domain, row.name))
+    return sorted(result, key=lambda row: (row.domain, row.name))
 
 
 def _published() -> list[Rule]:

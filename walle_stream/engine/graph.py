@@ -104,15 +104,15 @@ class Graph:
     @cached_property
     def free_names(self) -> frozenset[str]:
         """Names of an enclosing graph that this one reads."""
-        made = {*self.inputs, *self.constants}
+        known = {*self.inputs, *self.constants}
         free: set[str] = set()
         for node in self.nodes:
             used = set(node.inputs)
             for graph in node.graphs():
                 used |= graph.free_names
-            free |= used - made - {""}
-            made |= set(node.outputs)
-        free |= set(self.outputs) - made
+            free |= used - known - {""}
+            known |= set(node.outputs)
+        free |= set(self.outputs) - known
         return frozenset(free)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,9 +149,9 @@ class _Gapped(NamedTuple):
         return cls(memory, data.shape[1]) if is_begin and len(memory) == len(data) else None
 
     def view(self) -> Array:
-        found = self.memory[:, : self.columns]
-        found.flags.writeable = False
-        return found
+        matrix = self.memory[:, : self.columns]
+        matrix.flags.writeable = False
+        return matrix
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,10 +157,10 @@ def work_of(step: Step) -> int:
 
     An output of unknown shape counts nothing.
     """
-    made = step.output.size if step.output.has_shape else 0
+    size = step.output.size if step.output.has_shape else 0
     if step.operator is Operator.MATMUL:
-        return made * step.inputs[0].shape[-1]
+        return size * step.inputs[0].shape[-1]
     if step.operator is Operator.RASTER:
-        return made + sum(prod(each.size) for each in step.regions)
+        return size + sum(prod(each.size) for each in step.regions)
     read = sum(each.size for each in step.inputs if each.has_shape)
-    return made + read * (_SORT_WORK if step.operator is Operator.ARGSORT else 1)
+    return size + read * (_SORT_WORK if step.operator is Operator.ARGSORT else 1)

@@ -83,8 +83,8 @@ class Piece:
             name: value for name, value in traced.values.items()
             if name in wanted and name not in known
         }  # fmt: skip
-        made = {each: None for value in self.values.values() for each in tensors_of(value)}
-        self.outputs = [each for each in made if each.data is None]
+        result = {each: None for value in self.values.values() for each in tensors_of(value)}
+        self.outputs = [each for each in result if each.data is None]
         steps = traced.builder.steps
         program = Program([each for _, each in self.inputs], self.outputs, steps, traced.operators)
         self.plan = backend.plan(program) if self.outputs else None
@@ -110,15 +110,15 @@ class Piece:
             for name in dict.fromkeys(name for name, _ in self.inputs):
                 given.extend(arrays_of(env[name]))
             try:
-                made = dict(zip(self.outputs, self.plan.run(given), strict=True))
+                result = dict(zip(self.outputs, self.plan.run(given), strict=True))
             except EngineError as error:
                 raise type(error)(self._titled(error.message)) from error
         else:
-            made = {}
+            result = {}
         for name, value in self.values.items():
             # a caller may write into what it is given, and must not write into a constant
             copied = np.array if name in self._given_away else np.asarray
-            env[name] = mapped(value, partial(_elements, made, copied))
+            env[name] = mapped(value, partial(_elements, result, copied))
 
 
 class Stage:
@@ -195,15 +195,15 @@ class GraphRunner:
         budget.iterate()
         # the runner holds its graph, whose id is therefore of no other one
         with self._lock:
-            found = self._inner.get(id(graph))
-            if found is None:
-                found = GraphRunner(graph, self._functions, self._backend, self._limits)
-                self._inner[id(graph)] = found
+            value = self._inner.get(id(graph))
+            if value is None:
+                value = GraphRunner(graph, self._functions, self._backend, self._limits)
+                self._inner[id(graph)] = value
                 if len(self._inner) > GRAPHS_MAX:
                     self._inner.popitem(last=False)
             else:
                 self._inner.move_to_end(id(graph))
-        return found._run(inputs, budget)  # the same class
+        return value._run(inputs, budget)  # the same class
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:
         """Run it on values by name, those that it reads of the graph around it included.
@@ -263,9 +263,9 @@ def arrays_of(data: Data) -> list[Array]:
 
 
 def _elements(
-    made: Mapping[Tensor, Array], copied: Callable[[Array], Array], tensor: Tensor
+    result: Mapping[Tensor, Array], copied: Callable[[Array], Array], tensor: Tensor
 ) -> Array:
-    return made[tensor] if tensor.data is None else copied(tensor.data)
+    return result[tensor] if tensor.data is None else copied(tensor.data)
 
 
 def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any] = list) -> Any:

@@ -114,8 +114,8 @@ class Step:
     @property
     def regions(self) -> tuple[Region, ...]:
         """Of a raster."""
-        found: tuple[Region, ...] = self.parameters["regions"]
-        return found
+        result: tuple[Region, ...] = self.parameters["regions"]
+        return result
 
 
 @dataclass(slots=True)

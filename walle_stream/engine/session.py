@@ -102,10 +102,10 @@ class Session:
         graph = self.model.graph
         given = checked_inputs(graph, inputs)
         for name, kind in ready.inputs.items():
-            found = given[name]
-            if np.shape(found) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
+            result = given[name]
+            if np.shape(result) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
                 raise ShapeError(
-                    f"input {name!r} has shape {list(np.shape(found))}, the session is for"  # type: ignore[arg-type]
+                    f"input {name!r} has shape {list(np.shape(result))}, the session is for"  # type: ignore[arg-type]
                     f" {list(kind.shape or ())}: resize it, or use a Module"
                 )
         extra = next((name for name in given if name not in ready.inputs), None)
@@ -199,10 +199,10 @@ def _described(value: Value) -> TensorType | None:
     return TensorType(value.dtype, value.shape if value.has_shape else None)
 
 
-def owned(made: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
+def owned(outputs: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
     """Make outputs the caller's own: copied where they are an input, a constant or one another."""
     taken = {id(each) for value in given.values() for each in arrays_of(value)}
-    return {name: _apart(data, taken) for name, data in made.items()}
+    return {name: _apart(data, taken) for name, data in outputs.items()}
 
 
 def _apart(data: Data, taken: set[int]) -> Any:

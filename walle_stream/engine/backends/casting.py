@@ -105,9 +105,9 @@ def _written(x: Array) -> Array:
         flat: list[str] = [str(int(each)) for each in x.reshape(-1)]
     else:
         flat = [_written_float(each) for each in _widened(x).reshape(-1)]
-    made = np.empty(len(flat), TEXT)
-    made[:] = flat
-    return made.reshape(x.shape)
+    result = np.empty(len(flat), TEXT)
+    result[:] = flat
+    return result.reshape(x.shape)
 
 
 def _written_float(x: Any) -> str:

@@ -33,8 +33,8 @@ class Device:
 
     def download(self, array: Any, dtype: DType) -> Array:
         """Copy to an array of the caller's own; waits for what is under way."""
-        found: Array = self.xp.asnumpy(array)
-        return found if found.dtype == dtype else found.view(dtype)
+        result: Array = self.xp.asnumpy(array)
+        return result if result.dtype == dtype else result.view(dtype)
 
 
 def stored(dtype: DType) -> DType:
@@ -88,8 +88,8 @@ class IndexChecks:
         """
         if not self._bound:
             return
-        found = self._device.download(self._wrong, np.dtype(np.bool_))
-        for (step, size), wrong in zip(self._bound, found, strict=False):
+        result = self._device.download(self._wrong, np.dtype(np.bool_))
+        for (step, size), wrong in zip(self._bound, result, strict=False):
             if wrong:
                 raise EngineError(
                     f"node {step.origin!r}: {step.operator}: an index is not in 0 .. {size - 1}"

@@ -195,8 +195,8 @@ def _reduce(binding: Binding) -> Run | None:
     wide = np.dtype(np.float32)
 
     def reduce() -> None:
-        made = function(x.astype(wide), axis=axes, dtype=wide, keepdims=True)
-        xp.copyto(output, made, casting="unsafe")
+        result = function(x.astype(wide), axis=axes, dtype=wide, keepdims=True)
+        xp.copyto(output, result, casting="unsafe")
 
     return reduce
 

@@ -51,13 +51,13 @@ def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
         with np.errstate(all="ignore"):
             if step.operator is Operator.TEXT:
                 return compute_text(inputs, step.parameters)
-            made = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
-            made = made.astype(step.output.dtype, copy=False)
+            result = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
+            result = result.astype(step.output.dtype, copy=False)
     except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
         shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
         reason = str(error) or type(error).__name__
         raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
-    return [made]
+    return [result]
 
 
 def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
@@ -75,10 +75,10 @@ def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
 
 def addresses(region: Region, view: View) -> Array:
     """Give the int64 address of every coordinate of a region in one of its views, in order."""
-    found = np.array([view.offset])
+    result = np.array([view.offset])
     for size, stride in zip(region.size, view.strides, strict=True):
-        found = np.add.outer(found, np.arange(size) * stride)
-    return found.reshape(-1)
+        result = np.add.outer(result, np.arange(size) * stride)
+    return result.reshape(-1)
 
 
 def zero(dtype: DType) -> Any:
@@ -92,8 +92,8 @@ def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Arr
         narrow = x.dtype.kind not in "iub" and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
         wide = x.astype(np.float32) if narrow else x
         kept = {"dtype": wide.dtype} if function in {np.sum, np.prod} else {}
-        made = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
-        return np.asarray(made).astype(x.dtype)
+        result = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
+        return np.asarray(result).astype(x.dtype)
 
     return kernel
 

@@ -93,10 +93,10 @@ class SpreadConstants:
         if any(view.strides[at] for at in range(axis) if shape[at] > 1):
             return view
         key = _place(view, root, axis)
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = np.ascontiguousarray(block)
-        return np.broadcast_to(made, shape)
+        result = self._made.get(key)
+        if result is None:
+            result = self._made[key] = np.ascontiguousarray(block)
+        return np.broadcast_to(result, shape)
 
 
 def _is_spread(operator: Operator, view: Array) -> bool:

@@ -292,11 +292,11 @@ class Builder:
         self, operator: Operator, x: Tensor, axes: Sequence[int], *, keep: bool = True
     ) -> Tensor:
         """Reduce over axes from 0 by one of ``REDUCTION``; none leaves the tensor as it is."""
-        made = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
+        result = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
         if keep:
-            return made
+            return result
         return self.reshape(
-            made, [size for axis, size in enumerate(x.shape) if axis not in set(axes)]
+            result, [size for axis, size in enumerate(x.shape) if axis not in set(axes)]
         )
 
     def sum(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:

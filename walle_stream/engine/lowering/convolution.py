@@ -55,8 +55,8 @@ def convolve(
     checked.
     """
     check_weights(x.shape[1], w.shape, x.rank - 2, group)
-    made = convolved(builder, channels_last(builder, x), w, window, group)
-    return channels_first(builder, biased(builder, made, bias))
+    result = convolved(builder, channels_last(builder, x), w, window, group)
+    return channels_first(builder, biased(builder, result, bias))
 
 
 def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
@@ -191,5 +191,5 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
         term = builder.mul(seen, factor)
         total = term if total is None else builder.add(total, term)
     assert total is not None  # noqa: S101  # a kernel has a tap
-    made = builder.reshape(total, (*total.shape[: x.rank - 1], count))
-    return builder.cast(made, x.dtype)
+    result = builder.reshape(total, (*total.shape[: x.rank - 1], count))
+    return builder.cast(result, x.dtype)

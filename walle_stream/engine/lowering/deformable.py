@@ -44,8 +44,8 @@ def _deform_conv(call: Call) -> Result:
             widened(builder, mask), (n * parts, window.taps, prod(window.output), 1)
         )
         seen = builder.mul(seen, factors)
-    made = _multiplied(builder, seen, widened(builder, w), (n, parts, group))
-    shaped = builder.cast(builder.reshape(made, (n, *window.output, w.shape[0])), x.dtype)
+    result = _multiplied(builder, seen, widened(builder, w), (n, parts, group))
+    shaped = builder.cast(builder.reshape(result, (n, *window.output, w.shape[0])), x.dtype)
     return channels_first(builder, biased(builder, shaped, call.optional(3)))
 
 
@@ -89,5 +89,5 @@ def _multiplied(builder: Builder, seen: Tensor, w: Tensor, counts: tuple[int, in
     grouped = builder.reshape(
         moves.transpose(builder, rows, (2, 0, 1, 3)), (group, n * places, matrix.shape[-2])
     )
-    made = builder.matmul(grouped, matrix)
-    return moves.transpose(builder, made, (1, 0, 2))
+    result = builder.matmul(grouped, matrix)
+    return moves.transpose(builder, result, (1, 0, 2))

@@ -81,5 +81,5 @@ def _pow(call: Call) -> Result:
         return builder.binary(Operator.POW, base, exponent)
     # the exponent may have another dtype: computed in the wider of both, given in the base's
     wide = np.result_type(base.dtype, exponent.dtype)
-    made = builder.binary(Operator.POW, builder.cast(base, wide), builder.cast(exponent, wide))
-    return builder.cast(made, base.dtype)
+    result = builder.binary(Operator.POW, builder.cast(base, wide), builder.cast(exponent, wide))
+    return builder.cast(result, base.dtype)

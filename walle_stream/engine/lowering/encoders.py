@@ -95,10 +95,10 @@ def _one_of(call: Call, what: str) -> Array:
         return np.array(call.list(name), np.int64)
     if given[0] == "floats":
         return reals(call, name)
-    found = call.attribute(name)
-    if not isinstance(found, np.ndarray):
-        raise LoweringError(f"attribute {name!r} must be a tensor, not {found!r}")
-    return found.reshape(-1)
+    value = call.attribute(name)
+    if not isinstance(value, np.ndarray):
+        raise LoweringError(f"attribute {name!r} must be a tensor, not {value!r}")
+    return value.reshape(-1)
 
 
 def reals(call: Call, name: str) -> Array:

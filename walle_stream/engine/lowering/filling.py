@@ -71,14 +71,14 @@ def _range(call: Call) -> Result:
         # float16 and bfloat16 are counted in float32, as the operator's stash_type says
         wide = dtype if dtype.itemsize >= FLOAT32.itemsize else FLOAT32
         (count,) = check_table((max(ceil((limit - start) / delta), 0),), "a range")
-        made = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
+        result = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
     elif is_integer(dtype):
         count = -((int(limit) - int(start)) // -int(delta))
         (count,) = check_table((max(count, 0),), "a range")
-        made = int(start) + np.arange(count, dtype=INT64) * int(delta)
+        result = int(start) + np.arange(count, dtype=INT64) * int(delta)
     else:
         raise DTypeError(f"a range of {dtype.name}")
-    return call.builder.constant(made.astype(dtype))
+    return call.builder.constant(result.astype(dtype))
 
 
 def _number(array: Array) -> float:

@@ -83,12 +83,12 @@ def _renamed_value(value: Any, names: Mapping[str, str]) -> Any:
         return tuple(_renamed_value(each, names) for each in value)
     if not isinstance(value, Graph):
         return value
-    made = {
+    own = {
         *value.inputs,
         *value.constants,
         *(name for node in value.nodes for name in node.outputs),
     }
-    free = {old: new for old, new in names.items() if old not in made}
+    free = {old: new for old, new in names.items() if old not in own}
     return replace(
         value,
         outputs={free.get(name, name): kind for name, kind in value.outputs.items()},

@@ -100,20 +100,22 @@ class _Tables:
     def compared(self, places: Tensor, values: Tensor) -> Tensor:
         builder, forest = self._builder, self._forest
         splits = taken(builder, forest.splits.astype(self._dtype), places)
-        found: Tensor | None = None
+        result: Tensor | None = None
         mode = taken(builder, forest.modes.astype(np.int64), places) if self._modes[1:] else None
         for number in self._modes:
             one = self._one(number, places, values, splits)
-            if found is None or mode is None:
-                found = one
+            if result is None or mode is None:
+                result = one
             else:
-                found = builder.select(builder.equal(mode, number), one, found)
-        assert found is not None  # noqa: S101  # there is a node, so there is a mode
+                result = builder.select(builder.equal(mode, number), one, result)
+        assert result is not None  # noqa: S101  # there is a node, so there is a mode
         if not self._has_missing:
-            return found
+            return result
         tracked = taken(builder, forest.missing.astype(np.bool_), places)
         is_missing = builder.unary(Operator.IS_NAN, values)
-        return builder.binary(Operator.OR, found, builder.binary(Operator.AND, tracked, is_missing))
+        return builder.binary(
+            Operator.OR, result, builder.binary(Operator.AND, tracked, is_missing)
+        )
 
     def _one(self, number: int, places: Tensor, values: Tensor, splits: Tensor) -> Tensor:
         builder = self._builder

@@ -112,16 +112,16 @@ def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -
     return sigmoid(builder, _floating(builder, inputs[0]))
 
 
-def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _softmax(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x = _floating(builder, inputs[0])
     if not x.rank:
-        return builder.reshape(_softmax(builder, [builder.reshape(x, (1,))], given), ())
-    return softmax(builder, x, [axis_of(_number(given, "axis") or 0, x.rank)])
+        return builder.reshape(_softmax(builder, [builder.reshape(x, (1,))], parameters), ())
+    return softmax(builder, x, [axis_of(_number(parameters, "axis") or 0, x.rank)])
 
 
-def _round(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _round(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    digits = _number(given, "digits") or 0
+    digits = _number(parameters, "digits") or 0
     if not 0 <= digits <= _DIGITS_MAX:
         raise DTypeError(f"digits are 0 to {_DIGITS_MAX}, not {digits}")
     if x.dtype.kind != "f":
@@ -132,28 +132,28 @@ def _round(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any])
     return builder.div(builder.unary(Operator.ROUND, builder.mul(x, scale)), scale)
 
 
-def _axes(x: Tensor, given: Mapping[str, Any]) -> list[int]:
-    axis = _number(given, "axis")
+def _axes(x: Tensor, parameters: Mapping[str, Any]) -> list[int]:
+    axis = _number(parameters, "axis")
     if axis is None:
         return list(range(x.rank))
     # numpy takes a plain number for one element
     return [axis_of(axis, x.rank)] if x.rank else [axis_of(axis, 1)][:0]
 
 
-def _sum(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _sum(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x = inputs[0] if inputs[0].dtype.kind == "f" else builder.cast(inputs[0], INT64)
-    return builder.sum(x, _axes(x, given), keep=False)
+    return builder.sum(x, _axes(x, parameters), keep=False)
 
 
-def _mean(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _mean(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x = _floating(builder, inputs[0])
-    return builder.mean(x, _axes(x, given), keep=False)
+    return builder.mean(x, _axes(x, parameters), keep=False)
 
 
 def _extreme(operator: Operator) -> GuestRule:
-    def rule(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    def rule(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
         (x,) = inputs
-        axes = _axes(x, given)
+        axes = _axes(x, parameters)
         if any(not x.shape[axis] for axis in axes):
             raise ShapeError("of no elements there is none")
         return builder.reduce(operator, x, axes, keep=False)
@@ -161,50 +161,50 @@ def _extreme(operator: Operator) -> GuestRule:
     return rule
 
 
-def _argmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _argmax(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    axis = _number(given, "axis")
+    axis = _number(parameters, "axis")
     if axis is None or not x.rank:
         x, axis = builder.reshape(x, (x.size,)), axis or 0
     axis = axis_of(axis, x.rank)
-    made = builder.emit(Operator.ARG_MAX, x, axis=axis)
-    return builder.reshape(made, (*x.shape[:axis], *x.shape[axis + 1 :]))
+    result = builder.emit(Operator.ARG_MAX, x, axis=axis)
+    return builder.reshape(result, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
-def _reshape(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _reshape(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    return builder.reshape(x, moves.found_size(x, _numbers(given, "shape") or ()))
+    return builder.reshape(x, moves.found_size(x, _numbers(parameters, "shape") or ()))
 
 
-def _transpose(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _transpose(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    order = _numbers(given, "axes")
+    order = _numbers(parameters, "axes")
     axes = [*reversed(range(x.rank))] if order is None else [axis_of(n, x.rank) for n in order]
     return moves.transpose(builder, x, axes)
 
 
-def _take(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _take(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x, indices = inputs
-    axis = _number(given, "axis")
+    axis = _number(parameters, "axis")
     if axis is None:
         x, axis = builder.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.rank)
     return take(builder, x, wrapped(builder, indices, x.shape[axis]), axis)
 
 
-def _concat(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _concat(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     if not inputs:
         raise ShapeError("nothing is given")
     rank = inputs[0].rank
     if any(each.rank != rank for each in inputs):
         raise ShapeError("not all have as many axes")
     dtype = np.result_type(*(each.dtype for each in inputs))
-    axis = axis_of(_number(given, "axis") or 0, rank)
+    axis = axis_of(_number(parameters, "axis") or 0, rank)
     return moves.concat(builder, [builder.cast(each, dtype) for each in inputs], axis)
 
 
-def _astype(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
-    name = given.get("dtype")
+def _astype(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
+    name = parameters.get("dtype")
     if name not in ITEM_BYTES:
         raise DTypeError(f"there is no dtype {name!r}")
     return builder.cast(inputs[0], np.dtype(name))

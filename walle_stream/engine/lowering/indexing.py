@@ -129,8 +129,8 @@ def _tuple_addresses(
     for number in range(count):
         part = moves.slice_axis(builder, places, places.rank - 1, number, number + 1)
         part = builder.reshape(part, indices.shape[:-1])
-        found = looked_up(builder, part, sizes[number], strides[shared + number])
-        address = found if address is None else builder.add(address, found)
+        part_address = looked_up(builder, part, sizes[number], strides[shared + number])
+        address = part_address if address is None else builder.add(address, part_address)
     assert address is not None  # noqa: S101  # at least one coordinate
     if shared:
         rows = np.arange(prod(shape[:shared])) * prod(sizes)

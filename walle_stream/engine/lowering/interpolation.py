@@ -118,16 +118,16 @@ def nearest_places(at: Floats, size: int, mode: str) -> Indices:
     """
     match mode:
         case "round_prefer_floor":
-            found = np.ceil(at - 0.5)
+            result = np.ceil(at - 0.5)
         case "round_prefer_ceil":
-            found = np.floor(at + 0.5)
+            result = np.floor(at + 0.5)
         case "floor":
-            found = np.floor(at)
+            result = np.floor(at)
         case "ceil":
-            found = np.ceil(at)
+            result = np.ceil(at)
         case _:
             raise LoweringError(f"nearest_mode {mode!r} is unknown")
-    return np.clip(found, 0, size - 1).astype(np.int64)
+    return np.clip(result, 0, size - 1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

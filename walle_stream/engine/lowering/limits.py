@@ -40,8 +40,8 @@ def _clip(call: Call) -> Result:
 def _bound(call: Call, name: str, number: int) -> Tensor | None:
     x = call.tensor(0)
     if call.version < _INPUTS_SINCE:
-        found = None if call.attribute(name) is None else call.real(name)
-        return None if found is None else call.builder.as_tensor(found, x)
+        value = None if call.attribute(name) is None else call.real(name)
+        return None if value is None else call.builder.as_tensor(value, x)
     bound = call.optional(number)
     if bound is None:
         return None
@@ -76,12 +76,12 @@ def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> 
         lowered = builder.cast(builder.sub(wide, bias), x.dtype)
     nothing = builder.broadcast(builder.as_tensor(0, x), x.shape)
     if high < least:
-        made = lowered
+        result = lowered
     else:
-        made = nothing if high > most else builder.select(builder.less(high, x), lowered, nothing)
+        result = nothing if high > most else builder.select(builder.less(high, x), lowered, nothing)
     if low > most:
         return raised
-    return made if low < least else builder.select(builder.less(x, low), raised, made)
+    return result if low < least else builder.select(builder.less(x, low), raised, result)
 
 
 @lowers("Dropout")

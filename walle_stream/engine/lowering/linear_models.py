@@ -24,8 +24,8 @@ def _linear_regressor(call: Call) -> Result:
     if not 0 < count <= max(len(coefficients), 1) or len(coefficients) % count:
         raise ShapeError(f"{len(coefficients)} coefficients of {count} targets")
     scores = _scored(call, coefficients.reshape(count, -1))
-    made = transformed(call.builder, scores, call.text("post_transform", "NONE"))
-    return call.builder.cast(made, FLOAT32)
+    result = transformed(call.builder, scores, call.text("post_transform", "NONE"))
+    return call.builder.cast(result, FLOAT32)
 
 
 @lowers("LinearClassifier", domain=ML)
@@ -40,13 +40,13 @@ def _linear_classifier(call: Call) -> Result:
         scores = both_sides(builder, scores)
     if names is not None and len(names) < scores.shape[1]:
         raise ShapeError(f"{len(names)} labels of {scores.shape[1]} classes")
-    made = transformed(builder, scores, transform)
+    result = transformed(builder, scores, transform)
     if scores.shape[1] > 1:
-        found = labelled(builder, greatest(builder, scores), names)
+        label = labelled(builder, greatest(builder, scores), names)
     else:
         threshold = 0.0 if transform == "NONE" else 0.5
-        found = labelled_by_sign(builder, made, names, threshold, inclusive=True)
-    return found, builder.cast(made, FLOAT32)
+        label = labelled_by_sign(builder, result, names, threshold, inclusive=True)
+    return label, builder.cast(result, FLOAT32)
 
 
 def as_matrix(call: Call, x: Tensor) -> Tensor:

@@ -39,21 +39,21 @@ def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tenso
         return _places_of_strings(builder, x, [str(each) for each in listed])
     known = listed.astype(x.dtype)
     is_number = np.equal(known, known)
-    found = _places_of_numbers(builder, x, known, is_number)
+    result = _places_of_numbers(builder, x, known, is_number)
     if is_floating(x.dtype) and not is_number.all():
         last = int(np.flatnonzero(~is_number)[-1])
-        found = builder.select(builder.unary(Operator.IS_NAN, x), last, found)
-    return found
+        result = builder.select(builder.unary(Operator.IS_NAN, x), last, result)
+    return result
 
 
 def _places_of_strings(builder: Builder, x: Tensor, keys: list[str]) -> Tensor:
     # a place in the table of different ones, and from there the last place among the keys
     last = {each: number for number, each in enumerate(keys)}
     table = {each: number for number, each in enumerate(last)}
-    found = builder.text("lookup", [x], x.shape, INT64, table=table)
+    result = builder.text("lookup", [x], x.shape, INT64, table=table)
     if len(table) == len(keys):
-        return found
-    return taken(builder, np.array([*last.values(), len(keys)], np.int64), found)
+        return result
+    return taken(builder, np.array([*last.values(), len(keys)], np.int64), result)
 
 
 def _places_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Array) -> Tensor:

@@ -57,10 +57,10 @@ def _tf_idf_vectorizer(call: Call) -> Result:
     counts = _counted(call, places_of(builder, matrix, pool.tokens), pool)
     weighted = _weighted(call, mode, counts)
     nothing = builder.broadcast(builder.constant(0, FLOAT32), (pool.columns, rows))
-    made = builder.emit(
+    result = builder.emit(
         Operator.PUT, nothing, builder.constant(pool.indexes), weighted, reduction="add"
     )
-    return builder.reshape(moves.transpose(builder, made, (1, 0)), shape)
+    return builder.reshape(moves.transpose(builder, result, (1, 0)), shape)
 
 
 def _pool(call: Call) -> _Pool:
@@ -114,8 +114,8 @@ def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
             # those of one token have no distance: they are counted once
             if size < least or (size == 1 and distance > 1):
                 continue
-            found = taken(builder, steps[size - 1].grams, state)
-            places = builder.add(builder.mul(found, rows), row)
+            result = taken(builder, steps[size - 1].grams, state)
+            places = builder.add(builder.mul(result, rows), row)
             ones = builder.broadcast(builder.constant(1, INT64), (places.size, 1))
             flat = builder.reshape(places, (places.size,))
             counts = builder.emit(Operator.PUT, counts, flat, ones, reduction="add")

@@ -152,7 +152,7 @@ def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
         return [(0, before, 0, 0), (before, size, 0, 1), (before + size, after, size - 1, 0)]
     # mirrored runs leave out the turning points, which the runs beside them have
     length = size if mode == "wrap" else size - 1
-    found: list[_Run] = []
+    results: list[_Run] = []
     for number in range(-before // length, (size + after) // length + 1):
         low = max(number * length, -before)
         high = min((number + 1) * length, size + after)
@@ -160,10 +160,10 @@ def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
             continue
         inside = low - number * length
         if mode == "wrap" or number % 2 == 0:
-            found.append((low + before, high - low, inside, 1))
+            results.append((low + before, high - low, inside, 1))
         else:
-            found.append((low + before, high - low, length - inside, -1))
-    return found
+            results.append((low + before, high - low, length - inside, -1))
+    return results
 
 
 def _placed(builder: Builder, x: Tensor, runs: Sequence[Sequence[_Run]]) -> Tensor:

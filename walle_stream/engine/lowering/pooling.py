@@ -64,12 +64,12 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> 
     last = channels_last(builder, x)
     border = padded(builder, last, window, fill)
     seen = _windows_of_planes(builder, border, window)
-    found = builder.emit(Operator.ARG_MAX, seen, axis=2)
+    result = builder.emit(Operator.ARG_MAX, seen, axis=2)
     # the place of each tap of each window in a plane; of one in the padding the first real one,
     # which is greatest, too, where the padding is
     table = _tap_places(window, transposed=bool(order))
     rows = np.arange(prod(window.output), dtype=np.int64) * window.taps
-    flat = builder.add(builder.reshape(found, (n * channels, len(rows))), builder.constant(rows))
+    flat = builder.add(builder.reshape(result, (n * channels, len(rows))), builder.constant(rows))
     places = flat_take(builder, builder.constant(table), flat)
     planes = np.arange(n * channels, dtype=np.int64).reshape(-1, 1) * prod(window.sizes)
     indices = builder.add(places, builder.constant(planes))
@@ -113,8 +113,8 @@ def _average_pool(call: Call) -> Result:
     counts = _counts(window, includes_pads=bool(call.number("count_include_pad", 0)))
     if counts.size and (counts == counts.flat[0]).all():
         counts = counts.flat[0]
-    made = builder.div(total, builder.constant(counts.astype(total.dtype)))
-    return channels_first(builder, builder.cast(made, x.dtype))
+    result = builder.div(total, builder.constant(counts.astype(total.dtype)))
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 def _counts(window: Window, *, includes_pads: bool) -> np.ndarray[Any, Any]:
@@ -133,8 +133,10 @@ def _lp_pool(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
     window, power = _window(call, x), _power(call)
     border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
-    made = _norm(builder, border, power, lambda powers: slid(builder, Operator.ADD, powers, window))
-    return channels_first(builder, builder.cast(made, x.dtype))
+    result = _norm(
+        builder, border, power, lambda powers: slid(builder, Operator.ADD, powers, window)
+    )
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 def _power(call: Call) -> float:
@@ -160,12 +162,12 @@ def _global_pool(call: Call) -> Result:
     axes = range(1, 1 + len(spatial_sizes(x)))
     last = channels_last(builder, x if operator == "GlobalMaxPool" else widened(builder, x))
     if operator == "GlobalMaxPool":
-        made = builder.reduce(Operator.REDUCE_MAX, last, axes)
+        result = builder.reduce(Operator.REDUCE_MAX, last, axes)
     elif operator == "GlobalAveragePool":
-        made = builder.mean(last, axes)
+        result = builder.mean(last, axes)
     else:
-        made = _norm(builder, last, _power(call), lambda powers: builder.sum(powers, axes))
-    return channels_first(builder, builder.cast(made, x.dtype))
+        result = _norm(builder, last, _power(call), lambda powers: builder.sum(powers, axes))
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 @lowers("MaxUnpool", kind=Kind.COMPOSITE)
@@ -189,7 +191,7 @@ def _max_unpool(call: Call) -> Result:
     ))  # fmt: skip
     check_size(pooled, "the output")
     zeros = builder.constant(np.broadcast_to(np.zeros((), x.dtype), (prod(pooled), 1)))
-    made = builder.reshape(
+    result = builder.reshape(
         builder.emit(
             Operator.PUT, zeros, builder.reshape(builder.cast(indices, np.int64), (x.size,)),
             builder.reshape(x, (x.size, 1)),
@@ -198,11 +200,11 @@ def _max_unpool(call: Call) -> Result:
     )  # fmt: skip
     wanted = call.numbers(2)
     if wanted is None:
-        return made
+        return result
     if len(wanted) == rank:
         wanted = (*pooled[:2], *wanted)
     if len(wanted) != x.rank or wanted[:2] != pooled[:2]:
         raise ShapeError(f"output_shape {list(wanted)} for shape {list(x.shape)}")
     # the indices are of the smallest tensor that was pooled; what more is asked for is behind
     more = [a - b for a, b in zip(wanted, pooled, strict=True)]
-    return moves.pad(builder, made, (0,) * x.rank, more)
+    return moves.pad(builder, result, (0,) * x.rank, more)

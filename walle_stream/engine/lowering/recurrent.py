@@ -147,8 +147,8 @@ def _bias_sum(group: Layer) -> Tensor | None:
 
 def _projected(group: Layer, bias: Tensor | None) -> Tensor:
     # (direction, time * batch, gates) of all steps
-    made = group.builder.matmul(group.inputs(), group.transposed(group.weights))
-    return made if bias is None else group.builder.add(made, bias)
+    result = group.builder.matmul(group.inputs(), group.transposed(group.weights))
+    return result if bias is None else group.builder.add(result, bias)
 
 
 def _run(
@@ -212,11 +212,12 @@ def _collected(group: Layer, parts: Sequence[Tensor]) -> Tensor:
             at = group.steps - 1 - number if is_backward and group.lengths is None else number
             target = View((at * group.directions + direction) * rows, (1,))
             regions.append(Region((rows,), View(direction * rows, (1,)), target, number))
-    made = builder.raster(parts, shape, regions)
+    result = builder.raster(parts, shape, regions)
     if group.lengths is None or not any(group.backward):
-        return made
+        return result
     lines = [
-        moves.slice_axis(builder, made, 1, number, number + 1) for number in range(group.directions)
+        moves.slice_axis(builder, result, 1, number, number + 1)
+        for number in range(group.directions)
     ]
     return moves.concat(
         builder,

@@ -127,11 +127,11 @@ class Layer:
 
     def as_output(self, x: Tensor) -> Tensor:
         """Give ``(..., direction, batch, hidden)`` the dtype and order of axes of the node."""
-        made = self.builder.cast(x, self.dtype)
+        result = self.builder.cast(x, self.dtype)
         if not self.is_batch_first:
-            return made
+            return result
         order = (1, 0, 2) if x.rank == 3 else (2, 0, 1, 3)  # noqa: PLR2004  # without time
-        return moves.transpose(self.builder, made, order)
+        return moves.transpose(self.builder, result, order)
 
 
 def layer_of(call: Call, *, gates: int, states: int) -> Layer:
@@ -175,12 +175,12 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
 
 def _wide(call: Call, number: int, shape: Shape) -> Tensor:
     # an input of the first one's dtype, in the dtype that is computed in
-    found, dtype = call.tensor(number), call.tensor(0).dtype
-    if found.dtype != dtype:
-        raise DTypeError(f"input {number} is of {found.dtype.name}, not {dtype.name}")
-    if found.shape != shape:
-        raise ShapeError(f"input {number} has shape {list(found.shape)}, not {list(shape)}")
-    return widened(call.builder, found)
+    x, dtype = call.tensor(number), call.tensor(0).dtype
+    if x.dtype != dtype:
+        raise DTypeError(f"input {number} is of {x.dtype.name}, not {dtype.name}")
+    if x.shape != shape:
+        raise ShapeError(f"input {number} has shape {list(x.shape)}, not {list(shape)}")
+    return widened(call.builder, x)
 
 
 def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
@@ -189,15 +189,15 @@ def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
     if not call.number("layout", 0):
         return _wide(call, number, shape)
     # batches are in front of the states as well
-    found = _wide(call, number, (shape[1], shape[0], shape[2]))
-    return moves.transpose(call.builder, found, (1, 0, 2))
+    result = _wide(call, number, (shape[1], shape[0], shape[2]))
+    return moves.transpose(call.builder, result, (1, 0, 2))
 
 
 def _lengths(call: Call, batch: int) -> Tensor | None:
-    found = call.optional(4)
-    if found is not None and (found.shape != (batch,) or not is_integer(found.dtype)):
-        raise ShapeError(f"lengths {found} for {batch} rows")
-    return found
+    lengths = call.optional(4)
+    if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
+        raise ShapeError(f"lengths {lengths} for {batch} rows")
+    return lengths
 
 
 def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:
@@ -214,16 +214,16 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
         )
     canonical = {each.lower(): each for each in ACTIVATIONS}
     alphas, betas = (list(call.reals(f"activation_{each}")) for each in ("alpha", "beta"))
-    found: list[Function] = []
+    results: list[Function] = []
     for each in names[: len(defaults) * directions]:
         text = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
         name = canonical.get(text.lower())
         if name is None:
             raise LoweringError(f"there is no activation {text!r}, only {', '.join(ACTIVATIONS)}")
         pairs = zip(ACTIVATIONS[name][1], (alphas, betas), strict=False)
-        found.append((name, tuple(own.pop(0) if own else default for default, own in pairs)))
+        results.append((name, tuple(own.pop(0) if own else default for default, own in pairs)))
     size = len(defaults)
-    return [found[each * size : (each + 1) * size] for each in range(directions)]
+    return [results[each * size : (each + 1) * size] for each in range(directions)]
 
 
 def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:

@@ -81,11 +81,11 @@ def _of_sum(call: Call) -> Result:
     builder, given, operator = call.builder, call.tensor(0), call.node.operator
     x = _wide(builder, given)
     parts = x if operator == "ReduceLogSum" else builder.mul(x, x)
-    made = builder.sum(parts, _axes(call), keep=_keeps(call))
+    result = builder.sum(parts, _axes(call), keep=_keeps(call))
     last = {"ReduceL2": Operator.SQRT, "ReduceLogSum": Operator.LOG}.get(operator)
     if last is not None:
-        made = builder.unary(last, _real(builder, made))
-    return builder.cast(made, given.dtype)
+        result = builder.unary(last, _real(builder, result))
+    return builder.cast(result, given.dtype)
 
 
 @lowers("ReduceLogSumExp")
@@ -97,10 +97,10 @@ def _log_sum_exp(call: Call) -> Result:
     finite = builder.less(builder.unary(Operator.ABS, greatest), np.inf)
     shift = builder.select(finite, greatest, 0.0)
     powers = builder.unary(Operator.EXP, builder.sub(x, shift))
-    made = builder.add(builder.unary(Operator.LOG, builder.sum(powers, axes)), shift)
+    result = builder.add(builder.unary(Operator.LOG, builder.sum(powers, axes)), shift)
     if not _keeps(call):
-        made = builder.reshape(made, [n for axis, n in enumerate(x.shape) if axis not in axes])
-    return builder.cast(made, given.dtype)
+        result = builder.reshape(result, [n for axis, n in enumerate(x.shape) if axis not in axes])
+    return builder.cast(result, given.dtype)
 
 
 @lowers("ArgMax", "ArgMin", kind=Kind.ATOMIC)

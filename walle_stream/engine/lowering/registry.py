@@ -102,11 +102,11 @@ class Call:
         Raises:
             LoweringError: It is left out, or a sequence.
         """
-        found = self.inputs[number] if number < len(self.inputs) else None
-        if not isinstance(found, Tensor):
-            kind = "is missing" if found is None else "is a sequence"
+        value = self.inputs[number] if number < len(self.inputs) else None
+        if not isinstance(value, Tensor):
+            kind = "is missing" if value is None else "is a sequence"
             raise LoweringError(f"input {number} {kind}; a tensor is expected")
-        return found
+        return value
 
     def optional(self, number: int) -> Tensor | None:
         """Give an input that may be left out, or None."""
@@ -128,10 +128,10 @@ class Call:
         Raises:
             LoweringError: It is something else.
         """
-        found = self.inputs[number] if number < len(self.inputs) else None
-        if not isinstance(found, list):
+        value = self.inputs[number] if number < len(self.inputs) else None
+        if not isinstance(value, list):
             raise LoweringError(f"input {number} is no sequence")
-        return found
+        return value
 
     def values(self, number: int) -> Array:
         """Give the elements of an input, which a shape depends on."""
@@ -162,10 +162,10 @@ class Call:
         Raises:
             LoweringError: It is missing, or something else.
         """
-        found = self.node.attributes.get(name, default)
-        if type(found) is not int:
-            raise LoweringError(f"attribute {name!r} must be a whole number, not {found!r}")
-        return found
+        value = self.node.attributes.get(name, default)
+        if type(value) is not int:
+            raise LoweringError(f"attribute {name!r} must be a whole number, not {value!r}")
+        return value
 
     def real(self, name: str, default: float | None = None) -> float:
         """Give a floating number; see ``number``.
@@ -173,10 +173,10 @@ class Call:
         Raises:
             LoweringError: It is something else.
         """
-        found = self.node.attributes.get(name, default)
-        if not isinstance(found, (int, float)):
-            raise LoweringError(f"attribute {name!r} must be a number, not {found!r}")
-        return float(found)
+        value = self.node.attributes.get(name, default)
+        if not isinstance(value, (int, float)):
+            raise LoweringError(f"attribute {name!r} must be a number, not {value!r}")
+        return float(value)
 
     def text(self, name: str, default: str | None = None) -> str:
         """Give text; see ``number``.
@@ -184,12 +184,12 @@ class Call:
         Raises:
             LoweringError: It is something else.
         """
-        found = self.node.attributes.get(name, default)
-        if isinstance(found, bytes):
-            return found.decode("utf-8", "replace")
-        if not isinstance(found, str):
-            raise LoweringError(f"attribute {name!r} must be text, not {found!r}")
-        return found
+        value = self.node.attributes.get(name, default)
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+        if not isinstance(value, str):
+            raise LoweringError(f"attribute {name!r} must be text, not {value!r}")
+        return value
 
     def list(self, name: str) -> tuple[int, ...] | None:
         """Give whole numbers, or None where the attribute is left out; see ``number``.
@@ -197,12 +197,12 @@ class Call:
         Raises:
             LoweringError: It is something else.
         """
-        found = self.node.attributes.get(name)
-        if found is None:
+        value = self.node.attributes.get(name)
+        if value is None:
             return None
-        if not isinstance(found, tuple) or any(type(each) is not int for each in found):
-            raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
-        return found
+        if not isinstance(value, tuple) or any(type(each) is not int for each in value):
+            raise LoweringError(f"attribute {name!r} must be whole numbers, not {value!r}")
+        return value
 
     def reals(self, name: str) -> tuple[float, ...]:
         """Give numbers; none where the attribute is left out.

@@ -57,7 +57,7 @@ def _resize(call: Call) -> Result:
         case "nearest":
             chosen = call.text("nearest_mode", "round_prefer_floor")
             indices = {n: nearest_places(at, axes[n].size, chosen) for n, at in places.items()}
-            made = _picked(call.builder, x, indices)
+            result = _picked(call.builder, x, indices)
         case "linear" | "cubic":
             kernel = Filter(
                 wanted == "cubic",
@@ -65,12 +65,12 @@ def _resize(call: Call) -> Result:
                 bool(call.number("antialias", 0)),
                 bool(call.number("exclude_outside", 0)),
             )
-            made = _weighted(call.builder, x, axes, places, kernel)
+            result = _weighted(call.builder, x, axes, places, kernel)
         case _:
             raise LoweringError(f"mode {wanted!r} is not nearest, linear or cubic")
     if mode != _CROP:
-        return made
-    return _extrapolated(call, made, axes, places)
+        return result
+    return _extrapolated(call, result, axes, places)
 
 
 def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
@@ -228,15 +228,15 @@ def _weighted(
     dtype = weighted_dtype(x.dtype)
     if 0 in _shape(x, axes):
         return builder.raster([x], _shape(x, axes), [])
-    made = builder.cast(x, dtype)
+    result = builder.cast(x, dtype)
     # the axes that become shorter first: less is left for the others
     for number in sorted(axes, key=lambda each: axes[each].output / axes[each].size):
         axis, at = axes[number], places[number]
         if not np.array_equal(at, np.arange(axis.size)):
-            made = _resized_axis(builder, made, number, *kernel.neighbours(at, axis))
+            result = _resized_axis(builder, result, number, *kernel.neighbours(at, axis))
     if x.dtype.kind in "iu":
-        made = builder.unary(Operator.ROUND, made)
-    return narrowed(builder, made, x.dtype)
+        result = builder.unary(Operator.ROUND, result)
+    return narrowed(builder, result, x.dtype)
 
 
 def _resized_axis(
@@ -259,12 +259,12 @@ def _resized_axis(
     outer, inner = prod(before), prod(behind)
     if inner == 1:
         columns = builder.constant(np.ascontiguousarray(matrix.T).astype(x.dtype))
-        made = builder.matmul(builder.reshape(x, (outer, size)), columns)
+        result = builder.matmul(builder.reshape(x, (outer, size)), columns)
     else:
         rows = builder.constant(matrix.astype(x.dtype))
         lead = (outer,) if outer > 1 else ()
-        made = builder.matmul(rows, builder.reshape(x, (*lead, size, inner)))
-    return builder.reshape(made, (*before, count, *behind))
+        result = builder.matmul(rows, builder.reshape(x, (*lead, size, inner)))
+    return builder.reshape(result, (*before, count, *behind))
 
 
 def _extrapolated(

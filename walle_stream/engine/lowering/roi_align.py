@@ -57,10 +57,10 @@ def _roi_align(call: Call) -> Result:
     ]
     base = first_rows(builder, batch, x.shape[0], prod(image))
     if mode == "avg" and not ratio:
-        made = _averaged(builder, wide, batch, axes)
+        result = _averaged(builder, wide, batch, axes)
     else:
-        made = _sampled(builder, wide, base, axes, ratio, is_greatest=mode == "max")
-    return channels_first(builder, builder.cast(made, x.dtype))
+        result = _sampled(builder, wide, base, axes, ratio, is_greatest=mode == "max")
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 def _bins_of(call: Call, corners: Tensor, *, axis: int, size: int, bins: int) -> _Axis:
@@ -105,11 +105,11 @@ def _sampled(
     if not is_greatest:
         total = builder.sum(apart, (2, 4), keep=False)
         return builder.div(total, float(counts[0] * counts[1]))
-    made = builder.reduce(Operator.REDUCE_MAX, apart, (2, 4), keep=False)
+    result = builder.reduce(Operator.REDUCE_MAX, apart, (2, 4), keep=False)
     if ratio:
-        return made
+        return result
     some = builder.less(0, builder.mul(*(builder.maximum(axis.grid, 0) for axis in axes)))
-    return builder.select(builder.reshape(some, (seen.shape[0], 1, 1, 1)), made, 0)
+    return builder.select(builder.reshape(some, (seen.shape[0], 1, 1, 1)), result, 0)
 
 
 def _greatest(builder: Builder, x: Tensor) -> Tensor:

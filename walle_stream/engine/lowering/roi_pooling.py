@@ -96,18 +96,18 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
     )
     table = builder.add(builder.mul(high, levels[1]), wide)
     base = builder.add(builder.mul(table, n * height * width), base)
-    made = None
+    result = None
     for top in tops:
         for left in lefts:
             address = builder.add(builder.add(base, builder.mul(top, width)), left)
             taken = take(builder, rows, address)
-            made = taken if made is None else builder.maximum(made, taken)
-    assert made is not None  # noqa: S101  # there are four
+            result = taken if result is None else builder.maximum(result, taken)
+    assert result is not None  # noqa: S101  # there are four
     some = [builder.less(each.start, each.stop) for each in ranges]
     is_filled = builder.binary(
         Operator.AND, *(_beside(builder, each, number) for number, each in enumerate(some))
     )
-    return builder.select(moves.expand_axis(builder, is_filled, 3), made, 0)
+    return builder.select(moves.expand_axis(builder, is_filled, 3), result, 0)
 
 
 def _beside(builder: Builder, x: Tensor, number: int) -> Tensor:

@@ -38,8 +38,8 @@ def _rotary(call: Call) -> Result:
     ]
     rest = View(turned, strides_of(shape))
     regions.append(Region((*shape[:3], shape[3] - turned), rest, rest, 2))
-    made = builder.raster([real, imaginary, x], shape, regions)
-    return builder.cast(builder.reshape(made, given.shape), given.dtype)
+    result = builder.raster([real, imaginary, x], shape, regions)
+    return builder.cast(builder.reshape(result, given.shape), given.dtype)
 
 
 def _split(call: Call) -> tuple[Shape, int]:

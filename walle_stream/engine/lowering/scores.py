@@ -86,8 +86,8 @@ def labels(call: Call, ints: str) -> Array | None:
 
 def greatest(builder: Builder, scores: Tensor) -> Tensor:
     """Give the place of the greatest score ``(N, E)``, the first of equals: int64 ``(N,)``."""
-    found = builder.emit(Operator.ARG_MAX, scores, axis=1)
-    return builder.reshape(found, (scores.shape[0],))
+    result = builder.emit(Operator.ARG_MAX, scores, axis=1)
+    return builder.reshape(result, (scores.shape[0],))
 
 
 def labelled(builder: Builder, places: Tensor, names: Array | None) -> Tensor:

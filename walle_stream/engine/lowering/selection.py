@@ -205,10 +205,10 @@ def _running(builder: Builder, lines: Tensor, operator: Operator) -> Tensor:
 @lowers("UniqueOutputs", domain=INNER_DOMAIN)
 def _unique_outputs(call: Call) -> Result:
     x, order, group, starts = (call.tensor(number) for number in range(4))
-    builder, count, found = call.builder, order.size, starts.size
+    builder, count, result = call.builder, order.size, starts.size
     firsts = flat_take(builder, order, starts)
-    ends = moves.slice_axis(builder, starts, 0, 1, found) if found else starts
-    if found:
+    ends = moves.slice_axis(builder, starts, 0, 1, result) if result else starts
+    if result:
         ends = moves.concat(builder, [ends, builder.constant(np.array([count]))], 0)
     counts = builder.sub(ends, starts)
     if not call.number("sorted", 1):

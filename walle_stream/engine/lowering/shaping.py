@@ -24,11 +24,11 @@ def _identity(call: Call) -> Result:
 def _constant(call: Call) -> Result:
     builder = call.builder
     for name in ("value", "sparse_value"):
-        found = call.attribute(name)
-        if found is not None:
-            if not isinstance(found, (np.ndarray, np.generic)):
+        value = call.attribute(name)
+        if value is not None:
+            if not isinstance(value, (np.ndarray, np.generic)):
                 raise LoweringError(f"attribute {name!r} must be a tensor")
-            return builder.constant(found)
+            return builder.constant(value)
     if call.attribute("value_float") is not None:
         return builder.constant(call.real("value_float"), FLOAT32)
     if call.attribute("value_int") is not None:
@@ -43,14 +43,14 @@ def _listed(call: Call) -> tuple[Any, Any]:
         ("value_ints", np.int64, int), ("value_floats", np.float32, (int, float)),
         ("value_strings", TEXT, bytes),
     ):  # fmt: skip
-        found = call.attribute(name)
-        if found is None:
+        value = call.attribute(name)
+        if value is None:
             continue
-        if not isinstance(found, tuple) or not all(isinstance(each, kinds) for each in found):
+        if not isinstance(value, tuple) or not all(isinstance(each, kinds) for each in value):
             raise LoweringError(f"attribute {name!r} must be a list of {np.dtype(dtype).name}")
         if dtype is not TEXT:
-            return found, np.dtype(dtype)
-        return [each.decode("utf-8", "replace") for each in found], dtype
+            return value, np.dtype(dtype)
+        return [each.decode("utf-8", "replace") for each in value], dtype
     raise LoweringError("a constant has no value")
 
 

@@ -65,7 +65,9 @@ def _non_max_suppression(call: Call) -> Result:
     )  # fmt: skip
 
 
-def _loop(call: Call, steps: int, given: tuple[str, str, str], made: tuple[str, str]) -> list[Node]:
+def _loop(
+    call: Call, steps: int, given: tuple[str, str, str], outputs: tuple[str, str]
+) -> list[Node]:
     trips, left = call.inner_name("trips"), call.inner_name("left_at_end")
     inner = {each: call.inner_name(f"step/{each}") for each in (
         "number", "goes_on", "left", "next", "left_next", "best", "valid",
@@ -79,7 +81,7 @@ def _loop(call: Call, steps: int, given: tuple[str, str, str], made: tuple[str, 
     )
     return [
         Node("Constant", (), (trips,), {"value": np.array(steps)}, version=_LOOP_VERSION),
-        Node("Loop", (trips, "", given[0]), (left, *made), {"body": body}, call.node.name,
+        Node("Loop", (trips, "", given[0]), (left, *outputs), {"body": body}, call.node.name,
              version=_LOOP_VERSION),
     ]  # fmt: skip
 

@@ -26,12 +26,12 @@ def texts(call: Call, name: str) -> tuple[str, ...] | None:
     Raises:
         LoweringError: It is something else.
     """
-    found = call.attribute(name)
-    if found is None:
+    value = call.attribute(name)
+    if value is None:
         return None
-    if not isinstance(found, tuple) or any(not isinstance(each, bytes) for each in found):
-        raise LoweringError(f"attribute {name!r} must be strings, not {found!r}")
-    return tuple(each.decode("utf-8", "replace") for each in found)
+    if not isinstance(value, tuple) or any(not isinstance(each, bytes) for each in value):
+        raise LoweringError(f"attribute {name!r} must be strings, not {value!r}")
+    return tuple(each.decode("utf-8", "replace") for each in value)
 
 
 @lowers("StringConcat")

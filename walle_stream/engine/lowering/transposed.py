@@ -37,8 +37,8 @@ def _conv_transpose(call: Call) -> Result:
         empty = builder.raster([last], (x.shape[0], *window.sizes, w.shape[1] * group), [], 0)
         return channels_first(builder, biased(builder, empty, call.optional(2)))
     gathers = _gathered_work(window, w.shape) < _scattered_work(window, w.shape, group)
-    made = (_gathered if gathers else _scattered)(builder, last, w, window, group)
-    return channels_first(builder, biased(builder, made, call.optional(2)))
+    result = (_gathered if gathers else _scattered)(builder, last, w, window, group)
+    return channels_first(builder, biased(builder, result, call.optional(2)))
 
 
 def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
@@ -104,7 +104,7 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
     is_summed = overlaps(window)
     if is_summed:
         rows, matrix = widened(builder, rows), widened(builder, matrix)
-    made = builder.matmul(rows, matrix)
+    result = builder.matmul(rows, matrix)
     shape = (n, *window.sizes, group * depth)
     own = strides_of((group, n, *window.output, *window.kernel, depth))
     target = strides_of(shape)
@@ -114,7 +114,7 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
         own[2 + rank : 2 + 2 * rank],
         target[1:-1],
     )
-    return builder.cast(fold(builder, made, shape, window, columns), x.dtype)
+    return builder.cast(fold(builder, result, shape, window, columns), x.dtype)
 
 
 def _gathered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:

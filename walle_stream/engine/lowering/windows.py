@@ -135,12 +135,12 @@ def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> S
     Raises:
         ShapeError: They are of another count, or too small.
     """
-    found = call.list(name)
-    if found is None:
+    value = call.list(name)
+    if value is None:
         return (default,) * count
-    if len(found) != count or min(found, default=least) < least:
-        raise ShapeError(f"{name} {list(found)}: {count} numbers from {least} are expected")
-    return found
+    if len(value) != count or min(value, default=least) < least:
+        raise ShapeError(f"{name} {list(value)}: {count} numbers from {least} are expected")
+    return value
 
 
 def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:

@@ -18,16 +18,16 @@ def published_functions(
     read: Callable[[FunctionProto], Function],
 ) -> dict[Key, Function]:
     """Give bodies by key of what a model uses, has no rule, and is no function of its own."""
-    found: dict[Key, Function] = {}
+    bodies: dict[Key, Function] = {}
     for node in proto.graph.node:
         domain = "" if node.domain == "ai.onnx" else node.domain
         key = (domain, node.op_type, node.overload)
-        if (domain, node.op_type) in rules() or key in functions or key in found:
+        if (domain, node.op_type) in rules() or key in functions or key in bodies:
             continue
         try:
             schema = defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
         except defs.SchemaError:
             continue
         if schema.has_function:
-            found[key] = read(schema.function_body)
-    return found
+            bodies[key] = read(schema.function_body)
+    return bodies

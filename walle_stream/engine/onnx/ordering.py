@@ -19,11 +19,11 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
     Raises:
         ModelError: They are cyclic, or a name is made twice.
     """
-    made = set(known)
+    result = set(known)
     producer: dict[str, int] = {}
     for number, node in enumerate(nodes):
         for name in node.outputs:
-            if name and (name in made or producer.setdefault(name, number) != number):
+            if name and (name in result or producer.setdefault(name, number) != number):
                 raise ModelError(f"{node.title}: {name!r} is made twice")
         if max(Counter(filter(None, node.outputs)).values(), default=1) > 1:
             raise ModelError(f"{node.title}: two of its outputs have one name")
@@ -105,11 +105,11 @@ def _listed(keys: Sequence[Key]) -> str:
 
 
 def _called(nodes: Iterable[Node], functions: Mapping[Key, Function]) -> set[Key]:
-    found: set[Key] = set()
+    results: set[Key] = set()
     for node in nodes:
         key = (node.domain, node.operator, node.overload)
         if key in functions:
-            found.add(key)
+            results.add(key)
         for graph in node.graphs():
-            found |= _called(graph.nodes, functions)
-    return found
+            results |= _called(graph.nodes, functions)
+    return results

@@ -50,9 +50,9 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
         return _of_bytes(proto, _external(proto, folder), shape, dtype)
     if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
-        made = np.empty(prod(shape), TEXT)
-        made[:] = [_text(each) for each in proto.string_data]
-        return made.reshape(shape)
+        result = np.empty(prod(shape), TEXT)
+        result[:] = [_text(each) for each in proto.string_data]
+        return result.reshape(shape)
     if proto.HasField("raw_data"):
         return _of_bytes(proto, proto.raw_data, shape, dtype)
     # a count that does not fit is seen before anything is converted

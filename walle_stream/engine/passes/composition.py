@@ -56,11 +56,11 @@ class _Radix:
         return self.writes[digit - 1] // self.writes[digit] if digit else None
 
     def digits(self, address: int) -> tuple[list[int], int]:
-        found = []
+        results = []
         for write in self.writes:
-            found.append(address // write)
+            results.append(address // write)
             address %= write
-        return found, address
+        return results, address
 
 
 def compose(outer: Region, inner: Region) -> list[Region] | None:
@@ -233,12 +233,12 @@ def compose_all(outer: Region, inner: Sequence[Region], *, is_covered: bool) -> 
 
     What no inner region wrote is left out; None where it is ``is_covered`` and something is.
     """
-    found: list[Region] = []
+    results: list[Region] = []
     for each in inner:
         some = compose(outer, each)
-        if some is None or len(found) + len(some) > PIECES_MAX:
+        if some is None or len(results) + len(some) > PIECES_MAX:
             return None
-        found += some
-    if is_covered and sum(each.count for each in found) != outer.count:
+        results += some
+    if is_covered and sum(each.count for each in results) != outer.count:
         return None
-    return found
+    return results

@@ -27,17 +27,17 @@ _PIECE_COST: Final = 128
 
 def merge_vertically(program: Program) -> Program:
     """Let rasters read through rasters: fewer tensors lie between."""
-    made, seen = makers(program.steps), _seen_in_place(program)
+    maker_of, seen = makers(program.steps), _seen_in_place(program)
     steps: list[Step] = []
     for step in program.steps:
         merged = step
         while merged.operator is Operator.RASTER:
-            better = _merged(merged, made, seen)
+            better = _merged(merged, maker_of, seen)
             if better is None:
                 break
             merged = better
         if merged is not step:
-            made[merged.output] = merged
+            maker_of[merged.output] = merged
         steps.append(merged)
     return without_dead(program.replaced(steps))
 
@@ -51,9 +51,9 @@ def _seen_in_place(program: Program) -> Mapping[Tensor, int]:
     return counts
 
 
-def _merged(step: Step, made: Mapping[Tensor, Step], seen: Mapping[Tensor, int]) -> Step | None:
+def _merged(step: Step, maker_of: Mapping[Tensor, Step], seen: Mapping[Tensor, int]) -> Step | None:
     for number, tensor in enumerate(step.inputs):
-        inner = made.get(tensor)
+        inner = maker_of.get(tensor)
         if inner is None or inner.operator is not Operator.RASTER:
             continue
         if all(region.input != number for region in step.regions):
@@ -91,11 +91,11 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
         if region.input != number:
             regions.append(region)
             continue
-        found = compose_all(region, inner.regions, is_covered=is_covered)
-        if found is None or not (is_worth or all(_run_of(each) >= RUN_MIN for each in found)):
+        result = compose_all(region, inner.regions, is_covered=is_covered)
+        if result is None or not (is_worth or all(_run_of(each) >= RUN_MIN for each in result)):
             return None
         regions += [
-            Region(each.size, each.source, each.destination, places[each.input]) for each in found
+            Region(each.size, each.source, each.destination, places[each.input]) for each in result
         ]
     if len(regions) > max(PIECES_MAX, len(step.regions)):
         return None

@@ -20,18 +20,18 @@ from walle_stream.engine.region import Region, View, simplified
 
 def sink_permutations(program: Program) -> Program:
     """Let elementwise steps run in the order of memory of their inputs; permutations follow."""
-    made = makers(program.steps)
+    maker_of = makers(program.steps)
     steps: list[Step] = []
     for step in program.steps:
-        moved = _sunk(step, made) if step.operator in ELEMENTWISE else None
+        moved = _sunk(step, maker_of) if step.operator in ELEMENTWISE else None
         for each in moved or (step,):
             steps.append(each)
-            made[each.output] = each
+            maker_of[each.output] = each
     return without_dead(program.replaced(steps))
 
 
-def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
-    permutation = _permutation_of(step, made)
+def _sunk(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step] | None:
+    permutation = _permutation_of(step, maker_of)
     if permutation is None:
         return None
     region, shape = permutation
@@ -39,7 +39,7 @@ def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
     steps: list[Step] = []
     inputs = []
     for tensor in step.inputs:
-        undone = _undone(tensor, made, back, shape, step)
+        undone = _undone(tensor, maker_of, back, shape, step)
         if undone is None:
             return None
         inputs.append(undone[0])
@@ -51,28 +51,28 @@ def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
 
 
 def _permutation_of(
-    step: Step, made: Mapping[Tensor, Step]
+    step: Step, maker_of: Mapping[Tensor, Step]
 ) -> tuple[Region, tuple[int, ...]] | None:
     """Find the permutation that all inputs of full size come through."""
-    found = None
+    result = None
     for tensor in step.inputs:
-        maker = made.get(tensor)
+        maker = maker_of.get(tensor)
         if tensor.data is not None or _is_spread(maker):
             continue
         if maker is None or not is_permutation(maker):
             return None
         (region,) = maker.regions
         mine = (simplified(region), maker.inputs[0].shape)
-        if found is not None and (
-            found[0].source != mine[0].source
-            or found[0].size != mine[0].size
-            or found[1] != mine[1]
+        if result is not None and (
+            result[0].source != mine[0].source
+            or result[0].size != mine[0].size
+            or result[1] != mine[1]
         ):
             return None
-        found = mine
-    if found is None or len(found[0].size) == 1:
+        result = mine
+    if result is None or len(result[0].size) == 1:
         return None  # one axis: nothing is permuted
-    return found
+    return result
 
 
 def is_permutation(step: Step) -> bool:
@@ -108,10 +108,14 @@ def _is_spread(maker: Step | None) -> bool:
 
 
 def _undone(
-    tensor: Tensor, made: Mapping[Tensor, Step], back: Region, shape: tuple[int, ...], step: Step
+    tensor: Tensor,
+    maker_of: Mapping[Tensor, Step],
+    back: Region,
+    shape: tuple[int, ...],
+    step: Step,
 ) -> tuple[Tensor, *tuple[Step, ...]] | None:
     """Give an input in the order before the permutation."""
-    maker = made.get(tensor)
+    maker = maker_of.get(tensor)
     if tensor.data is None and maker is not None and is_permutation(maker):
         source = maker.inputs[0]
         return (source,) if source.shape == shape else None

@@ -55,12 +55,12 @@ def elide(program: Program) -> Elision:
     steps: list[Step] = []
     for step in program.steps:
         _see(step.inputs, seen)
-        found = _seen_through(step, seen, readers)
-        if found is None:
+        result = _seen_through(step, seen, readers)
+        if result is None:
             steps.append(step)
             _see(step.outputs, seen)
         else:
-            seen[step.output] = found
+            seen[step.output] = result
     _see(program.outputs, seen)
     users: dict[Tensor, list[int]] = defaultdict(list)
     reads = [step.inputs for step in steps] + [tuple(program.outputs)]

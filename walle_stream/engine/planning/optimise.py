@@ -51,9 +51,9 @@ def fold_constants(program: Program, compute: Callable[[Step, Sequence[Array]], 
         if len(known) < max(len(inputs), 1) or grows or not step.output.has_shape:
             steps.append(changed)
             continue
-        made = compute(changed, known)
-        made.flags.writeable = False
-        folded[step.output] = Tensor(made.shape, made.dtype, made, step.output.name)
+        result = compute(changed, known)
+        result.flags.writeable = False
+        folded[step.output] = Tensor(result.shape, result.dtype, result, step.output.name)
     outputs = [folded.get(each, each) for each in program.outputs]
     return Program(program.inputs, outputs, steps)
 

@@ -34,10 +34,10 @@ def with_gaps(matrix: Array) -> Array:
     if columns * matrix.itemsize % _ROW_BYTES:
         return matrix
     memory = np.empty((rows, columns + _GAP_BYTES // matrix.itemsize), matrix.dtype)
-    found = memory[:, :columns]
-    np.copyto(found, matrix)
-    found.flags.writeable = False
-    return found
+    view = memory[:, :columns]
+    np.copyto(view, matrix)
+    view.flags.writeable = False
+    return view
 
 
 def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
@@ -57,9 +57,9 @@ def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
         data = weights.data
         if data is None or weights in others or weights in changed or id(data) in kept:
             continue
-        found = with_gaps(data)
-        if found is not data:
-            changed[weights] = Tensor(weights.shape, weights.dtype, found, weights.name)
+        result = with_gaps(data)
+        if result is not data:
+            changed[weights] = Tensor(weights.shape, weights.dtype, result, weights.name)
     if not changed:
         return program
     return program.replaced(
