@@ -50,6 +50,14 @@ def _shown(name: str) -> str:
     return short if short.isprintable() else ascii(short)
 
 
+class OperatorKey(NamedTuple):
+    """What a node calls: an operator, or a function of the model."""
+
+    domain: str
+    name: str
+    overload: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An operator applied to values; an empty name is an input or output left out."""
@@ -70,6 +78,11 @@ class Node:
         """What messages call it."""
         called = self.name or ", ".join(each for each in self.outputs if each)
         return f"node {_shown(called)!r} ({_shown(self.qualified_operator)}, opset {self.version})"
+
+    @property
+    def key(self) -> OperatorKey:
+        """What it calls."""
+        return OperatorKey(self.domain, self.operator, self.overload)
 
     @property
     def qualified_operator(self) -> str:
@@ -171,8 +184,7 @@ class Model:
     """A graph and the functions that it calls."""
 
     graph: Graph
-    functions: Mapping[tuple[str, str, str], Function] = field(default_factory=dict)
-    """By domain, name and overload."""
+    functions: Mapping[OperatorKey, Function] = field(default_factory=dict)
     opsets: Mapping[str, int] = field(default_factory=dict)
     """Versions that the model imports, by domain."""
 

@@ -5,16 +5,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.library import Run
+from walle_stream.engine.backends.library import Bound, Run
 from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.planning.elision import Elision
 from walle_stream.engine.program import Array, Step, Tensor
 
 type ViewOf = Callable[[Tensor], Array]
-
-type Bound = tuple[Run, Step]
-"""A call, and the step that it is counted for."""
 
 
 def bind_chain(
@@ -31,14 +28,14 @@ def bind_chain(
         step = steps[number]
         after = steps[number + 1] if number + 1 < len(steps) else None
         if after is not None and _is_clip(step, after, elision):
-            calls.append((_clip(step, after, view_of), after))
+            calls.append(Bound(_clip(step, after, view_of), after))
             number += 2
             continue
         roots = [_constant(elision.seen[each].root) for each in step.inputs]
         inputs, output = constants.laid_out(
             step.operator, [view_of(each) for each in step.inputs], roots, view_of(step.output)
         )
-        calls.append((bind(step, inputs, output), step))
+        calls.append(Bound(bind(step, inputs, output), step))
         number += 1
     return calls
 

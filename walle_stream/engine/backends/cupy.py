@@ -14,7 +14,7 @@ from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.device import Device, IndexChecks, stored
 from walle_stream.engine.backends.device_kernels import library_of
 from walle_stream.engine.backends.interpreter import Watch
-from walle_stream.engine.backends.library import Run, strided
+from walle_stream.engine.backends.library import Bound, strided
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.planning.elision import elide, is_loose, is_plain
@@ -106,14 +106,15 @@ class _Instance(Instance):
     def read(self, view: Any, dtype: DType) -> Array:
         return self._device.download(view, dtype)
 
-    def bound(self) -> Iterator[tuple[Run, Step]]:
+    def bound(self) -> Iterator[Bound]:
         library = library_of(self._device, self._checks)
         for step in self._elision.steps:
             if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
-                yield self.host_call(step), step
+                yield Bound(self.host_call(step), step)
             else:
                 inputs = [self.view(each) for each in step.inputs]
-                yield bind(step, inputs, self.view(step.output), library), step
+                run = bind(step, inputs, self.view(step.output), library)
+                yield Bound(run, step)
 
     def run_calls(self, watch: Watch | None) -> None:
         self._checks.start()

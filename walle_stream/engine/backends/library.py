@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,13 @@ from walle_stream.engine.program import Array, DType, Step
 from walle_stream.engine.region import Region, View
 
 type Run = Callable[[], object]
+
+
+class Bound(NamedTuple):
+    """A call, and the step that it is counted for."""
+
+    run: Run
+    step: Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.chains import Bound, bind_chain
+from walle_stream.engine.backends.chains import bind_chain
 from walle_stream.engine.backends.interpreter import Watch
-from walle_stream.engine.backends.library import Run, strided
+from walle_stream.engine.backends.library import Bound, Run, strided
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.backends.spreading import SpreadConstants
@@ -90,7 +90,7 @@ class _Instance(Instance):
                 yield from bind_chain(loop.steps, self._elision, self.view, self._plan.constants)
             else:
                 (step,) = loop.steps
-                yield self._call(step), step
+                yield Bound(self._call(step), step)
 
     def _call(self, step: Step) -> Run:
         if any(is_loose(each) for each in (*step.inputs, *step.outputs)):

@@ -8,7 +8,7 @@ from typing import Any
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.interpreter import Watch
-from walle_stream.engine.backends.library import Run
+from walle_stream.engine.backends.library import Bound, Run
 from walle_stream.engine.backends.reference import compute_all
 from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.loops import Loop
@@ -77,8 +77,8 @@ class Instance(ABC):
         ]  # fmt: skip
 
     @abstractmethod
-    def bound(self) -> Iterator[tuple[Run, Step]]:
-        """Give the calls in order, each with the step that it is counted for."""
+    def bound(self) -> Iterator[Bound]:
+        """Give the calls in order."""
 
     @abstractmethod
     def view(self, tensor: Tensor) -> Any:

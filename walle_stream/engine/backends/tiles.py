@@ -4,8 +4,8 @@ from math import prod
 
 import numpy as np
 
-from walle_stream.engine.backends.chains import Bound, ViewOf, bind_chain
-from walle_stream.engine.backends.library import strided
+from walle_stream.engine.backends.chains import ViewOf, bind_chain
+from walle_stream.engine.backends.library import Bound, strided
 from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.operators import ELEMENTWISE
 from walle_stream.engine.planning.elision import Elision

@@ -6,7 +6,7 @@ too; narrow floats are computed in float32 and rounded once.
 
 from collections.abc import Callable, Mapping
 from math import pi, sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import require_numbers, widened
@@ -17,6 +17,13 @@ from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type Function = Callable[..., Tensor]
 """From a builder, a tensor and parameters to a tensor of its shape and dtype."""
+
+
+class Activation(NamedTuple):
+    """A function, and the defaults of its alpha and beta as far as it has them."""
+
+    function: Function
+    defaults: tuple[float, ...] = ()
 
 
 def in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
@@ -80,32 +87,32 @@ def _celu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
     return builder.add(builder.maximum(x, 0), builder.minimum(bent, 0))
 
 
-ACTIVATIONS: Final[Mapping[str, tuple[Function, tuple[float, ...]]]] = {
-    "Relu": (lambda builder, x: builder.maximum(x, 0), ()),
-    "Tanh": (lambda builder, x: builder.unary(Operator.TANH, x), ()),
-    "Sigmoid": (sigmoid, ()),
-    "Affine": (_affine, (1, 0)),
-    "LeakyRelu": (_leaky_relu, (0.01,)),
-    "ThresholdedRelu": (
-        lambda builder, x, alpha: builder.select(builder.less(alpha, x), x, 0),
-        (1,),
+ACTIVATIONS: Final[Mapping[str, Activation]] = {
+    "Relu": Activation(lambda builder, x: builder.maximum(x, 0)),
+    "Tanh": Activation(lambda builder, x: builder.unary(Operator.TANH, x)),
+    "Sigmoid": Activation(sigmoid),
+    "Affine": Activation(_affine, (1, 0)),
+    "LeakyRelu": Activation(_leaky_relu, (0.01,)),
+    "ThresholdedRelu": Activation(
+        lambda builder, x, alpha: builder.select(builder.less(alpha, x), x, 0), (1,)
     ),
-    "ScaledTanh": (_scaled_tanh, (1, 1)),
-    "HardSigmoid": (_hard_sigmoid, (0.2, 0.5)),
-    "Elu": (_elu, (1,)),
-    "Softsign": (
-        lambda builder, x: builder.div(x, builder.add(builder.unary(Operator.ABS, x), 1)),
-        (),
+    "ScaledTanh": Activation(_scaled_tanh, (1, 1)),
+    "HardSigmoid": Activation(_hard_sigmoid, (0.2, 0.5)),
+    "Elu": Activation(_elu, (1,)),
+    "Softsign": Activation(
+        lambda builder, x: builder.div(x, builder.add(builder.unary(Operator.ABS, x), 1))
     ),
-    "Softplus": (softplus, ()),
+    "Softplus": Activation(softplus),
 }
-"""What recurrent operators name, with the defaults of alpha and beta as far as there are."""
+"""What recurrent operators name."""
 
-_OTHERS: Final[Mapping[str, tuple[Function, tuple[float, ...]]]] = {
-    "Celu": (_celu, (1.0,)),
-    "HardSwish": (lambda builder, x: builder.mul(x, _hard_sigmoid(builder, x, 1 / 6, 0.5)), ()),
-    "Mish": (lambda b, x: b.mul(x, b.unary(Operator.TANH, softplus(b, x))), ()),
-    "Swish": (swish, (1.0,)),
+_OTHERS: Final[Mapping[str, Activation]] = {
+    "Celu": Activation(_celu, (1.0,)),
+    "HardSwish": Activation(
+        lambda builder, x: builder.mul(x, _hard_sigmoid(builder, x, 1 / 6, 0.5))
+    ),
+    "Mish": Activation(lambda b, x: b.mul(x, b.unary(Operator.TANH, softplus(b, x)))),
+    "Swish": Activation(swish, (1.0,)),
 }
 
 

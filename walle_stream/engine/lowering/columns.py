@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
@@ -13,12 +14,20 @@ from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.errors import ShapeError
 
 
+class OuterAxis(NamedTuple):
+    """Its size, and its strides in the columns and in the image."""
+
+    size: int
+    source: int
+    target: int
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Where columns lie, and where the image does; strides in elements."""
 
-    outer: tuple[tuple[int, int, int], ...]
-    """Size, source stride and destination stride of axes that are no spatial ones."""
+    outer: tuple[OuterAxis, ...]
+    """Axes that are no spatial ones."""
     places: Shape
     """Source strides of the places of the window, one a spatial axis."""
     kernel: Shape
@@ -72,9 +81,9 @@ def _regions(window: Window, columns: Columns) -> Iterator[Region]:
             source.append(own)
             target.append(pace * columns.image[axis])
         yield Region(
-            (*(n for n, _, _ in columns.outer), *size),
-            View(start, (*(each for _, each, _ in columns.outer), *source)),
-            View(goal, (*(each for _, _, each in columns.outer), *target)),
+            (*(each.size for each in columns.outer), *size),
+            View(start, (*(each.source for each in columns.outer), *source)),
+            View(goal, (*(each.target for each in columns.outer), *target)),
         )
 
 
@@ -99,7 +108,7 @@ def _col2im(call: Call) -> Result:
     own = strides_of((n, channels, *block, *window.output))
     target = strides_of(shape)
     columns = Columns(
-        ((n, own[0], target[0]), (channels, own[1], target[1])),
+        (OuterAxis(n, own[0], target[0]), OuterAxis(channels, own[1], target[1])),
         own[2 + rank :],
         own[2 : 2 + rank],
         target[2:],

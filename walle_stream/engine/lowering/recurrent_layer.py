@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,13 @@ from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import INT64, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-type Function = tuple[str, tuple[float, ...]]
-"""Name and parameters of one of ``ACTIVATIONS``."""
+
+class Function(NamedTuple):
+    """One of ``ACTIVATIONS`` with its parameters."""
+
+    name: str
+    parameters: tuple[float, ...]
+
 
 STEPS_MAX: Final = 1 << 16
 """Most steps that are unrolled."""
@@ -220,8 +225,10 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
         name = canonical.get(text.lower())
         if name is None:
             raise LoweringError(f"there is no activation {text!r}, only {', '.join(ACTIVATIONS)}")
-        pairs = zip(ACTIVATIONS[name][1], (alphas, betas), strict=False)
-        results.append((name, tuple(own.pop(0) if own else default for default, own in pairs)))
+        pairs = zip(ACTIVATIONS[name].defaults, (alphas, betas), strict=False)
+        results.append(
+            Function(name, tuple(own.pop(0) if own else default for default, own in pairs))
+        )
     size = len(defaults)
     return [results[each * size : (each + 1) * size] for each in range(directions)]
 
@@ -231,5 +238,4 @@ def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:
     builder = layer.builder
     if layer.clip is not None:
         x = builder.clip(x, -layer.clip, layer.clip)
-    name, parameters = function
-    return ACTIVATIONS[name][0](builder, x, *parameters)
+    return ACTIVATIONS[function.name].function(builder, x, *function.parameters)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from walle_stream.engine.graph import Function, Graph, Node
+from walle_stream.engine.graph import Function, Graph, Node, OperatorKey
 from walle_stream.engine.limits import Budget, Limits
 from walle_stream.engine.lowering.builder import Builder, Compute, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
@@ -19,7 +19,7 @@ from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rul
 from walle_stream.engine.program import Array, ShapeUnknown, Tensor
 from walle_stream.errors import EngineError, LoweringError
 
-type Functions = Mapping[tuple[str, str, str], Function]
+type Functions = Mapping[OperatorKey, Function]
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class _Tracer:
     def _next(self, node: Node) -> Sequence[Node]:
         """Lower a node, put it off, or give the nodes that take its place."""
         traced = self.traced
-        called = self._functions.get((node.domain, node.operator, node.overload))
+        called = self._functions.get(node.key)
         if called is not None:
             return flattened_call(node, called, self._prefix(node))
         if needed_names(node) & self._late:

@@ -5,7 +5,7 @@ from math import prod
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last
-from walle_stream.engine.lowering.columns import Columns, fold, overlaps
+from walle_stream.engine.lowering.columns import Columns, OuterAxis, fold, overlaps
 from walle_stream.engine.lowering.convolution import biased, convolved
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
@@ -109,7 +109,11 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
     own = strides_of((group, n, *window.output, *window.kernel, depth))
     target = strides_of(shape)
     columns = Columns(
-        ((group, own[0], depth), (n, own[1], target[0]), (depth, 1, 1)),
+        (
+            OuterAxis(group, own[0], depth),
+            OuterAxis(n, own[1], target[0]),
+            OuterAxis(depth, 1, 1),
+        ),
         own[2 : 2 + rank],
         own[2 + rank : 2 + 2 * rank],
         target[1:-1],

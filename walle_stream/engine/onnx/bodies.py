@@ -5,23 +5,21 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto, defs
 
-from walle_stream.engine.graph import Function
+from walle_stream.engine.graph import Function, OperatorKey
 from walle_stream.engine.lowering.registry import rules
-
-type Key = tuple[str, str, str]
 
 
 def published_functions(
     proto: ModelProto,
     opsets: Mapping[str, int],
-    functions: Mapping[Key, Any],
+    functions: Mapping[OperatorKey, Any],
     read: Callable[[FunctionProto], Function],
-) -> dict[Key, Function]:
+) -> dict[OperatorKey, Function]:
     """Give bodies by key of what a model uses, has no rule, and is no function of its own."""
-    bodies: dict[Key, Function] = {}
+    bodies: dict[OperatorKey, Function] = {}
     for node in proto.graph.node:
         domain = "" if node.domain == "ai.onnx" else node.domain
-        key = (domain, node.op_type, node.overload)
+        key = OperatorKey(domain, node.op_type, node.overload)
         if (domain, node.op_type) in rules() or key in functions or key in bodies:
             continue
         try:

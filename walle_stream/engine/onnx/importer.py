@@ -26,6 +26,7 @@ from walle_stream.engine.graph import (
     Graph,
     Model,
     Node,
+    OperatorKey,
     OptionalType,
     SequenceType,
     TensorType,
@@ -111,7 +112,7 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
         check_names([f"{_domain(f.domain)}.{f.name}.{f.overload}" for f in proto.functions],
                     "function")  # fmt: skip
         functions = {
-            (_domain(each.domain), each.name, each.overload): reader.function(each)
+            OperatorKey(_domain(each.domain), each.name, each.overload): reader.function(each)
             for each in proto.functions
         }
         functions = {**published_functions(proto, opsets, functions, reader.function), **functions}
