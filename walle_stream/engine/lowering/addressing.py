@@ -25,7 +25,7 @@ def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
         DTypeError: They are no whole numbers.
     """
     if not is_integer(indices.dtype):
-        raise DTypeError(f"indices are of {indices.dtype.name}, not whole numbers")
+        raise DTypeError(f"indices are whole numbers, not {indices.dtype.name}")
     wide = builder.cast(indices, INT64)
     if indices.dtype.kind == "u":
         return wide
