@@ -18,8 +18,8 @@ from walle_stream.engine.planning import loops, weights
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.program import Program, Tensor
 from walle_stream.engine.region import Region, View, simplified, strides_of, validate_regions, whole
-from walle_stream.engine.rules import verify_program
 from walle_stream.testing.checked_backend import CheckedBackend
+from walle_stream.testing.stages import verify_program
 
 FLOAT = np.dtype(np.float32)
 UNARY = (Operator.ABS, Operator.NEG, Operator.TANH, Operator.ERF)

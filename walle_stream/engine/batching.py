@@ -80,11 +80,7 @@ class BatchedModel:
         return tuple(self._run(_shape_of(given), given))
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run the model for several requests; see ``run_together``.
-
-        Returns:
-            Outputs of each, in order: the same bytes as alone.
-        """
+        """Run the model for several requests, each to its bytes alone; see ``run_together``."""
         return run_together(self, requests)
 
     def close(self) -> None:
@@ -110,26 +106,26 @@ class BatchedModel:
         return [each[:count] for each in outputs]
 
     def _outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        made = self._model(*inputs)
+        outputs = self._model(*inputs)
         names = self._model.module.outputs
-        for name, each in zip(names, made, strict=True):
+        for name, each in zip(names, outputs, strict=True):
             if each.dtype == object or not each.ndim or len(each) != self._batch:
                 raise ModelError(
                     f"{self._place}: output {name!r} of {self._batch} rows has the shape"
                     f" {list(each.shape)}: it has to have the rows as first dimension: {_REMEDY}"
                 )
-        return made
+        return outputs
 
     def _tried(self, inputs: Sequence[Array]) -> str:
         # rows in places: why the model is refused, or nothing
         for rows, is_asked_for in _rows_to_try(inputs, self._batch):
             try:
-                made = self._outputs(rows)
+                result = self._outputs(rows)
                 for turn in _turns(self._batch):
                     turned = self._outputs([np.roll(each, turn, axis=0) for each in rows])
                     if any(
                         np.roll(mine, turn, axis=0).tobytes() != theirs.tobytes()
-                        for mine, theirs in zip(made, turned, strict=True)
+                        for mine, theirs in zip(result, turned, strict=True)
                     ):
                         return (
                             f"{self._place}: what it gives for a row depends on the other rows, or"
@@ -138,7 +134,7 @@ class BatchedModel:
                 alone = self._outputs([np.repeat(each[:1], self._batch, axis=0) for each in rows])
                 if any(
                     theirs[-1:].tobytes() != mine[:1].tobytes()
-                    for mine, theirs in zip(made, alone, strict=True)
+                    for mine, theirs in zip(result, alone, strict=True)
                 ):
                     return (
                         f"{self._place}: what it gives for a row depends on the other rows:"
@@ -203,16 +199,16 @@ def run_together(
     Raises:
         EngineError: Inputs do not fit, or the model cannot be run with them.
     """
-    found: list[tuple[Array, ...]] = [()] * len(requests)
+    results: list[tuple[Array, ...]] = [()] * len(requests)
     alike: dict[_Shape, list[int]] = {}
     for number, given in enumerate(requests):
         if _row_count(given):
             alike.setdefault(_shape_of(given), []).append(number)
         else:
-            found[number] = model(*given)
+            results[number] = model(*given)
     for numbers in alike.values():
         counts = [len(requests[number][0]) for number in numbers]
-        made = model(
+        result = model(
             *(
                 np.concatenate(each) if len(each) > 1 else each[0]
                 for each in zip(*(requests[number] for number in numbers), strict=True)
@@ -220,20 +216,16 @@ def run_together(
         )
         at = 0
         for number, count in zip(numbers, counts, strict=True):
-            found[number] = tuple(each[at : at + count].copy() for each in made)
+            results[number] = tuple(each[at : at + count].copy() for each in result)
             at += count
-    return found
+    return results
 
 
 class RowsTogether:
     """A batched model that is run elsewhere, with the rows of many requests in one call."""
 
     def __init__(self, model: Callable[..., tuple[Array, ...]]) -> None:
-        """Take over.
-
-        Args:
-            model: A ``ModelRunner``: calls a ``BatchedModel``.
-        """
+        """Take over a ``ModelRunner`` that calls a ``BatchedModel``."""
         self._model = model
 
     def __call__(self, *given: Array) -> tuple[Array, ...]:
@@ -248,20 +240,15 @@ class RowsTogether:
 def hosted(
     place: str, model: Model, backend: str, threads: int | None, batch: int | None
 ) -> HostedModel | BatchedModel:
-    """Make a model as pipelines run it, in this process.
+    """Make a model as pipelines run it, in this process; see ``HostedModel.of``.
 
-    Args:
-        place: Where the model is named, for errors.
-        model: As an importer makes it.
-        backend: See ``HostedModel.of``.
-        threads: See there.
-        batch: Rows of each evaluation; None: as many as are asked for.
+    ``place`` names it in errors. An evaluation has ``batch`` rows; None: as many as are asked for.
 
     Raises:
         EngineError: It cannot be had here, is nothing for scripts, or has no rows.
     """
-    made = HostedModel.of(model, backend, threads)
-    return made if batch is None else BatchedModel(made, batch, place)
+    result = HostedModel.of(model, backend, threads)
+    return result if batch is None else BatchedModel(result, batch, place)
 
 
 def _shape_of(given: Sequence[Array]) -> _Shape:

@@ -29,11 +29,7 @@ class Component:
 
 
 def components(graph: Graph) -> list[Component]:
-    """Cut a request into independent parts.
-
-    Returns:
-        Those that have outputs, by their first node.
-    """
+    """Cut a request into independent parts that have outputs, by their first node."""
     wanted = set(graph.outputs)
     if len(wanted) == 1:
         return [_component(graph.nodes, range(len(graph.nodes)), sorted(wanted))]
@@ -41,12 +37,12 @@ def components(graph: Graph) -> list[Component]:
     members: dict[int, list[int]] = {}
     for number, root in enumerate(roots):
         members.setdefault(root, []).append(number)
-    found = []
+    results = []
     for numbers in members.values():
         mine = [number for number in numbers if number in wanted]
         if mine:
-            found.append(_component(graph.nodes, numbers, mine))
-    return found
+            results.append(_component(graph.nodes, numbers, mine))
+    return results
 
 
 def _component(

@@ -4,7 +4,7 @@ Each runs the graphs of its node; what such a graph reads of the graph around it
 is given to it beside its own inputs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -13,7 +13,7 @@ from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
 from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 type RunGraph = Callable[[Graph, Mapping[str, Data]], list[Data]]
@@ -26,16 +26,7 @@ def _control(call: Call) -> Result:
 
 
 def run_control(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    """Run a node of control flow.
-
-    Args:
-        run: Runs a graph of the node.
-        node: One of those above.
-        env: Values of everything that it reads.
-        budget: Of the run that this is a part of.
-
-    Returns:
-        Its outputs, in order.
+    """Run a node of control flow, whose graphs ``run`` runs; ``env`` has all that it reads.
 
     Raises:
         EngineError: It cannot be run; the message names the node.
@@ -55,39 +46,31 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
     if condition is None:
         raise LoweringError("input 0 is missing; a condition is expected")
     branch = _graph(node, "then_branch" if _truth(condition) else "else_branch")
-    made = run(branch, _captured(branch, env))
-    if len(made) < len(node.outputs):
-        raise LoweringError(f"its branch gives {len(made)} outputs, not {len(node.outputs)}")
-    return made
+    result = run(branch, _captured(branch, env))
+    if len(result) < len(node.outputs):
+        raise LoweringError(f"its branch gives {len(result)} outputs, not {len(node.outputs)}")
+    return result
 
 
 def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    body = _graph(node, "body")
     trips, condition = _array(node, env, 0), _array(node, env, 1)
     count = None if trips is None else _whole(trips)
     goes_on = condition is None or _truth(condition)
     state: list[Data] = [env[name] if name else None for name in node.inputs[2:]]
-    _check_body(body, len(state) + 2, len(state) + 1)
+    body = _Body(run, node, env, len(state) + 2, len(state) + 1)
     scanned: list[list[Array]] = [[] for _ in range(len(body.outputs) - 1 - len(state))]
-    captured = _captured(body, env)
     number = 0
     while goes_on and (count is None or number < count):
-        given = [np.array(number, np.int64), np.array(goes_on), *state]
-        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
-        goes_on = _truth(_tensor(made[0]))
-        state = made[1 : 1 + len(state)]
-        for rows, each in zip(scanned, made[1 + len(state) :], strict=True):
+        result = body(np.array(number, np.int64), np.array(goes_on), *state)
+        goes_on = _truth(_tensor(result[0]))
+        state = result[1 : 1 + len(state)]
+        for rows, each in zip(scanned, result[1 + len(state) :], strict=True):
             rows.append(_kept(each, budget))
         number += 1
     if number or not scanned:
         return [*state, *map(_stacked, scanned)]
-    given = [np.array(0, np.int64), np.ones((), np.bool_), *state]
-    return [
-        *state,
-        *_no_rows(
-            run, body, {**captured, **dict(zip(body.inputs, given, strict=True))}, 1 + len(state)
-        ),
-    ]
+    first = [np.array(0, np.int64), np.ones((), np.bool_), *state]
+    return [*state, *_no_rows(body, first, 1 + len(state))]
 
 
 def _kept(data: Data, budget: Budget) -> Array:
@@ -102,23 +85,23 @@ def _stacked(rows: list[Array]) -> Array:
     return np.stack(rows)
 
 
-def _no_rows(run: RunGraph, body: Graph, inputs: Mapping[str, Data], states: int) -> list[Array]:
+def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
     # collected of no iteration: shape and dtype as they are declared, or as one would make them
-    kinds = list(body.outputs.values())[states:]
+    kinds = body.outputs[states:]
     rows: list[Array | None] = [None] * len(kinds)
     if not all(map(_is_declared, kinds)):
         with suppress(EngineError):
-            rows = [_tensor(each) for each in run(body, inputs)[states:]]
-    found = []
+            rows = [_tensor(each) for each in body(*inputs)[states:]]
+    results = []
     for kind, row in zip(kinds, rows, strict=True):
         if row is not None:
-            found.append(np.zeros((0, *row.shape), row.dtype))
+            results.append(np.zeros((0, *row.shape), row.dtype))
             continue
         sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
         shape = [each if isinstance(each, int) else 0 for each in sizes]
-        dtype = kind.dtype if isinstance(kind, TensorType) else np.dtype(np.float32)
-        found.append(np.zeros(check_size((0, *shape)), dtype))
-    return found
+        dtype = kind.dtype if isinstance(kind, TensorType) else FLOAT32
+        results.append(np.zeros(check_size((0, *shape)), dtype))
+    return results
 
 
 def _is_declared(kind: ValueType) -> bool:
@@ -151,9 +134,9 @@ def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
         if not 0 <= kept <= most:
             raise ShapeError(f"a length of {kept}, of {most} steps")
         given[-count:] = [each[:kept] for each in given[-count:]]
-        made = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
+        result = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
         states = len(inputs) - count
-        results.append([*made[:states], *(_lengthened(each, most) for each in made[states:])])
+        results.append([*result[:states], *(_lengthened(each, most) for each in result[states:])])
     return [_stacked(list(each)) for each in zip(*results, strict=True)]
 
 
@@ -173,18 +156,15 @@ def _scan_inputs(node: Node, given: int) -> int:
 def _scan_one(
     run: RunGraph, node: Node, inputs: list[Array], env: Mapping[str, Data], budget: Budget
 ) -> list[Data]:
-    body, count = _graph(node, "body"), _scan_inputs(node, len(inputs))
-    states = len(inputs) - count
-    _check_body(body, len(inputs), states)
+    states = len(inputs) - _scan_inputs(node, len(inputs))
+    body = _Body(run, node, env, len(inputs), states)
     state: list[Data] = list(inputs[:states])
     moved = _scanned(node, inputs[states:])
     rows: list[list[Array]] = [[] for _ in range(len(body.outputs) - states)]
-    captured = _captured(body, env)
     for number in range(len(moved[0])):
-        given = [*state, *(np.array(each[number]) for each in moved)]
-        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
-        state = made[:states]
-        for collected, each in zip(rows, made[states:], strict=True):
+        result = body(*state, *(np.array(each[number]) for each in moved))
+        state = result[:states]
+        for collected, each in zip(rows, result[states:], strict=True):
             collected.append(_kept(each, budget))
     axes = _each(node, "scan_output_axes", len(rows))
     backwards = _each(node, "scan_output_directions", len(rows))
@@ -193,9 +173,8 @@ def _scan_one(
             _stacked(each[:: -1 if back else 1]) for each, back in zip(rows, backwards, strict=True)
         ]
     else:
-        given = [*state, *(np.zeros(each.shape[1:], each.dtype) for each in moved)]
-        inputs_of_one = {**captured, **dict(zip(body.inputs, given, strict=True))}
-        whole = _no_rows(run, body, inputs_of_one, states)
+        one = [np.zeros(each.shape[1:], each.dtype) for each in moved]
+        whole = _no_rows(body, [*state, *one], states)
     placed = [
         np.moveaxis(each, 0, axis_of(axis, each.ndim))
         for each, axis in zip(whole, axes, strict=True)
@@ -217,20 +196,19 @@ def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
 
 
 def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
-    found = node.attributes.get(name)
-    if found is None and name == "scan_input_directions":
-        found = node.attributes.get("directions")
-    if not found:
+    value = node.attributes.get(name)
+    if value is None and name == "scan_input_directions":
+        value = node.attributes.get("directions")
+    if not value:
         return (0,) * count
-    if not isinstance(found, tuple) or not all(type(each) is int for each in found):
-        raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
-    if len(found) != count:
-        raise LoweringError(f"attribute {name!r} has {len(found)} elements, not {count}")
-    return found
+    if not isinstance(value, tuple) or not all(type(each) is int for each in value):
+        raise LoweringError(f"attribute {name!r} must be whole numbers, not {value!r}")
+    if len(value) != count:
+        raise LoweringError(f"attribute {name!r} has {len(value)} elements, not {count}")
+    return value
 
 
 def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    body = _graph(node, "body")
     inputs = [env[name] if name else None for name in node.inputs]
     first = inputs[0] if inputs else None
     if not isinstance(first, list):
@@ -238,30 +216,42 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
     counts = [len(each) for each in inputs if isinstance(each, list)]
     if min(counts) != max(counts):
         raise ShapeError(f"sequences of {counts} tensors")
-    _check_body(body, len(inputs), 0)
-    captured = _captured(body, env)
+    body = _Body(run, node, env, len(inputs), 0)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
-        given = [each[number] if isinstance(each, list) else each for each in inputs]
-        made = run(body, {**captured, **dict(zip(body.inputs, given, strict=True))})
-        for collected, each in zip(results, made, strict=True):
+        result = body(*(each[number] if isinstance(each, list) else each for each in inputs))
+        for collected, each in zip(results, result, strict=True):
             budget.keep(0 if each is None or isinstance(each, list) else each.nbytes)
             collected.append(each)
     return list(results)
 
 
 def _graph(node: Node, name: str) -> Graph:
-    found = node.attributes.get(name)
-    if not isinstance(found, Graph):
+    value = node.attributes.get(name)
+    if not isinstance(value, Graph):
         raise LoweringError(f"attribute {name!r} is no graph")
-    return found
+    return value
 
 
-def _check_body(body: Graph, inputs: int, outputs: int) -> None:
-    if len(body.inputs) != inputs:
-        raise LoweringError(f"its body takes {len(body.inputs)} inputs, not {inputs}")
-    if len(body.outputs) < outputs:
-        raise LoweringError(f"its body gives {len(body.outputs)} outputs, not {outputs} or more")
+class _Body:
+    """The graph that a node runs again and again, with what it reads around it."""
+
+    def __init__(
+        self, run: RunGraph, node: Node, env: Mapping[str, Data], inputs: int, outputs: int
+    ) -> None:
+        graph = _graph(node, "body")
+        if len(graph.inputs) != inputs:
+            raise LoweringError(f"its body takes {len(graph.inputs)} inputs, not {inputs}")
+        if len(graph.outputs) < outputs:
+            raise LoweringError(
+                f"its body gives {len(graph.outputs)} outputs, not {outputs} or more"
+            )
+        self._run, self._graph, self._captured = run, graph, _captured(graph, env)
+        self.outputs = list(graph.outputs.values())
+
+    def __call__(self, *inputs: Data) -> list[Data]:
+        named = zip(self._graph.inputs, inputs, strict=True)
+        return self._run(self._graph, {**self._captured, **dict(named)})
 
 
 def _captured(graph: Graph, env: Mapping[str, Data]) -> dict[str, Data]:

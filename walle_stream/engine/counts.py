@@ -26,36 +26,15 @@ class OperatorCounts:
     """Control flow: runs graphs, the same for every backend."""
 
     def before(self, backends: int) -> int:
-        """Count the pieces of work without geometric computing.
-
-        Args:
-            backends: N_ba.
-
-        Returns:
-            ``(N_aop + N_top + N_cop) * N_ba + N_fop``.
-        """
+        """Count the work without it: ``(N_aop + N_top + N_cop) * N_ba + N_fop``."""
         return (self.aop + self.top + self.cop) * backends + self.fop
 
     def after(self, backends: int) -> int:
-        """Count the pieces of work with it.
-
-        Args:
-            backends: N_ba.
-
-        Returns:
-            ``(N_aop + 1) * N_ba + N_top + N_cop + N_fop``: 1 is the raster.
-        """
+        """Count it with: ``(N_aop + 1) * N_ba + N_top + N_cop + N_fop``, where 1 is the raster."""
         return (self.aop + 1) * backends + self.top + self.cop + self.fop
 
     def saved(self, backends: int) -> float:
-        """Say which part of the work is saved.
-
-        Args:
-            backends: N_ba, at least 1.
-
-        Returns:
-            From 0 to 1; below 0 where it costs more.
-        """
+        """Say which part of the work is saved, at most 1; below 0 where it costs more."""
         return 1 - self.after(backends) / self.before(backends)
 
 
@@ -79,12 +58,10 @@ PAPER_BACKENDS: Final = 16
 
 
 def operator_counts() -> OperatorCounts:
-    """Count this engine's.
+    """Count this engine's atomic operators, and ONNX's by kind.
 
-    Returns:
-        N_aop of its own atomic operators, the others of ONNX's operators. Operators on strings
-        count for no backend: the host runs them for all. Nor do sequences and optionals, of
-        which nothing is left in a program, and operators of ONNX that are one atomic operator.
+    Operators on strings count for no backend: the host runs them for all. Nor do sequences and
+    optionals, of which nothing is left in a program, and operators of ONNX that are one atomic.
     """
     kinds = [rule.kind for rule in _published()]
     return OperatorCounts(
@@ -96,16 +73,12 @@ def operator_counts() -> OperatorCounts:
 
 
 def operator_rows() -> list[OperatorRow]:
-    """List the operators of ONNX that have a rule.
-
-    Returns:
-        By domain, then by name.
-    """
-    found = [
+    """List the operators of ONNX that have a rule, by domain and name."""
+    result = [
         OperatorRow(rule.operator, rule.domain, rule.kind, rule.lower.__module__.rpartition(".")[2])
         for rule in _published()
     ]
-    return sorted(found, key=lambda row: (row.domain, row.name))
+    return sorted(result, key=lambda row: (row.domain, row.name))
 
 
 def _published() -> list[Rule]:

@@ -11,13 +11,9 @@ _FOREIGN: Final = 2
 
 
 def is_foreign(dtype: DType) -> bool:
-    """Whether a dtype is one of ``ml_dtypes``, which numpy does not compute with as with its own.
+    """Whether a dtype is one of ``ml_dtypes`` (bfloat16, float8, int4 ...), not numpy's own.
 
-    Args:
-        dtype: Any. numpy's own in a stated byte order are its own, though no builtin objects.
-
-    Returns:
-        True for bfloat16, float8, float4, int4, int2 and their like.
+    Those of numpy in a stated byte order are its own, though no builtin objects.
     """
     return dtype.isbuiltin == _FOREIGN
 
@@ -25,11 +21,7 @@ def is_foreign(dtype: DType) -> bool:
 def native(array: Array) -> Array:
     """Give an array the dtype object that numpy itself makes of its name.
 
-    Args:
-        array: Any; of a stated byte order, perhaps.
-
-    Returns:
-        The same elements in this machine's order: a view, or a copy where that is another.
+    It is a view in this machine's order of bytes, or a copy where that is another.
     """
     dtype = array.dtype
     if dtype.isbuiltin or dtype.hasobject or dtype.fields:

@@ -50,22 +50,14 @@ class EngineEvaluator:
     """Evaluates requests. Thread-safe if the models are; blocks."""
 
     def __init__(self, backend: Backend, models: Mapping[str, Model] | None = None) -> None:
-        """Take over.
-
-        Args:
-            backend: That plans and runs.
-            models: By name; what they return depends on their inputs alone.
-        """
+        """Take over; what models return depends on their inputs alone."""
         self._backend = backend
         self._models = models or {}
         self._plans: OrderedDict[Any, _Stage] = OrderedDict()
         self._lock = threading.Lock()
 
     def evaluate(self, graph: Graph) -> list[Constant]:
-        """Compute the outputs of a request.
-
-        Returns:
-            One value per output, in order.
+        """Compute the outputs of a request, in order.
 
         Raises:
             TensorError: An unknown operator, shapes that do not fit, or too much.
@@ -74,18 +66,15 @@ class EngineEvaluator:
         return self.evaluate_all([graph])[0]
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
-        """Compute requests that crossed together, each as if it had come alone.
-
-        Returns:
-            One list for each, in order.
+        """Compute requests that crossed together, in order, each as if it had come alone.
 
         Raises:
             TensorError: One of them cannot be computed, or they make too much together.
         """
-        made: dict[int, list[Array]] = {}
+        results: dict[int, list[Array]] = {}
         room_bytes, work_left = CROSSING_MAX_BYTES, CROSSING_WORK_MAX_ELEMENTS
         for wave in _waves(graphs):
-            asked = [_Asked(graphs[number], made) for number in wave]
+            asked = [_Asked(graphs[number], results) for number in wave]
             jobs = [job for each in asked for job in each.jobs]
             for depth in range(1 + max((each for j in jobs for each in j.depths), default=0)):
                 self._run_models(jobs, depth)
@@ -97,8 +86,8 @@ class EngineEvaluator:
                     raise TensorError("what was asked for together is too much: ask for each alone")
             room_bytes = left_bytes
             work_left -= sum(each.work for each in asked)
-            made.update((n, each.found()) for n, each in zip(wave, asked, strict=True))
-        return [[_constant(value) for value in made[number]] for number in range(len(graphs))]
+            results.update((n, each.result()) for n, each in zip(wave, asked, strict=True))
+        return [[_constant(value) for value in results[number]] for number in range(len(graphs))]
 
     def _run_stage(self, job: "_Job", depth: int) -> dict[int, Array]:
         nodes, values = job.component.nodes, job.values
@@ -135,10 +124,10 @@ class EngineEvaluator:
         if job.asked.work > WORK_MAX_ELEMENTS:
             raise TensorError(f"a tensor request computes more than {WORK_MAX_ELEMENTS} elements")
         try:
-            found = stage.plan.run([values[number] for number in given])
+            result = stage.plan.run([values[number] for number in given])
         except EngineError as error:
             raise TensorError(str(error)) from error
-        return dict(zip(wanted, found, strict=True))
+        return dict(zip(wanted, result, strict=True))
 
     def _lowered(
         self, job: "_Job", numbers: Sequence[int], given: Sequence[int], wanted: Sequence[int]
@@ -157,17 +146,17 @@ class EngineEvaluator:
             builder.origin = str(number)
             try:
                 work += check_size(node.operator, taken, node.parameters)
-                made = rule(builder, taken, node.parameters)
+                result = rule(builder, taken, node.parameters)
             except (EngineError, ValueError, TypeError, IndexError, KeyError) as error:
                 shapes = ", ".join(str(each.shape) for each in taken)
                 raise TensorError(f"{name}: {node.operator} of shapes {shapes}: {error}") from error
-            if made.dtype.name not in ITEM_BYTES:
-                raise TensorError(f"{name}: {node.operator} gives {made.dtype.name}")
+            if result.dtype.name not in ITEM_BYTES:
+                raise TensorError(f"{name}: {node.operator} gives {result.dtype.name}")
             if work > WORK_MAX_ELEMENTS:
                 raise TensorError(
                     f"a tensor request computes more than {WORK_MAX_ELEMENTS} elements"
                 )
-            tensors[number] = made
+            tensors[number] = result
         program = Program(inputs, [tensors[number] for number in wanted], builder.steps)
         return _Stage(self._backend.plan(program), work)
 
@@ -190,7 +179,7 @@ class EngineEvaluator:
             for call, outputs in zip(some, _outputs_together(some), strict=True):
                 call.job.models[call.key] = outputs
         for call in calls:
-            call.job.values[call.number] = call.found()
+            call.job.values[call.number] = call.result()
 
     def _model(self, job: "_Job", number: int) -> Model:
         name = job.component.nodes[number].parameters.get("name")
@@ -215,7 +204,7 @@ class _Asked:
             values[number] = before[request][output]
         self.jobs = [_Job(self, each, values) for each in components(graph)]
 
-    def found(self) -> list[Array]:
+    def result(self) -> list[Array]:
         """Give the outputs, in order."""
         values = {
             job.component.numbers[number]: job.values[number]
@@ -241,8 +230,8 @@ class _Job:
     @property
     def made_bytes(self) -> int:
         """Memory of what was made so far."""
-        made = list(self.values.values())[self._given_count :]
-        return sum(each.nbytes for each in made)
+        result = list(self.values.values())[self._given_count :]
+        return sum(each.nbytes for each in result)
 
     def name(self, number: int) -> str:
         """Say what a script's errors call a node."""
@@ -279,11 +268,8 @@ class _Call:
         """The same for a model that takes many."""
         return self._checked(lambda inputs: run_many([inputs])[0])
 
-    def found(self) -> Array:
-        """Give the node's value.
-
-        Returns:
-            One of the outputs of its model, which has run.
+    def result(self) -> Array:
+        """Give the node's value: one of the outputs of its model, which has run.
 
         Raises:
             TensorError: There is no such output, or it is nothing that scripts can have.
@@ -295,13 +281,13 @@ class _Call:
             raise TensorError(
                 f"{place}: model {name!r} has {len(outputs)} outputs, not a number {output!r}"
             )
-        found = outputs[output]
+        result = outputs[output]
         # an output that nobody asks for may be anything
-        if found.dtype not in _KINDS and found.dtype.name not in ITEM_BYTES:
-            raise TensorError(f"{place}: model {name!r} gives {found.dtype.name}")
-        if found.size > MAX_ELEMENTS:
-            raise TensorError(f"{place}: model {name!r} gives {found.size} elements: too many")
-        return found
+        if result.dtype not in _KINDS and result.dtype.name not in ITEM_BYTES:
+            raise TensorError(f"{place}: model {name!r} gives {result.dtype.name}")
+        if result.size > MAX_ELEMENTS:
+            raise TensorError(f"{place}: model {name!r} gives {result.size} elements: too many")
+        return result
 
     def _checked(self, run: Callable[[list[Array]], Any]) -> list[Array]:
         inputs = self.inputs

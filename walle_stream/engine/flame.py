@@ -32,11 +32,7 @@ class _Box:
 
 
 def flame_svg(profile: Profile) -> str:
-    """Draw a profile: a box is as wide as its time; what it says in full is its title.
-
-    Returns:
-        SVG text, without anything outside of it.
-    """
+    """Draw a profile as SVG alone: a box is as wide as its time, its title says it in full."""
     whole_ms = max(profile.mean_ms, 1e-9)
     scale = (_WIDTH - 2 * _MARGIN) / whole_ms
     boxes = _joined(_boxes(profile), scale)

@@ -50,6 +50,14 @@ def _shown(name: str) -> str:
     return short if short.isprintable() else ascii(short)
 
 
+class OperatorKey(NamedTuple):
+    """What a node calls: an operator, or a function of the model."""
+
+    domain: str
+    name: str
+    overload: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """An operator applied to values; an empty name is an input or output left out."""
@@ -69,8 +77,22 @@ class Node:
     def title(self) -> str:
         """What messages call it."""
         called = self.name or ", ".join(each for each in self.outputs if each)
-        operator = f"{self.domain}.{self.operator}" if self.domain else self.operator
-        return f"node {_shown(called)!r} ({_shown(operator)}, opset {self.version})"
+        return f"node {_shown(called)!r} ({_shown(self.qualified_operator)}, opset {self.version})"
+
+    @property
+    def key(self) -> OperatorKey:
+        """What it calls."""
+        return OperatorKey(self.domain, self.operator, self.overload)
+
+    @property
+    def qualified_operator(self) -> str:
+        """Its operator, behind its domain where that is not ONNX's own."""
+        return f"{self.domain}.{self.operator}" if self.domain else self.operator
+
+    @property
+    def first_output(self) -> str:
+        """The name of the first output that has one; of no other node."""
+        return next((each for each in self.outputs if each), "")
 
     def graphs(self) -> Iterator["Graph"]:
         """Give the graphs among its attributes."""
@@ -95,15 +117,15 @@ class Graph:
     @cached_property
     def free_names(self) -> frozenset[str]:
         """Names of an enclosing graph that this one reads."""
-        made = {*self.inputs, *self.constants}
+        known = {*self.inputs, *self.constants}
         free: set[str] = set()
         for node in self.nodes:
             used = set(node.inputs)
             for graph in node.graphs():
                 used |= graph.free_names
-            free |= used - made - {""}
-            made |= set(node.outputs)
-        free |= set(self.outputs) - made
+            free |= used - known - {""}
+            known |= set(node.outputs)
+        free |= set(self.outputs) - known
         return frozenset(free)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -140,9 +162,9 @@ class _Gapped(NamedTuple):
         return cls(memory, data.shape[1]) if is_begin and len(memory) == len(data) else None
 
     def view(self) -> Array:
-        found = self.memory[:, : self.columns]
-        found.flags.writeable = False
-        return found
+        matrix = self.memory[:, : self.columns]
+        matrix.flags.writeable = False
+        return matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +184,7 @@ class Model:
     """A graph and the functions that it calls."""
 
     graph: Graph
-    functions: Mapping[tuple[str, str, str], Function] = field(default_factory=dict)
-    """By domain, name and overload."""
+    functions: Mapping[OperatorKey, Function] = field(default_factory=dict)
     opsets: Mapping[str, int] = field(default_factory=dict)
     """Versions that the model imports, by domain."""
 

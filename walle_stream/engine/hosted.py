@@ -15,14 +15,13 @@ from walle_stream.engine.graph import Graph, Model, Node, OptionalType, TensorTy
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.models import Module
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, FLOAT32, INT64, is_floating, is_integer
 from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import DTypeError, EngineError, ModelError
 
 RUN_MAX_S: Final = 60.0
 """Of one evaluation of a pipeline's model, looked at between nodes and iterations."""
 
-_FLOAT: Final = np.dtype(np.float32)
 
 _WIDER: Final[Mapping[str, DType]] = {
     **dict.fromkeys(("bool", "uint4", "uint2"), np.dtype(np.uint8)),
@@ -151,43 +150,43 @@ def _cast(name: str, array: Array, kind: ValueType) -> Array:
         return array
     dtype = declared.dtype
     with np.errstate(all="ignore"):
-        made = array.astype(dtype)
-        is_same = _is_same(array, made)
+        other = array.astype(dtype)
+        is_same = _is_same(array, other)
     if not is_same:
         raise DTypeError(
             f"input {name!r} is of {dtype.name}, which cannot hold each value of this"
             f" {array.dtype.name} tensor: give what it can hold, or use astype"
         )
-    return made
+    return other
 
 
-def _is_same(array: Array, made: Array) -> bool:
+def _is_same(array: Array, other: Array) -> bool:
     if is_floating(array.dtype):
-        if is_floating(made.dtype):
-            return bool(np.array_equal(array, made.astype(np.float64), equal_nan=True))
+        if is_floating(other.dtype):
+            return bool(np.array_equal(array, other.astype(np.float64), equal_nan=True))
         if not np.all((array >= -_TWO_63) & (array < _TWO_63)):  # nor is a NaN
             return False
         whole = array.astype(np.int64)
         if not np.array_equal(whole, array):
             return False
         array = whole
-    if is_floating(made.dtype):
-        wide = made.astype(np.float64)
+    if is_floating(other.dtype):
+        wide = other.astype(np.float64)
         # 2**63 and infinity would not come back as what they are
         is_inside = (wide >= -_TWO_63) & (wide < _TWO_63)
         return bool(np.all(is_inside)) and bool(np.array_equal(wide.astype(np.int64), array))
     # there and back loses nothing but a sign
-    if made.dtype.name.startswith("uint") and np.any(array < 0):
+    if other.dtype.name.startswith("uint") and np.any(array < 0):
         return False
-    return bool(np.array_equal(made.astype(np.int64), array))
+    return bool(np.array_equal(other.astype(np.int64), array))
 
 
 def _widened(value: Any) -> Array:
     if not isinstance(value, np.ndarray):
         return _NO_TENSOR
     dtype = value.dtype
-    if is_floating(dtype) and dtype.itemsize < _FLOAT.itemsize:
-        return value.astype(_FLOAT)
+    if is_floating(dtype) and dtype.itemsize < FLOAT32.itemsize:
+        return value.astype(FLOAT32)
     wider = _WIDER.get(dtype.name)
     return value if wider is None else value.astype(wider)
 
@@ -207,11 +206,11 @@ def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 def _constants(graph: Graph) -> dict[str, Any]:
-    found: dict[str, Any] = dict(graph.constants)
+    constants: dict[str, Any] = dict(graph.constants)
     for node in graph.nodes:
         if node.operator == "Constant" and not node.domain:
-            found[node.outputs[0]] = node.attributes.get("value")
-    return found
+            constants[node.outputs[0]] = node.attributes.get("value")
+    return constants
 
 
 def _draws(node: Node, constants: Mapping[str, Any]) -> bool:

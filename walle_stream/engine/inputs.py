@@ -8,10 +8,9 @@ import numpy as np
 from walle_stream.engine.dtypes import native
 from walle_stream.engine.graph import Graph, OptionalType, SequenceType, TensorType, ValueType
 from walle_stream.engine.program import Array, Data, DType
-from walle_stream.engine.rules import BOOL, check_size, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
-_TEXT = np.dtype(object)
 _NAMES_SHOWN = 20
 
 TEXTS_MAX: Final = 1 << 26
@@ -43,20 +42,20 @@ def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
     if unknown:
         raise EngineError(f"there is no input {unknown[0]!r}: the model has {_names(graph)}")
     sizes: dict[str, tuple[int, str]] = {}
-    found: dict[str, Data] = {}
+    results: dict[str, Data] = {}
     for name, kind in graph.inputs.items():
         if name in given:
             try:
-                found[name] = _checked(given[name], kind, name, sizes)
+                results[name] = _checked(given[name], kind, name, sizes)
             except MemoryError as error:
                 raise EngineError(f"input {name!r}: there is not enough memory") from error
             except WalleError as error:
                 raise type(error)(f"input {name!r}: {error.message}") from error
         elif isinstance(kind, OptionalType):
-            found[name] = None
+            results[name] = None
         elif name not in graph.constants:
             raise EngineError(f"input {name!r} is missing: the model has {_names(graph)}")
-    return found
+    return results
 
 
 def _names(graph: Graph) -> str:
@@ -102,7 +101,7 @@ def _array(value: Any, dtype: DType | None) -> Array:
     check_size(array.shape)
     array = native(array)
     if array.dtype.kind in "SUTO":
-        if dtype is not None and dtype != _TEXT:
+        if dtype is not None and dtype != TEXT:
             raise DTypeError(f"its dtype is {array.dtype.name}, not {dtype.name}: cast it")
         array = _texts(array)
     if dtype is not None and array.dtype != dtype:
@@ -118,16 +117,16 @@ def _array(value: Any, dtype: DType | None) -> Array:
 def _fits(array: Array, dtype: DType) -> bool:
     # of a Python number or a list, whose dtype nobody has chosen
     if not array.size:
-        return dtype != _TEXT
+        return dtype != TEXT
     if is_floating(dtype):
         return array.dtype.kind in "iuf"
     if not is_integer(dtype) or array.dtype == BOOL or array.dtype.kind not in "iu":
         return False
     with np.errstate(all="ignore"):
-        made = array.astype(dtype)
+        result = array.astype(dtype)
         # there and back loses nothing but a sign
-        is_same = np.array_equal(made.astype(array.dtype), array)
-        return bool(is_same) and np.array_equal(made < 0, array < 0)
+        is_same = np.array_equal(result.astype(array.dtype), array)
+        return bool(is_same) and np.array_equal(result < 0, array < 0)
 
 
 def _texts(array: Array) -> Array:
@@ -144,9 +143,9 @@ def _texts(array: Array) -> Array:
         if not isinstance(text, str):
             raise DTypeError(f"tensors of objects hold text alone, not {_shown(each)}")
         flat.append(text)
-    made = np.empty(len(flat), _TEXT)
-    made[:] = flat
-    return made.reshape(array.shape)
+    result = np.empty(len(flat), TEXT)
+    result[:] = flat
+    return result.reshape(array.shape)
 
 
 def _check_shape(

@@ -7,11 +7,15 @@ bounded: whoever needs more gives ``Limits`` of his own.
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Step
@@ -25,11 +29,7 @@ _SORT_WORK: Final = 16
 
 @cache
 def memory_of_machine() -> int:
-    """Say how much memory there is.
-
-    Returns:
-        Bytes: of the machine, or of the container that this process is in.
-    """
+    """Give the bytes of memory of the machine, or of the container that this process is in."""
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         text = _CGROUP.read_text(encoding="ascii").strip()
@@ -96,10 +96,7 @@ class Budget:
         self.check_time()
 
     def spend(self, work: int) -> None:
-        """Count work that is about to be done.
-
-        Args:
-            work: Elements.
+        """Count the elements of work that is about to be done.
 
         Raises:
             EngineError: It is too much, or too late.
@@ -112,10 +109,7 @@ class Budget:
         self.check_time()
 
     def keep(self, nbytes: int) -> None:
-        """Count memory that stays until the run ends.
-
-        Args:
-            nbytes: More than before.
+        """Count bytes that stay until the run ends.
 
         Raises:
             EngineError: It is too much.
@@ -136,10 +130,6 @@ class Budget:
 def check_memory(nbytes: int, limits: Limits) -> None:
     """Refuse memory before it is asked for.
 
-    Args:
-        nbytes: Wanted.
-        limits: Of the run.
-
     Raises:
         EngineError: It is too much.
     """
@@ -147,19 +137,30 @@ def check_memory(nbytes: int, limits: Limits) -> None:
         raise EngineError(f"it takes {nbytes} bytes, of {limits.nbytes} at most (Limits.nbytes)")
 
 
-def work_of(step: Step) -> int:
-    """Say how much work a step is.
+@contextmanager
+def guarded(name: str) -> Iterator[None]:
+    """Lower or run a graph; numpy warns of nothing.
 
-    Args:
-        step: Of a lowered program; an output of unknown shape counts nothing.
-
-    Returns:
-        Elements that it reads, makes, or multiplies and adds.
+    Raises:
+        EngineError: There is not enough memory.
     """
-    made = step.output.size if step.output.has_shape else 0
+    try:
+        # rules compute with attributes, which may be anything
+        with np.errstate(all="ignore"):
+            yield
+    except MemoryError as error:
+        raise EngineError(f"graph {name!r}: there is not enough memory: {error}") from error
+
+
+def work_of(step: Step) -> int:
+    """Count the elements that a step reads, makes, or multiplies and adds.
+
+    An output of unknown shape counts nothing.
+    """
+    size = step.output.size if step.output.has_shape else 0
     if step.operator is Operator.MATMUL:
-        return made * step.inputs[0].shape[-1]
+        return size * step.inputs[0].shape[-1]
     if step.operator is Operator.RASTER:
-        return made + sum(prod(each.size) for each in step.regions)
+        return size + sum(prod(each.size) for each in step.regions)
     read = sum(each.size for each in step.inputs if each.has_shape)
-    return made + read * (_SORT_WORK if step.operator is Operator.ARGSORT else 1)
+    return size + read * (_SORT_WORK if step.operator is Operator.ARGSORT else 1)

@@ -12,22 +12,13 @@ if TYPE_CHECKING:
 
 
 def read_model(path: str | Path) -> "Model":
-    """Read an ONNX file; see ``onnx.importer.load_model``.
-
-    Args:
-        path: Of the file; tensors beside it are read from its folder alone.
-    """
+    """Read an ONNX file; see ``onnx.importer.load_model``. Blocks."""
     model: Model = _importer().load_model(path)
     return model
 
 
 def read_model_bytes(data: bytes, folder: Path | None = None) -> "Model":
-    """Read an ONNX file's bytes; see ``onnx.importer.parse_model``.
-
-    Args:
-        data: Of the file.
-        folder: Where its tensors outside of the file are; None: it may have none.
-    """
+    """Read an ONNX file's bytes; see ``onnx.importer.parse_model``."""
     model: Model = _importer().parse_model(data, folder=folder)
     return model
 

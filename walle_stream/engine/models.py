@@ -100,8 +100,8 @@ class Module:
             raise EngineError(f"the model has no output {unknown!r}: it has {listed}")
         given = checked_inputs(self.model.graph, inputs)
         with run_with(self.threads):
-            made = dict(zip(names, self._runner.run(given), strict=True))
-        return owned({name: made[name] for name in wanted}, given)
+            result = dict(zip(names, self._runner.run(given), strict=True))
+        return owned({name: result[name] for name in wanted}, given)
 
     def session(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Session:
         """Make a session of the model, with this backend and these threads.

@@ -9,7 +9,7 @@ module, and a piece of it a session).
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -17,9 +17,16 @@ import numpy as np
 
 from walle_stream.engine.control import run_control
 from walle_stream.engine.graph import Graph, Node
-from walle_stream.engine.limits import Budget, Limits, check_memory
+from walle_stream.engine.limits import Budget, Limits, check_memory, guarded
 from walle_stream.engine.lowering.registry import Kind, Value, rules
-from walle_stream.engine.lowering.trace import Functions, Traced, needed_names, tensors_of, trace
+from walle_stream.engine.lowering.trace import (
+    Functions,
+    Traced,
+    constant_tensors,
+    needed_names,
+    tensors_of,
+    trace,
+)
 from walle_stream.engine.program import Array, Data, Program, Tensor
 from walle_stream.errors import EngineError
 
@@ -39,14 +46,7 @@ class Plan(Protocol):
         ...
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Run it.
-
-        Args:
-            inputs: One an input of the program, of its shape and dtype.
-
-        Returns:
-            One an output, the caller's own.
-        """
+        """Run it on inputs of the program's shapes and dtypes; outputs are the caller's own."""
         ...
 
 
@@ -56,11 +56,7 @@ class Backend(Protocol):
     name: str
 
     def plan(self, program: Program) -> Plan:
-        """Make a program ready.
-
-        Args:
-            program: Lowered; kept.
-        """
+        """Make a lowered program, which is kept, ready."""
         ...
 
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
@@ -75,15 +71,7 @@ class Piece:
         self, backend: Backend, known: Mapping[str, Value], traced: Traced, wanted: set[str],
         limits: Limits,
     ) -> None:  # fmt: skip
-        """Plan it.
-
-        Args:
-            backend: That plans and runs.
-            known: Values that are given to it, by name.
-            traced: What was lowered.
-            wanted: Names that the graph gives.
-            limits: Of a run.
-        """
+        """Plan what was traced with known values; ``wanted`` are names that the graph gives."""
         self._given_away = frozenset(wanted)
         self.inputs = [
             (name, each) for name, value in known.items() for each in tensors_of(value)
@@ -95,8 +83,8 @@ class Piece:
             name: value for name, value in traced.values.items()
             if name in wanted and name not in known
         }  # fmt: skip
-        made = {each: None for value in self.values.values() for each in tensors_of(value)}
-        self.outputs = [each for each in made if each.data is None]
+        result = {each: None for value in self.values.values() for each in tensors_of(value)}
+        self.outputs = [each for each in result if each.data is None]
         steps = traced.builder.steps
         program = Program([each for _, each in self.inputs], self.outputs, steps, traced.operators)
         self.plan = backend.plan(program) if self.outputs else None
@@ -115,37 +103,29 @@ class Piece:
         return message
 
     def run(self, env: dict[str, Data], budget: Budget) -> None:
-        """Run it.
-
-        Args:
-            env: Values by name; what it makes is added.
-            budget: Of the run.
-        """
+        """Run it on values by name, to which it adds what it makes."""
         budget.spend(self.work)
         if self.plan is not None:
             given: list[Array] = []
             for name in dict.fromkeys(name for name, _ in self.inputs):
-                given.extend(_arrays(env[name]))
+                given.extend(arrays_of(env[name]))
             try:
-                made = dict(zip(self.outputs, self.plan.run(given), strict=True))
+                result = dict(zip(self.outputs, self.plan.run(given), strict=True))
             except EngineError as error:
                 raise type(error)(self._titled(error.message)) from error
         else:
-            made = {}
+            result = {}
         for name, value in self.values.items():
             # a caller may write into what it is given, and must not write into a constant
-            env[name] = _filled(value, made, copied=name in self._given_away)
+            copied = np.array if name in self._given_away else np.asarray
+            env[name] = mapped(value, partial(_elements, result, copied))
 
 
 class Stage:
     """Nodes that are still to be run, and their pieces by what they meet."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
-        """Take over.
-
-        Args:
-            nodes: In order.
-        """
+        """Take over nodes in order."""
         self.nodes = nodes
         self.needed = frozenset(name for node in nodes for name in needed_names(node))
         self._asked: OrderedDict[Any, frozenset[str]] = OrderedDict()
@@ -154,11 +134,7 @@ class Stage:
         self._lock = threading.Lock()
 
     def rest(self, nodes: tuple[Node, ...]) -> "Stage":
-        """Give the stage of some of the nodes.
-
-        Returns:
-            The same one each time.
-        """
+        """Give the stage of some of the nodes, the same one each time."""
         key = tuple(id(each) for each in nodes)
         return self._rests.setdefault(key, Stage(nodes))
 
@@ -166,16 +142,7 @@ class Stage:
         self, env: Mapping[str, Data], constants: Mapping[str, Array], outputs: set[str],
         functions: Functions, backend: Backend, budget: Budget,
     ) -> Piece:  # fmt: skip
-        """Find or make the piece for values.
-
-        Args:
-            env: What is known when it is run.
-            constants: Of the graph; the same at every call.
-            outputs: Names that the graph gives.
-            functions: Of the model.
-            backend: That plans.
-            budget: Of the run.
-        """
+        """Find or make the piece for the values of ``env``; ``constants`` are always the same."""
         names = [name for name in env if name in self.needed and name not in constants]
         shapes = tuple((name, _signature(env[name])) for name in names)
         with self._lock:
@@ -187,12 +154,12 @@ class Stage:
                     self._pieces.move_to_end((shapes, values))
                     return piece
                 known: dict[str, Value] = {
-                    name: _described(env[name], name, is_known=name in asked) for name in names
+                    name: mapped(env[name], partial(_described, name, name in asked))
+                    for name in names
                 }
-                fixed = {
-                    name: Tensor(data.shape, data.dtype, data, name)
-                    for name, data in constants.items() if name in self.needed
-                }  # fmt: skip
+                fixed = constant_tensors(
+                    {name: data for name, data in constants.items() if name in self.needed}
+                )
                 traced = trace(self.nodes, {**fixed, **known}, functions, backend.compute, budget)
                 more = traced.asked & known.keys()
                 if not more - asked:
@@ -228,36 +195,24 @@ class GraphRunner:
         budget.iterate()
         # the runner holds its graph, whose id is therefore of no other one
         with self._lock:
-            found = self._inner.get(id(graph))
-            if found is None:
-                found = GraphRunner(graph, self._functions, self._backend, self._limits)
-                self._inner[id(graph)] = found
+            value = self._inner.get(id(graph))
+            if value is None:
+                value = GraphRunner(graph, self._functions, self._backend, self._limits)
+                self._inner[id(graph)] = value
                 if len(self._inner) > GRAPHS_MAX:
                     self._inner.popitem(last=False)
             else:
                 self._inner.move_to_end(id(graph))
-        return found._run(inputs, budget)  # the same class
+        return value._run(inputs, budget)  # the same class
 
     def run(self, inputs: Mapping[str, Data]) -> list[Data]:
-        """Run it.
-
-        Args:
-            inputs: By name: its own, and those that it reads of the graph around it.
-
-        Returns:
-            Its outputs, in order.
+        """Run it on values by name, those that it reads of the graph around it included.
 
         Raises:
             EngineError: It cannot be run, or is too much; the message names the node.
         """
-        try:
-            # rules compute with attributes, which may be anything
-            with np.errstate(all="ignore"):
-                return self._run(inputs, Budget(self._limits))
-        except MemoryError as error:
-            raise EngineError(
-                f"graph {self._graph.name!r}: there is not enough memory: {error}"
-            ) from error
+        with guarded(self._graph.name):
+            return self._run(inputs, Budget(self._limits))
 
     def _run(self, inputs: Mapping[str, Data], budget: Budget) -> list[Data]:
         env: dict[str, Data] = {**self._graph.constants, **inputs}
@@ -300,43 +255,41 @@ class GraphRunner:
         return stage.rest(tuple(left)) if left else None
 
 
-def _arrays(data: Data) -> list[Array]:
-    if data is None:
-        return []
+def arrays_of(data: Data) -> list[Array]:
+    """Give the arrays of a value: itself, those of a sequence in order, or none."""
     if isinstance(data, list):
-        return [each for element in data for each in _arrays(element)]
-    return [data]
+        return [each for element in data for each in arrays_of(element)]
+    return [] if data is None else [data]
 
 
-def _filled(value: Value, made: Mapping[Tensor, Array], *, copied: bool) -> Data:
-    if value is None:
+def _elements(
+    result: Mapping[Tensor, Array], copied: Callable[[Array], Array], tensor: Tensor
+) -> Array:
+    return result[tensor] if tensor.data is None else copied(tensor.data)
+
+
+def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any] = list) -> Any:
+    """Apply a function to each tensor of a value; ``gather`` makes what sequences become."""
+    if data is None:
         return None
-    if isinstance(value, list):
-        return [_filled(each, made, copied=copied) for each in value]
-    if value.data is None:
-        return made[value]
-    return np.array(value.data) if copied else np.asarray(value.data)
+    if isinstance(data, list):
+        return gather(mapped(each, function, gather) for each in data)
+    return function(data)
+
+
+def _described(name: str, is_known: bool, array: Array) -> Tensor:
+    return Tensor(array.shape, array.dtype, array if is_known else None, name)
 
 
 def _signature(data: Data) -> Any:
-    if data is None:
-        return None
-    if isinstance(data, list):
-        return tuple(_signature(each) for each in data)
-    return data.shape, data.dtype
-
-
-def _described(data: Data, name: str, *, is_known: bool) -> Value:
-    if data is None:
-        return None
-    if isinstance(data, list):
-        return [_described(each, name, is_known=is_known) for each in data]
-    return Tensor(data.shape, data.dtype, data if is_known else None, name)
+    return mapped(data, lambda array: (array.shape, array.dtype), tuple)
 
 
 def _bytes_of(data: Data) -> Any:
-    if data is None:
-        return None
-    if isinstance(data, list):
-        return tuple(_bytes_of(each) for each in data)
-    return tuple(data.reshape(-1).tolist()) if data.dtype.kind == "O" else data.tobytes()
+    return mapped(
+        data,
+        lambda array: (
+            tuple(array.reshape(-1).tolist()) if array.dtype.kind == "O" else array.tobytes()
+        ),
+        tuple,
+    )

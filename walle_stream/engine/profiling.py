@@ -77,22 +77,14 @@ class Profile:
     """By ``STAGES``; the reference backend has the first alone."""
 
     def operators(self) -> list[Timing]:
-        """Add the nodes up by ONNX operator.
-
-        Returns:
-            The longest first; ``calls`` are those of kernels.
-        """
+        """Add the nodes up by ONNX operator, the longest first; ``calls`` are those of kernels."""
         by_name: dict[str, list[Timing]] = {}
         for node in self.nodes:
             by_name.setdefault(node.operator, []).append(node.total)
         return _sorted([_sum(name, each) for name, each in by_name.items()])
 
     def kernels(self) -> list[Timing]:
-        """Add the steps up by atomic operator and raster.
-
-        Returns:
-            The longest first.
-        """
+        """Add the steps up by atomic operator and raster, the longest first."""
         by_name: dict[str, list[Timing]] = {}
         for node in self.nodes:
             for step in node.steps:
@@ -146,8 +138,8 @@ class _Watching:
             self._count("planned", plan_statistics(elision, placement))
         return _WatchedPlan(plan, self)
 
-    def _count(self, stage: str, found: Statistics) -> None:
-        self.stages[stage] = self.stages.get(stage, Statistics()) + found
+    def _count(self, stage: str, statistics: Statistics) -> None:
+        self.stages[stage] = self.stages.get(stage, Statistics()) + statistics
 
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
         return self._inner.compute(step, inputs)
@@ -175,11 +167,11 @@ class _WatchedPlan:
             met[step] = met.get(step, 0.0) + ms
             watching.calls[step] = watching.calls.get(step, 0) + 1
 
-        made = self._plan.run(inputs, watch)
+        result = self._plan.run(inputs, watch)
         for step, ms in met.items():
             watching.ms[step] = watching.ms.get(step, 0.0) + ms
             watching.runs[step] = watching.runs.get(step, 0) + 1
-        return made
+        return result
 
 
 def profile_model(
@@ -232,14 +224,14 @@ def _timed(runner: GraphRunner, inputs: Mapping[str, Data]) -> float:
 
 
 def _nodes(watching: _Watching, repeats: int, mean_ms: float) -> tuple[NodeTiming, ...]:
-    found: dict[str, dict[str, list[Timing]]] = {}
+    results: dict[str, dict[str, list[Timing]]] = {}
     for step, ms in watching.ms.items():
         moved = traffic_bytes(step) * watching.runs[step] / repeats
         calls, ms_a_run = watching.calls[step] / repeats, ms / repeats
         timing = Timing(str(step.operator), calls, moved, ms_a_run, _share(ms_a_run, mean_ms))
-        found.setdefault(step.origin, {}).setdefault(timing.name, []).append(timing)
+        results.setdefault(step.origin, {}).setdefault(timing.name, []).append(timing)
     nodes = []
-    for origin, steps in found.items():
+    for origin, steps in results.items():
         operator = watching.operators.get(origin, "unknown")
         kinds = _sorted([_sum(name, each) for name, each in steps.items()])
         nodes.append(NodeTiming(origin, operator, _sum(operator, kinds), tuple(kinds)))

@@ -38,13 +38,10 @@ class Tensor:
     def __init__(
         self, shape: Shape | None, dtype: DType, data: Array | None = None, name: str = ""
     ) -> None:
-        """Describe a value.
+        """Describe a value; ``name`` is for messages.
 
-        Args:
-            shape: None where it depends on values, see ``NONZERO``.
-            dtype: One of numpy's or ``ml_dtypes``'; ``object`` is of strings.
-            data: Its elements, row-major, where known; never written to.
-            name: For messages.
+        ``shape`` is None where it depends on values, see ``NONZERO``; the dtype ``object`` is of
+        strings; ``data`` has the elements, row-major, where known, and is never written to.
         """
         self._shape = shape
         self.dtype = dtype
@@ -100,6 +97,15 @@ class Step:
     origin: str = ""
     """Name of the node that it was lowered from."""
 
+    @classmethod
+    def raster(cls, source: Tensor, output: Tensor, region: Region, origin: str) -> "Step":
+        """Make a raster of one region, which covers its output."""
+        parameters = {
+            "regions": (region,), "shape": output.shape, "dtype": output.dtype, "fill": None,
+            "accumulate": False,
+        }  # fmt: skip
+        return cls(Operator.RASTER, (source,), (output,), parameters, origin)
+
     @property
     def output(self) -> Tensor:
         """The first output."""
@@ -108,8 +114,8 @@ class Step:
     @property
     def regions(self) -> tuple[Region, ...]:
         """Of a raster."""
-        found: tuple[Region, ...] = self.parameters["regions"]
-        return found
+        result: tuple[Region, ...] = self.parameters["regions"]
+        return result
 
 
 @dataclass(slots=True)

@@ -26,14 +26,7 @@ class View:
     """In elements, one an axis of the region."""
 
     def bounds(self, size: Shape) -> tuple[int, int]:
-        """Give the lowest and the highest address.
-
-        Args:
-            size: Of the region; no axis of it is 0.
-
-        Returns:
-            Both inclusive.
-        """
+        """Give the lowest and the highest address of a size without zeros, both inclusive."""
         low = high = self.offset
         for count, stride in zip(size, self.strides, strict=True):
             if stride < 0:
@@ -60,11 +53,7 @@ class Region:
 
 
 def strides_of(shape: Sequence[int]) -> Shape:
-    """Give the strides of a row-major tensor.
-
-    Returns:
-        In elements, one an axis.
-    """
+    """Give the strides of a row-major tensor, in elements."""
     strides = []
     step = 1
     for size in reversed(shape):
@@ -74,22 +63,12 @@ def strides_of(shape: Sequence[int]) -> Shape:
 
 
 def whole(shape: Sequence[int], source: View, number: int = 0) -> Region:
-    """Make a region that fills an output of a shape in its order.
-
-    Args:
-        shape: Of the output.
-        source: One stride an axis of it.
-        number: Of the input.
-    """
+    """Make a region that fills an output of a shape in its order, of one input."""
     return Region(tuple(shape), source, View(0, strides_of(shape)), number)
 
 
 def simplified(region: Region) -> Region:
-    """Drop axes of size 1 and join axes that step as one in both views.
-
-    Returns:
-        The same moves in the same order with as few axes as possible.
-    """
+    """Drop axes of size 1 and join axes that step as one in both views; the moves stay."""
     axes: list[tuple[int, int, int]] = []
     for count, source, target in zip(
         region.size, region.source.strides, region.destination.strides, strict=True
@@ -111,9 +90,7 @@ def simplified(region: Region) -> Region:
 def is_injective(size: Shape, view: View) -> bool:
     """Whether no two coordinates have one address; sufficient, not necessary.
 
-    Returns:
-        True where the axes nest; a view whose axes interleave is refused though
-        its addresses might differ.
+    A view whose axes interleave is refused though its addresses might differ.
     """
     reach = 0
     axes = sorted(

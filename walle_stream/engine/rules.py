@@ -1,8 +1,7 @@
 """Shape and dtype rules of the atomic operators: the specification, executable.
 
-``infer`` says what a step makes; ``verify_program`` holds a program against it.
-Stages: a *lowered* program has any order of memory, a *planned* one is verified
-by ``engine.plan``. Passes are checked with it after each of them in tests.
+``infer`` says what a step makes; tests hold programs against it after each pass
+(``walle_stream.testing.stages``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from walle_stream.engine.operators import (
     UNARY,
     Operator,
 )
-from walle_stream.engine.program import DType, Program, Step, Tensor
+from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape, validate_regions
 from walle_stream.errors import DTypeError, ShapeError, SpecError
 
@@ -34,8 +33,10 @@ MAX_RANK: Final = 64
 
 BOOL: Final = np.dtype(np.bool_)
 INT64: Final = np.dtype(np.int64)
+FLOAT32: Final = np.dtype(np.float32)
+FLOAT64: Final = np.dtype(np.float64)
+TEXT: Final = np.dtype(object)
 _BYTES: Final = np.dtype(np.uint8)
-_TEXT: Final = np.dtype(object)
 _IMAGE: Final = "decode_image"
 """The one operation beside those on strings that is left to the host."""
 
@@ -60,29 +61,17 @@ _FLOATING: Final = frozenset(
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether a dtype is of whole numbers, bool apart, 2- and 4-bit ones included.
-
-    Returns:
-        True for signed and unsigned integers.
-    """
+    """Whether a dtype is of whole numbers, bool apart, 2- and 4-bit ones included."""
     return dtype.kind in "iu" or dtype.name.startswith(("int", "uint"))
 
 
 def is_floating(dtype: DType) -> bool:
-    """Whether a dtype is of floating numbers, of whatever width.
-
-    Returns:
-        True for numpy's and ``ml_dtypes``' floats.
-    """
+    """Whether a dtype is of floating numbers, numpy's or ``ml_dtypes``', of whatever width."""
     return dtype.kind == "f" or dtype.name.startswith(("float", "bfloat"))
 
 
 def check_size(shape: Shape, what: str = "a tensor") -> Shape:
     """Refuse a shape that nobody can allocate, before anybody tries.
-
-    Args:
-        shape: Sizes; a negative one is refused, too.
-        what: For the message.
 
     Raises:
         ShapeError: It is negative, or beyond ``MAX_ELEMENTS`` or ``MAX_RANK``.
@@ -97,17 +86,16 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
 
 
 def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Made:
-    """Say what a step makes.
-
-    Returns:
-        Shape (None where it depends on values) and dtype of the output.
+    """Give the shape (None where it depends on values) and dtype that a step makes.
 
     Raises:
         ShapeError: The shapes do not fit the operator.
         DTypeError: The dtypes do not.
         SpecError: A wrong number of inputs, or unknown parameters.
     """
-    rule = _RULES[operator]
+    count, rule = _RULES[operator]
+    if count is not None and len(inputs) != count:
+        raise SpecError(f"{operator} takes {count} inputs, not {len(inputs)}")
     try:
         shape, dtype = rule(operator, inputs, **parameters)
     except DTypeError:
@@ -115,44 +103,6 @@ def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str,
     except TypeError as error:
         raise SpecError(f"{operator} with {dict(parameters)}: {error}") from error
     return (None if shape is None else check_size(shape, str(operator))), dtype
-
-
-def verify_step(step: Step) -> None:
-    """Hold one step against the rules.
-
-    Raises:
-        SpecError: Its outputs are not what the rules say.
-    """
-    shape, dtype = infer(step.operator, step.inputs, step.parameters)
-    (output,) = step.outputs
-    if (output.shape if output.has_shape else None) != shape or output.dtype != dtype:
-        raise SpecError(f"{step.operator} of {step.inputs} makes {dtype}{shape}, not {output}")
-
-
-def verify_program(program: Program) -> None:
-    """Hold a lowered program against the rules.
-
-    Raises:
-        SpecError: A step is wrong, made twice, or reads what is not made yet.
-    """
-    made = set(program.inputs)
-    for step in program.steps:
-        for each in step.inputs:
-            if each not in made and each.data is None:
-                raise SpecError(f"{step.operator} ({step.origin}) reads {each} before it is made")
-        verify_step(step)
-        for each in step.outputs:
-            if each in made:
-                raise SpecError(f"{step.operator} ({step.origin}) makes {each} again")
-            made.add(each)
-    for each in program.outputs:
-        if each not in made and each.data is None:
-            raise SpecError(f"nothing makes the output {each}")
-
-
-def _count(operator: Operator, inputs: Sequence[Tensor], count: int) -> None:
-    if len(inputs) != count:
-        raise SpecError(f"{operator} takes {count} inputs, not {len(inputs)}")
 
 
 def _check_numbers(operator: Operator, dtype: DType) -> None:
@@ -170,7 +120,6 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
 
 
 def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
-    _count(operator, inputs, 1)
     dtype = inputs[0].dtype
     _check_numbers(operator, dtype)
     if operator in _FLOATING and not is_floating(dtype):
@@ -181,18 +130,16 @@ def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
 
 
 def _cast(
-    operator: Operator, inputs: Sequence[Tensor], dtype: DType, saturate: bool = True,
+    _operator: Operator, inputs: Sequence[Tensor], dtype: DType, saturate: bool = True,
     mode: str = "up",
 ) -> Made:  # fmt: skip
-    _count(operator, inputs, 1)
     del saturate, mode
     if inputs[0].dtype.kind == "c" != dtype.kind:
         raise DTypeError(f"{inputs[0].dtype.name} cannot become {dtype.name}")
     return inputs[0].shape, dtype
 
 
-def _bitcast(operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Made:
-    _count(operator, inputs, 1)
+def _bitcast(_operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Made:
     if "O" in {inputs[0].dtype.kind, dtype.kind}:
         raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: text has no bits")
     if inputs[0].dtype.itemsize != dtype.itemsize:
@@ -210,7 +157,6 @@ def _same(operator: Operator, inputs: Sequence[Tensor]) -> tuple[Shape, DType]:
 
 
 def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
-    _count(operator, inputs, 2)
     shape, dtype = _same(operator, inputs)
     if operator is not Operator.EQUAL:
         _check_numbers(operator, dtype)
@@ -220,7 +166,6 @@ def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
 
 
 def _select(operator: Operator, inputs: Sequence[Tensor]) -> Made:
-    _count(operator, inputs, 3)
     shape, dtype = _same(operator, inputs[1:])
     if inputs[0].shape != shape or inputs[0].dtype != BOOL:
         raise ShapeError(f"select by {inputs[0]} of shape {list(shape)}")
@@ -228,7 +173,6 @@ def _select(operator: Operator, inputs: Sequence[Tensor]) -> Made:
 
 
 def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Made:
-    _count(operator, inputs, 1)
     _check_numbers(operator, inputs[0].dtype)
     shape = [*inputs[0].shape]
     for axis in axes:
@@ -247,7 +191,6 @@ def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = F
 
 
 def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Made:
-    _count(operator, inputs, 2)
     left, right = inputs
     _check_numbers(operator, left.dtype)
     if left.dtype != right.dtype:
@@ -258,16 +201,14 @@ def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Made:
     return (*a[:-1], b[-1]), left.dtype
 
 
-def _argsort(operator: Operator, inputs: Sequence[Tensor], descending: bool = False) -> Made:
-    _count(operator, inputs, 1)
+def _argsort(_operator: Operator, inputs: Sequence[Tensor], descending: bool = False) -> Made:
     del descending
     if not inputs[0].rank:
         raise ShapeError("argsort of a scalar")
     return inputs[0].shape, INT64
 
 
-def _take(operator: Operator, inputs: Sequence[Tensor]) -> Made:
-    _count(operator, inputs, 2)
+def _take(_operator: Operator, inputs: Sequence[Tensor]) -> Made:
     data, indices = inputs
     if data.rank != 3 or indices.rank != 1:  # noqa: PLR2004  # see Operator.TAKE
         raise ShapeError(f"take of shapes {list(data.shape)} and {list(indices.shape)}")
@@ -282,8 +223,7 @@ _COMBINED: Final = {
 }  # fmt: skip
 
 
-def _put(operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> Made:
-    _count(operator, inputs, 3)
+def _put(_operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> Made:
     data, indices, updates = inputs
     if data.rank != 2 or indices.rank != 1:  # noqa: PLR2004  # see Operator.PUT
         raise ShapeError(f"put into {data} by {indices}")
@@ -299,16 +239,10 @@ def _put(operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") 
     return data.shape, data.dtype
 
 
-def _nonzero(operator: Operator, inputs: Sequence[Tensor]) -> Made:
-    _count(operator, inputs, 1)
-    return None, INT64
-
-
 def _random(
-    operator: Operator, inputs: Sequence[Tensor], shape: Shape, dtype: DType,
+    _operator: Operator, _inputs: Sequence[Tensor], shape: Shape, dtype: DType,
     seed: int | None = None,
 ) -> Made:  # fmt: skip
-    _count(operator, inputs, 0)
     del seed
     if not is_floating(dtype):
         raise DTypeError(f"random numbers are floating, not {dtype.name}")
@@ -316,46 +250,46 @@ def _random(
 
 
 def _text(
-    operator: Operator, inputs: Sequence[Tensor], name: str, shape: Shape | None, dtype: DType,
+    _operator: Operator, inputs: Sequence[Tensor], name: str, shape: Shape | None, dtype: DType,
     **parameters: Any,
 ) -> Made:  # fmt: skip
-    del operator, parameters
+    del parameters
     for each in inputs:
-        if each.dtype != (_BYTES if name == _IMAGE else _TEXT):
+        if each.dtype != (_BYTES if name == _IMAGE else TEXT):
             raise DTypeError(f"{name} of text takes no {each.dtype.name}")
     return shape, dtype
 
 
 def _raster(
-    operator: Operator, inputs: Sequence[Tensor], regions: Any, shape: Shape, dtype: DType,
+    _operator: Operator, inputs: Sequence[Tensor], regions: Any, shape: Shape, dtype: DType,
     fill: Any = None, accumulate: bool = False,
 ) -> Made:  # fmt: skip
-    del operator
     validate_regions(regions, [each.shape for each in inputs], shape)
     for each in inputs:
         if each.dtype != dtype:
             raise DTypeError(f"a raster of {dtype.name} reads {each}")
     if fill is None and sum(each.count for each in regions) < prod(shape):
         raise SpecError(f"a raster of shape {list(shape)} leaves elements that nobody writes")
-    if accumulate and dtype == np.dtype(object):
+    if accumulate and dtype == TEXT:
         raise DTypeError("strings cannot be accumulated")
     return shape, dtype
 
 
-_RULES: Final[Mapping[Operator, Callable[..., Made]]] = {
-    **dict.fromkeys(UNARY, _unary),
-    Operator.CAST: _cast,
-    Operator.BITCAST: _bitcast,
-    **dict.fromkeys(ARITHMETIC | COMPARISON, _binary),
-    Operator.SELECT: _select,
-    **dict.fromkeys(REDUCTION, _reduction),
-    **dict.fromkeys(ARG_REDUCTION, _arg),
-    Operator.MATMUL: _matmul,
-    Operator.ARGSORT: _argsort,
-    Operator.TAKE: _take,
-    Operator.PUT: _put,
-    Operator.NONZERO: _nonzero,
-    Operator.RANDOM: _random,
-    Operator.TEXT: _text,
-    Operator.RASTER: _raster,
+_RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., Made]]]] = {
+    **dict.fromkeys(UNARY, (1, _unary)),
+    Operator.CAST: (1, _cast),
+    Operator.BITCAST: (1, _bitcast),
+    **dict.fromkeys(ARITHMETIC | COMPARISON, (2, _binary)),
+    Operator.SELECT: (3, _select),
+    **dict.fromkeys(REDUCTION, (1, _reduction)),
+    **dict.fromkeys(ARG_REDUCTION, (1, _arg)),
+    Operator.MATMUL: (2, _matmul),
+    Operator.ARGSORT: (1, _argsort),
+    Operator.TAKE: (2, _take),
+    Operator.PUT: (3, _put),
+    Operator.NONZERO: (1, lambda _operator, _inputs: (None, INT64)),
+    Operator.RANDOM: (0, _random),
+    Operator.TEXT: (None, _text),
+    Operator.RASTER: (None, _raster),
 }
+"""The number of inputs, None for any, and what they make."""

@@ -1,7 +1,6 @@
 """Sessions: a model lowered and planned once, for one set of shapes."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ import numpy as np
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
-from walle_stream.engine.limits import Budget, Limits
+from walle_stream.engine.limits import Budget, Limits, guarded
 from walle_stream.engine.loading import read_model
 from walle_stream.engine.lowering.registry import Value
-from walle_stream.engine.lowering.trace import trace
-from walle_stream.engine.module import Piece
-from walle_stream.engine.program import Data, Tensor
+from walle_stream.engine.lowering.trace import constant_tensors, trace
+from walle_stream.engine.module import Piece, arrays_of, mapped
+from walle_stream.engine.program import Array, Data, Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
 from walle_stream.engine.threads import checked_threads, run_with
@@ -65,7 +64,7 @@ class Session:
         self.backend = backend
         self.threads = checked_threads(threads)
         self._backend = backend_named(backend)
-        with _guarded(self.model.graph):
+        with guarded(self.model.graph.name):
             self._ready = self._planned(shapes or {})
 
     @property
@@ -83,7 +82,7 @@ class Session:
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Lower and plan for other shapes; where that is refused, the old ones stay."""
-        with _guarded(self.model.graph):
+        with guarded(self.model.graph.name):
             self._ready = self._planned(shapes)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,17 +102,17 @@ class Session:
         graph = self.model.graph
         given = checked_inputs(graph, inputs)
         for name, kind in ready.inputs.items():
-            found = given[name]
-            if np.shape(found) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
+            result = given[name]
+            if np.shape(result) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
                 raise ShapeError(
-                    f"input {name!r} has shape {list(np.shape(found))}, the session is for"  # type: ignore[arg-type]
+                    f"input {name!r} has shape {list(np.shape(result))}, the session is for"  # type: ignore[arg-type]
                     f" {list(kind.shape or ())}: resize it, or use a Module"
                 )
         extra = next((name for name in given if name not in ready.inputs), None)
         if extra is not None:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
         env: dict[str, Data] = {**graph.constants, **given}
-        with run_with(self.threads), _guarded(graph):
+        with run_with(self.threads), guarded(graph.name):
             ready.piece.run(env, Budget(self._limits))
         return owned({name: env[name] for name in graph.outputs}, given)
 
@@ -135,16 +134,10 @@ class Session:
             name: Tensor(kind.shape, kind.dtype, None, name)  # type: ignore[arg-type]  # numbers
             for name, kind in inputs.items()
         }
-        fixed = {
-            name: Tensor(data.shape, data.dtype, data, name)
-            for name, data in graph.constants.items()
-        }
+        fixed = constant_tensors(graph.constants)
+        budget = Budget(self._limits)
         traced = trace(
-            graph.nodes,
-            {**fixed, **known},
-            self.model.functions,
-            self._backend.compute,
-            Budget(self._limits),
+            graph.nodes, {**fixed, **known}, self.model.functions, self._backend.compute, budget
         )
         if traced.remaining:
             raise LoweringError(
@@ -158,16 +151,6 @@ class Session:
         return _Ready(
             Piece(self._backend, known, traced, set(graph.outputs), self._limits), inputs, outputs
         )
-
-
-@contextmanager
-def _guarded(graph: Graph) -> Iterator[None]:
-    try:
-        # rules compute with attributes, which may be anything
-        with np.errstate(all="ignore"):
-            yield
-    except MemoryError as error:
-        raise EngineError(f"graph {graph.name!r}: there is not enough memory: {error}") from error
 
 
 def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tuple[Any, Shape]:
@@ -216,32 +199,17 @@ def _described(value: Value) -> TensorType | None:
     return TensorType(value.dtype, value.shape if value.has_shape else None)
 
 
-def owned(made: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
-    """Make outputs the caller's own: each apart from the inputs and the others.
-
-    Args:
-        made: By name.
-        given: Inputs by name.
-
-    Returns:
-        The same, copied where something was the caller's already.
-    """
-    taken = {id(each) for value in given.values() for each in _arrays_of(value)}
-    return {name: _apart(data, taken) for name, data in made.items()}
-
-
-def _arrays_of(data: Data) -> list[Any]:
-    if isinstance(data, list):
-        return [each for element in data for each in _arrays_of(element)]
-    return [] if data is None else [data]
+def owned(outputs: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
+    """Make outputs the caller's own: copied where they are an input, a constant or one another."""
+    taken = {id(each) for value in given.values() for each in arrays_of(value)}
+    return {name: _apart(data, taken) for name, data in outputs.items()}
 
 
 def _apart(data: Data, taken: set[int]) -> Any:
-    if isinstance(data, list):
-        return [_apart(each, taken) for each in data]
-    if data is None:
-        return None
-    if id(data) in taken or not data.flags.writeable:
-        return np.array(data)
-    taken.add(id(data))
-    return data
+    def apart(array: Array) -> Array:
+        if id(array) in taken or not array.flags.writeable:
+            return np.array(array)
+        taken.add(id(array))
+        return array
+
+    return mapped(data, apart)

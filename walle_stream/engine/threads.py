@@ -44,14 +44,7 @@ class BlasThreads:
 
     @contextmanager
     def limited(self, count: int) -> Iterator[None]:
-        """Hold a number for as long as a block takes; does not wait for other blocks.
-
-        Args:
-            count: Of threads, 1 or more.
-
-        Yields:
-            Once.
-        """
+        """Hold a number from 1 for as long as a block takes; does not wait for other blocks."""
         with self._lock:
             if not self._wanted:
                 self._before = self.count
@@ -74,11 +67,7 @@ class BlasThreads:
 
 @cache
 def blas_threads() -> BlasThreads | None:
-    """Find the library that numpy has loaded.
-
-    Returns:
-        None where it is no OpenBLAS.
-    """
+    """Find the library that numpy has loaded; None where it is no OpenBLAS."""
     try:
         core = import_module("numpy._core._multiarray_umath")  # private: it may be gone
         # a name is looked for in the libraries that this one needs, too
@@ -96,13 +85,7 @@ def blas_threads() -> BlasThreads | None:
 
 
 def checked_threads(count: int | None) -> int | None:
-    """Refuse a number of threads that cannot be had.
-
-    Args:
-        count: Of threads; None leaves the library's number.
-
-    Returns:
-        It, at most the cores of the machine.
+    """Refuse a number of threads that cannot be had; at most the cores. None leaves the library's.
 
     Raises:
         EngineError: It is no number from 1, or numpy's library takes none.
@@ -121,14 +104,7 @@ def checked_threads(count: int | None) -> int | None:
 
 @contextmanager
 def run_with(count: int | None) -> Iterator[None]:
-    """Hold a number of threads for as long as a run takes.
-
-    Args:
-        count: See ``checked_threads``; None changes nothing.
-
-    Yields:
-        Once.
-    """
+    """Hold a number of ``checked_threads`` for as long as a run takes; None changes nothing."""
     library = None if count is None else blas_threads()
     if library is None or count is None:
         yield

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from walle_stream.engine.backends.numpy import NumpyBackend, NumpyPlan
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.program import Array, Program, Step
-from walle_stream.engine.rules import verify_program
-from walle_stream.engine.stages import verify_plan
+from walle_stream.testing.stages import verify_plan, verify_program
 
 
 class CheckedBackend:

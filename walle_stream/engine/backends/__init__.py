@@ -14,19 +14,13 @@ _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def backend_named(name: str) -> Any:
-    """Make a backend.
-
-    Args:
-        name: reference, numpy or cupy.
-
-    Returns:
-        It; see ``engine.module.Backend``.
+    """Make the backend ``reference``, ``numpy`` or ``cupy``; see ``engine.module.Backend``.
 
     Raises:
         EngineError: There is none of that name, or what it needs is missing.
     """
-    found = _BACKENDS.get(name)
-    if found is None:
+    place = _BACKENDS.get(name)
+    if place is None:
         raise EngineError(f"there is no backend {name!r}: choose one of {', '.join(_BACKENDS)}")
-    make: Callable[[], Any] = getattr(import_module(found[0]), found[1])
+    make: Callable[[], Any] = getattr(import_module(place[0]), place[1])
     return make()

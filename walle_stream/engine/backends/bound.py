@@ -11,29 +11,13 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.backends.fast_erf import erf_into
-from walle_stream.engine.backends.kernels import check_indices
-from walle_stream.engine.backends.library import Library, Run, region_views
+from walle_stream.engine.backends.kernels import UFUNCS, check_indices
+from walle_stream.engine.backends.library import Binding, Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
 from walle_stream.errors import EngineError
-
-_UFUNCS: Final[Mapping[Operator, str]] = {
-    Operator.ABS: "abs", Operator.NEG: "negative", Operator.SIGN: "sign",
-    Operator.NOT: "invert", Operator.CEIL: "ceil", Operator.FLOOR: "floor",
-    Operator.SQRT: "sqrt", Operator.EXP: "exp", Operator.LOG: "log",
-    Operator.SIN: "sin", Operator.COS: "cos", Operator.TAN: "tan", Operator.ASIN: "arcsin",
-    Operator.ACOS: "arccos", Operator.ATAN: "arctan", Operator.SINH: "sinh",
-    Operator.COSH: "cosh", Operator.TANH: "tanh", Operator.ASINH: "arcsinh",
-    Operator.ACOSH: "arccosh", Operator.ATANH: "arctanh", Operator.IS_NAN: "isnan",
-    Operator.ADD: "add", Operator.SUB: "subtract", Operator.MUL: "multiply",
-    Operator.MOD: "mod", Operator.FMOD: "fmod", Operator.MINIMUM: "minimum",
-    Operator.MAXIMUM: "maximum", Operator.AND: "bitwise_and", Operator.OR: "bitwise_or",
-    Operator.XOR: "bitwise_xor", Operator.SHIFT_LEFT: "left_shift",
-    Operator.SHIFT_RIGHT: "right_shift", Operator.EQUAL: "equal", Operator.LESS: "less",
-    Operator.LESS_EQUAL: "less_equal",
-}  # fmt: skip
 
 _REDUCTIONS: Final[Mapping[Operator, str]] = {
     Operator.SUM: "add", Operator.PROD: "multiply", Operator.REDUCE_MAX: "maximum",
@@ -42,44 +26,38 @@ _REDUCTIONS: Final[Mapping[Operator, str]] = {
 
 
 def bind(step: Step, inputs: Sequence[Array], output: Array, library: Library | None = None) -> Run:
-    """Make a call of a step.
+    """Make a call of a step of one output, on views of what it reads and writes.
 
-    Args:
-        step: Of one output.
-        inputs: Views of the arrays that it reads.
-        output: View of the array that it writes.
-        library: Whose arrays they are; numpy's where it is not said.
-
-    Returns:
-        Runs the step; raises ``EngineError`` as the reference does.
+    It raises ``EngineError`` as the reference does. The arrays are numpy's unless ``library`` says
+    otherwise.
     """
     library = library or NUMPY
     narrow = any(library.is_narrow(each.dtype) for each in (*step.inputs, *step.outputs))
-    special = library.binders.get(step.operator)
-    if special is not None:
-        found = special(library, step, inputs, output, narrow)
-        if found is not None:
-            return found
-    ufunc = _UFUNCS.get(step.operator)
-    if ufunc is not None and not narrow:
-        function = getattr(library.xp, ufunc)
-        given = tuple(inputs)
-        return lambda: function(*given, out=output)
-    return library.fallback(step, inputs, output)
+    binding = Binding(library, step, inputs, output, narrow)
+    binder = library.binders.get(step.operator)
+    run = None if binder is None else binder(binding)
+    if run is None and not narrow and step.operator in UFUNCS:
+        run = _function(binding, UFUNCS[step.operator])
+    return run or library.fallback(step, inputs, output)
 
 
-def bind_raster(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    """Bind a raster: strided copies, one a region. See ``Binder``."""
-    del narrow
-    xp = library.xp
-    fill = step.parameters.get("fill")
-    pairs = [region_views(each, inputs[each.input], output, xp) for each in step.regions]
+def _function(binding: Binding, name: str) -> Run:
+    function, inputs, output = getattr(binding.library.xp, name), binding.inputs, binding.output
+    if len(inputs) == 1:
+        (x,) = inputs
+        return lambda: function(x, out=output)
+    x, y = inputs
+    return lambda: function(x, y, out=output)
+
+
+def bind_raster(binding: Binding) -> Run:
+    """Bind a raster: strided copies, one a region."""
+    library, step, output = binding.library, binding.step, binding.output
+    xp, fill = library.xp, step.parameters.get("fill")
+    pairs = [region_views(each, binding.inputs[each.input], output, xp) for each in step.regions]
     covered = sum(each.count for each in step.regions) >= output.size
-    accumulates = bool(step.parameters.get("accumulate"))
     copyto = xp.copyto
-    if accumulates:
+    if step.parameters.get("accumulate"):
         add_into = xp.add
         clear = library.filling(output, 0 if fill is None else fill, step.output.dtype)
 
@@ -108,27 +86,20 @@ def _copy(copyto: Callable[..., Any], pairs: Sequence[tuple[Array, Array]]) -> N
         copyto(target, source)
 
 
-def _reduce(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del library
-    (x,) = inputs
-    axes = tuple(step.parameters["axes"])
-    if narrow or not x.size or x.dtype.kind == "b":
+def _reduce(binding: Binding) -> Run | None:
+    (x,), output = binding.inputs, binding.output
+    axes = tuple(binding.step.parameters["axes"])
+    if binding.narrow or not x.size or x.dtype.kind == "b":
         return None
-    function = getattr(np, _REDUCTIONS[step.operator]).reduce
+    function = getattr(np, _REDUCTIONS[binding.step.operator]).reduce
     return lambda: function(x, axis=axes, out=output, keepdims=True)
 
 
-def bind_matmul(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    """Bind a product of matrices, one of a stack of one at once. See ``Binder``."""
-    del step
-    if narrow:
+def bind_matmul(binding: Binding) -> Run | None:
+    """Bind a product of matrices, one of a stack of one at once."""
+    if binding.narrow:
         return None
-    x, y = inputs
-    matmul = library.xp.matmul
+    (x, y), output, matmul = binding.inputs, binding.output, binding.library.xp.matmul
     if all(each == 1 for each in x.shape[:-2]):
         # a stack of one: numpy loops over stacks itself, and hands one matrix to BLAS
         first = (0,) * (x.ndim - 2)
@@ -137,25 +108,18 @@ def bind_matmul(
     return lambda: matmul(x, y, out=output)
 
 
-def bind_divide(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    """Bind a division of floats. See ``Binder``."""
-    del step
-    if narrow or output.dtype.kind != "f":
+def bind_float(binding: Binding) -> Run | None:
+    """Bind a division or rounding of floats; of whole numbers the library's own are others."""
+    if binding.narrow or binding.output.dtype.kind != "f":
         return None
-    x, y = inputs
-    divide = library.xp.divide
-    return lambda: divide(x, y, out=output)
+    return _function(binding, "divide" if binding.step.operator is Operator.DIV else "rint")
 
 
-def _power(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del library, step
-    if narrow or output.dtype.kind != "f":
+def _power(binding: Binding) -> Run | None:
+    output = binding.output
+    if binding.narrow or output.dtype.kind != "f":
         return None
-    x, y = inputs
+    x, y = binding.inputs
     if (y.size and y.strides == (0,) * y.ndim) or y.size == 1:
         return lambda: (
             np.multiply(x, x, out=output)
@@ -165,13 +129,10 @@ def _power(
     return lambda: np.power(x, y, out=output)
 
 
-def _select(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del library, step
-    if narrow:
+def _select(binding: Binding) -> Run | None:
+    if binding.narrow:
         return None
-    condition, x, y = inputs
+    (condition, x, y), output = binding.inputs, binding.output
     if np.may_share_memory(output, condition) or np.may_share_memory(output, x):
         return lambda: np.copyto(output, np.where(condition, x, y))
 
@@ -183,54 +144,28 @@ def _select(
     return select
 
 
-def _cast(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del library, step
-    (x,) = inputs
-    if (
-        narrow
-        or "b" in {x.dtype.kind, output.dtype.kind}
-        or (x.dtype.kind == "f" and output.dtype.kind in "iu")
-    ):
+def _cast(binding: Binding) -> Run | None:
+    (x,), output = binding.inputs, binding.output
+    kinds = x.dtype.kind, output.dtype.kind
+    if binding.narrow or "b" in kinds or (kinds[0] == "f" and kinds[1] in "iu"):
         return None
     return lambda: np.copyto(output, x, casting="unsafe")
 
 
-def _erf(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del library, step, narrow
-    (x,) = inputs
-    if x.dtype != np.float32:
-        return None
-    return lambda: erf_into(x, output)
+def _erf(binding: Binding) -> Run | None:
+    (x,), output = binding.inputs, binding.output
+    return (lambda: erf_into(x, output)) if x.dtype == np.float32 else None
 
 
-def bind_round(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    """Bind rounding of floats. See ``Binder``."""
-    del step
-    if narrow or output.dtype.kind != "f":
-        return None
-    (x,) = inputs
-    rint = library.xp.rint
-    return lambda: rint(x, out=output)
-
-
-def _take(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del library, narrow
-    data, indices = inputs
+def _take(binding: Binding) -> Run | None:
+    (data, indices), output, origin = binding.inputs, binding.output, binding.step.origin
     size = data.shape[1]
 
     def take() -> None:
         try:
             check_indices(indices, size)
         except IndexError as error:
-            raise EngineError(f"node {step.origin!r}: take of {data.shape}: {error}") from error
+            raise EngineError(f"node {origin!r}: take of {data.shape}: {error}") from error
         np.take(data, indices, axis=1, out=output, mode="clip")
 
     return take if size else None
@@ -255,12 +190,12 @@ NUMPY: Final = Library(
         Operator.RASTER: bind_raster,
         **dict.fromkeys(_REDUCTIONS, _reduce),
         Operator.MATMUL: bind_matmul,
-        Operator.DIV: bind_divide,
+        Operator.DIV: bind_float,
         Operator.POW: _power,
         Operator.SELECT: _select,
         Operator.CAST: _cast,
         Operator.ERF: _erf,
-        Operator.ROUND: bind_round,
+        Operator.ROUND: bind_float,
         Operator.TAKE: _take,
     },
     is_narrow=_is_narrow,

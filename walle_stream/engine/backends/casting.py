@@ -11,9 +11,8 @@ import numpy as np
 
 from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.program import Array, DType
+from walle_stream.engine.rules import BOOL, TEXT
 
-_TEXT: Final = np.dtype(object)
-_BOOL: Final = np.dtype(np.bool_)
 _MASK: Final = (1 << 64) - 1
 _GREATEST: Final = {
     "float8_e4m3fn": 448.0,
@@ -30,20 +29,17 @@ _NAN: Final = 255
 
 
 def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Array:
-    """Convert each element.
+    """Convert each element of any dtype to another.
 
-    Args:
-        x: Any dtype.
-        dtype: Of the output.
-        saturate: Whether a float8 takes its greatest for what is beyond it.
-        mode: How float8e8m0 rounds: up, down or nearest.
+    ``saturate``: a float8 takes its greatest for what is beyond it. ``mode``: float8e8m0 is rounded
+    up, down or nearest.
     """
     if x.dtype == dtype:
         return x.copy()
-    if dtype == _TEXT:
+    if dtype == TEXT:
         return _written(x)
-    given = _parsed(x, dtype) if x.dtype == _TEXT else _widened(x)
-    if dtype == _BOOL:
+    given = _parsed(x, dtype) if x.dtype == TEXT else _widened(x)
+    if dtype == BOOL:
         return np.asarray(given != given.dtype.type(0))
     if not is_foreign(dtype):
         return given.astype(dtype)
@@ -109,9 +105,9 @@ def _written(x: Array) -> Array:
         flat: list[str] = [str(int(each)) for each in x.reshape(-1)]
     else:
         flat = [_written_float(each) for each in _widened(x).reshape(-1)]
-    made = np.empty(len(flat), _TEXT)
-    made[:] = flat
-    return made.reshape(x.shape)
+    result = np.empty(len(flat), TEXT)
+    result[:] = flat
+    return result.reshape(x.shape)
 
 
 def _written_float(x: Any) -> str:
@@ -127,7 +123,7 @@ def _parsed(x: Array, dtype: DType) -> Array:
     if dtype.kind in "iu" or dtype.name.startswith(("int", "uint")):
         whole = [_parsed_whole(each) & _MASK for each in flat]
         return np.array(whole, np.uint64).astype(np.int64).reshape(x.shape)
-    if dtype == _BOOL:
+    if dtype == BOOL:
         return np.array([_parsed_truth(each) for each in flat], np.float64).reshape(x.shape)
     return np.array([float(each) for each in flat], np.float64).reshape(x.shape)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.library import Run
+from walle_stream.engine.backends.library import Bound, Run
 from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.planning.elision import Elision
@@ -13,23 +13,14 @@ from walle_stream.engine.program import Array, Step, Tensor
 
 type ViewOf = Callable[[Tensor], Array]
 
-type Bound = tuple[Run, Step]
-"""A call, and the step that it is counted for."""
-
 
 def bind_chain(
     steps: Sequence[Step], elision: Elision, view_of: ViewOf, constants: SpreadConstants
 ) -> list[Bound]:
-    """Bind steps that follow each other.
+    """Bind steps without loose tensors that follow each other, to calls in order.
 
-    Args:
-        steps: In order; none has loose tensors.
-        elision: Of the program.
-        view_of: Gives what a tensor is read from and written to.
-        constants: Of the plan.
-
-    Returns:
-        Calls in order.
+    ``view_of`` gives what a tensor is read from and written to, ``elision`` and ``constants`` are
+    of the plan.
     """
     calls: list[Bound] = []
     number = 0
@@ -37,14 +28,14 @@ def bind_chain(
         step = steps[number]
         after = steps[number + 1] if number + 1 < len(steps) else None
         if after is not None and _is_clip(step, after, elision):
-            calls.append((_clip(step, after, view_of), after))
+            calls.append(Bound(_clip(step, after, view_of), after))
             number += 2
             continue
         roots = [_constant(elision.seen[each].root) for each in step.inputs]
         inputs, output = constants.laid_out(
             step.operator, [view_of(each) for each in step.inputs], roots, view_of(step.output)
         )
-        calls.append((bind(step, inputs, output), step))
+        calls.append(Bound(bind(step, inputs, output), step))
         number += 1
     return calls
 

@@ -5,7 +5,7 @@ device has no dtype for: such steps copy there and back.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,13 @@ from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.device import Device, IndexChecks, stored
 from walle_stream.engine.backends.device_kernels import library_of
 from walle_stream.engine.backends.interpreter import Watch
-from walle_stream.engine.backends.library import Run, strided
-from walle_stream.engine.backends.reference import compute, compute_all
-from walle_stream.engine.backends.running import Instances, loose_output, run_calls
+from walle_stream.engine.backends.library import Bound, strided
+from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.planning.elision import elide, is_loose, is_plain
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.optimise import optimised
-from walle_stream.engine.planning.placement import place
-from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 from walle_stream.errors import EngineError
 from walle_stream.errors.extras import how_to_install
 
@@ -32,11 +31,7 @@ class CupyBackend:
     name = "cupy"
 
     def __init__(self, device: Device | None = None) -> None:
-        """Find the device.
-
-        Args:
-            device: Another one, with cupy's interface; for tests.
-        """
+        """Find the device; tests give one of their own with cupy's interface."""
         self._device = device or _cuda()
 
     def plan(self, program: Program) -> "CupyPlan":
@@ -48,38 +43,28 @@ class CupyBackend:
         return compute(step, inputs)
 
 
-class CupyPlan:
-    """A program with its memory. Thread-safe: each run at the same time has its own."""
+class CupyPlan(ArenaPlan):
+    """A program with its memory on a device."""
 
     def __init__(self, program: Program, device: Device) -> None:
         """Place the tensors."""
-        self.program = program
         self.device = device
-        self.elision = elide(program)
-        # tiles are for a cache: a device takes a step as a whole
-        self.placement = place(program, self.elision, [Loop([step]) for step in self.elision.steps])
-        self._instances = Instances(lambda: _Instance(self))
         self._constants: dict[Tensor, Any] = {}
-        self._lock = threading.Lock()
+        self._constants_lock = threading.Lock()
+        elision = elide(program)
+        # tiles are for a cache: a device takes a step as a whole
+        loops = [Loop([step]) for step in elision.steps]
+        super().__init__(program, elision, loops, lambda: _Instance(self))
 
     def constant(self, tensor: Tensor) -> Any:
-        """Give a constant on the device: one for all runs.
-
-        Args:
-            tensor: With data.
-        """
-        with self._lock:
-            found = self._constants.get(tensor)
-            if found is None:
+        """Give a constant on the device: one for all runs."""
+        with self._constants_lock:
+            array = self._constants.get(tensor)
+            if array is None:
                 assert tensor.data is not None, tensor  # noqa: S101
-                found = self.device.upload(tensor.data.reshape(tensor.shape))
-                self._constants[tensor] = found
-            return found
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arena."""
-        return self.placement.arena_bytes
+                array = self.device.upload(tensor.data.reshape(tensor.shape))
+                self._constants[tensor] = array
+            return array
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run it; see ``engine.module.Plan``. Times of a watch are those of launches.
@@ -88,103 +73,56 @@ class CupyPlan:
             EngineError: An index is out of range, or memory is short.
         """
         try:
-            with self._instances.one() as instance:
+            with self.instance() as instance:
                 return instance.run(inputs, watch)
         except MemoryError as error:
             raise EngineError(f"the device's memory is short: {error}") from error
 
 
-class _Instance:
-    """One arena and the calls on it."""
-
+class _Instance(Instance):
     def __init__(self, plan: CupyPlan) -> None:
-        self._program = plan.program
-        self._elision = plan.elision
-        self._device = plan.device
-        self._xp = plan.device.xp
-        self._buffers = plan.placement.buffers
-        self._constant = plan.constant
-        self._arena = self._xp.empty(plan.placement.arena_bytes, np.dtype(np.uint8))
-        self._roots: dict[Tensor, Any] = {}
-        self._loose: dict[Tensor, Array] = {}
-        self._inputs = [
-            None if is_loose(each) else self._view(each) for each in self._program.inputs
-        ]
-        self._steps = plan.elision.steps
-        self._checks = IndexChecks(plan.device, self._steps)
-        library = library_of(plan.device, self._checks)
-        self._calls: list[Run] = []
-        for step in self._steps:
-            if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
-                self._calls.append(self._host_call(step))
-            else:
-                inputs = [self._view(each) for each in step.inputs]
-                self._calls.append(bind(step, inputs, self._view(step.output), library))
-        self._outputs = [
-            None if is_loose(each) or (each.data is not None and each not in self._buffers)
-            else self._view(each)
-            for each in self._program.outputs
-        ]  # fmt: skip
+        self._device, self._xp = plan.device, plan.device.xp
+        self._checks = IndexChecks(plan.device, plan.elision.steps)
+        self._shared = plan
+        super().__init__(plan, self._xp.empty(plan.nbytes, np.dtype(np.uint8)))
 
-    def run(self, inputs: Sequence[Array], watch: Watch | None) -> list[Array]:
-        for tensor, target, given in zip(self._program.inputs, self._inputs, inputs, strict=True):
-            if target is None:
-                self._loose[tensor] = given
-            else:
-                self._xp.copyto(target, self._device.upload(given))
-        self._checks.start()
-        try:
-            run_calls(self._calls, self._steps, watch)
-        finally:
-            # behind a failure, too: an index that was out of range may be what it came of
-            self._checks.verify()
-        outputs = [
-            loose_output(self._loose, tensor) if view is None
-            else self._device.download(view, tensor.dtype)
-            for tensor, view in zip(self._program.outputs, self._outputs, strict=True)
-        ]  # fmt: skip
-        self._loose.clear()
-        return outputs
-
-    def _view(self, tensor: Tensor) -> Any:
+    def view(self, tensor: Tensor) -> Any:
         seen = self._elision.seen[tensor]
-        root = self._root(seen.root)
+        root = self.root(seen.root)
         if is_plain(seen.view, tensor.shape):
             start = seen.view.offset
             return root.reshape(-1)[start : start + tensor.size].reshape(tensor.shape)
         return strided(root, tensor.shape, seen.view, self._xp)
 
-    def _root(self, root: Tensor) -> Any:
-        found = self._roots.get(root)
-        if found is None:
-            buffer = self._buffers.get(root)
-            if buffer is None:
-                found = self._constant(root)
+    def constant(self, tensor: Tensor) -> Any:
+        return self._shared.constant(tensor)
+
+    def stored(self, dtype: DType) -> DType:
+        return stored(dtype)
+
+    def write(self, target: Any, array: Array) -> None:
+        self._xp.copyto(target, self._device.upload(array))
+
+    def read(self, view: Any, dtype: DType) -> Array:
+        return self._device.download(view, dtype)
+
+    def bound(self) -> Iterator[Bound]:
+        library = library_of(self._device, self._checks)
+        for step in self._elision.steps:
+            if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
+                yield Bound(self.host_call(step), step)
             else:
-                memory = self._arena[buffer.offset : buffer.offset + buffer.nbytes]
-                found = memory.view(stored(root.dtype)).reshape(root.shape)
-            self._roots[root] = found
-        return found
+                inputs = [self.view(each) for each in step.inputs]
+                run = bind(step, inputs, self.view(step.output), library)
+                yield Bound(run, step)
 
-    def _host_call(self, step: Step) -> Run:
-        def call() -> None:
-            given = [self._on_host(each) for each in step.inputs]
-            for tensor, made in zip(step.outputs, compute_all(step, given), strict=True):
-                if is_loose(tensor):
-                    self._loose[tensor] = made
-                else:
-                    self._xp.copyto(self._view(tensor), self._device.upload(made))
-
-        return call
-
-    def _on_host(self, tensor: Tensor) -> Array:
-        found = self._loose.get(tensor)
-        if found is not None:
-            return found
-        if is_loose(tensor):
-            assert tensor.data is not None, tensor  # noqa: S101
-            return tensor.data
-        return self._device.download(self._view(tensor), tensor.dtype)
+    def run_calls(self, watch: Watch | None) -> None:
+        self._checks.start()
+        try:
+            super().run_calls(watch)
+        finally:
+            # behind a failure, too: an index that was out of range may be what it came of
+            self._checks.verify()
 
 
 def _cuda() -> Device:

@@ -27,43 +27,24 @@ class Device:
     """``cupyx.scipy.special.erf``, of float32 and float64."""
 
     def upload(self, array: Array) -> Any:
-        """Copy an array of the host.
-
-        Args:
-            array: Of any dtype but text.
-
-        Returns:
-            Row-major on the device, of ``stored(array.dtype)``.
-        """
+        """Copy an array of any dtype but text, row-major, as ``stored(array.dtype)``."""
         plain = np.ascontiguousarray(array).reshape(array.shape)
         return self.xp.asarray(plain.view(stored(array.dtype)))
 
     def download(self, array: Any, dtype: DType) -> Array:
-        """Copy an array of the device.
-
-        Returns:
-            The caller's own; waits for what is under way.
-        """
-        found: Array = self.xp.asnumpy(array)
-        return found if found.dtype == dtype else found.view(dtype)
+        """Copy to an array of the caller's own; waits for what is under way."""
+        result: Array = self.xp.asnumpy(array)
+        return result if result.dtype == dtype else result.view(dtype)
 
 
 def stored(dtype: DType) -> DType:
-    """Give the dtype that elements have on the device.
-
-    Returns:
-        Itself, or unsigned numbers as wide.
-    """
+    """Give the dtype that elements have on the device: their own, or unsigned numbers as wide."""
     known = not is_foreign(dtype) and dtype.kind in "biufc"
     return dtype if known else np.dtype(f"u{dtype.itemsize}")
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether the host computes with a dtype.
-
-    Returns:
-        True for those of ``ml_dtypes``, and for complex numbers.
-    """
+    """Whether the host computes with a dtype: one of ``ml_dtypes``, or complex numbers."""
     return bool(is_foreign(dtype) or dtype.kind not in "biuf")
 
 
@@ -82,13 +63,7 @@ class IndexChecks:
         self._bound: list[tuple[Step, int]] = []
 
     def bind(self, step: Step, indices: Any, size: int) -> Run:
-        """Make a call that looks at indices.
-
-        Args:
-            step: Whose.
-            indices: On the device.
-            size: Of the axis.
-        """
+        """Make a call that looks at a step's indices, of an axis of a size, on the device."""
         xp, number = self._device.xp, len(self._bound)
         assert self._wrong is not None  # noqa: S101
         self._bound.append((step, size))
@@ -113,8 +88,8 @@ class IndexChecks:
         """
         if not self._bound:
             return
-        found = self._device.download(self._wrong, np.dtype(np.bool_))
-        for (step, size), wrong in zip(self._bound, found, strict=False):
+        result = self._device.download(self._wrong, np.dtype(np.bool_))
+        for (step, size), wrong in zip(self._bound, result, strict=False):
             if wrong:
                 raise EngineError(
                     f"node {step.origin!r}: {step.operator}: an index is not in 0 .. {size - 1}"

@@ -8,26 +8,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.backends.bound import (
-    bind_divide,
-    bind_matmul,
-    bind_raster,
-    bind_round,
-)
+from walle_stream.engine.backends.bound import bind_float, bind_matmul, bind_raster
 from walle_stream.engine.backends.device import Device, IndexChecks, is_narrow
-from walle_stream.engine.backends.library import Binder, Library, Run
+from walle_stream.engine.backends.library import Binder, Binding, Library, Run
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
 
 
 def library_of(device: Device, checks: IndexChecks) -> Library:
-    """Make what ``bound.bind`` needs for a device.
-
-    Args:
-        device: With the module.
-        checks: Of the program whose steps are bound.
-    """
+    """Make what ``bound.bind`` needs for a device; ``checks`` are of the program that is bound."""
     xp = device.xp
 
     def filling(output: Array, fill: Any, dtype: DType) -> Run:
@@ -55,13 +45,11 @@ def library_of(device: Device, checks: IndexChecks) -> Library:
 def _composed(function: Callable[..., Any], kinds: str) -> Binder:
     """Bind a function of a module and arrays that gives a new array."""
 
-    def binder(
-        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-    ) -> Run | None:
-        if narrow or step.inputs[0].dtype.kind not in kinds:
+    def binder(binding: Binding) -> Run | None:
+        if binding.narrow or binding.step.inputs[0].dtype.kind not in kinds:
             return None
-        xp, given = library.xp, tuple(inputs)
-        return lambda: xp.copyto(output, function(xp, *given))
+        xp, inputs, output = binding.library.xp, tuple(binding.inputs), binding.output
+        return lambda: xp.copyto(output, function(xp, *inputs))
 
     return binder
 
@@ -112,76 +100,55 @@ def _shift_right(xp: Any, x: Any, y: Any) -> Any:
     return xp.right_shift(x, last)
 
 
-def _raster(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    if narrow and step.parameters.get("accumulate"):
+def _raster(binding: Binding) -> Run | None:
+    if binding.narrow and binding.step.parameters.get("accumulate"):
         return None
-    return bind_raster(library, step, inputs, output, narrow)
+    return bind_raster(binding)
 
 
-def _select(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del step, narrow
-    xp = library.xp
-    condition, x, y = inputs
+def _select(binding: Binding) -> Run | None:
+    xp, (condition, x, y), output = binding.library.xp, binding.inputs, binding.output
     return lambda: xp.copyto(output, xp.where(condition, x, y))
 
 
-def _bitcast(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    del step, narrow
-    xp = library.xp
-    bits = inputs[0].view(output.dtype)
+def _bitcast(binding: Binding) -> Run | None:
+    xp, output = binding.library.xp, binding.output
+    bits = binding.inputs[0].view(output.dtype)
     return lambda: xp.copyto(output, bits)
 
 
-def _kept(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
+def _kept(binding: Binding) -> Run | None:
     """Bind rounding to whole numbers, of which cupy makes floats."""
-    if narrow or output.dtype.kind == "f":
-        return bind_round(library, step, inputs, output, narrow)
-    return lambda: library.xp.copyto(output, inputs[0])
+    (x,), output, xp = binding.inputs, binding.output, binding.library.xp
+    if binding.narrow or output.dtype.kind == "f":
+        return bind_float(binding)
+    return lambda: xp.copyto(output, x)
 
 
-def _floor(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    if narrow or output.dtype.kind == "f":
+def _floor(binding: Binding) -> Run | None:
+    return None if binding.narrow or binding.output.dtype.kind == "f" else _kept(binding)
+
+
+def _divide(binding: Binding) -> Run | None:
+    return bind_float(binding) or _composed(_whole_divide, "iu")(binding)
+
+
+def _power(binding: Binding) -> Run | None:
+    (x, y), output, xp = binding.inputs, binding.output, binding.library.xp
+    if binding.narrow or output.dtype.kind != "f":
         return None
-    return _kept(library, step, inputs, output, narrow)
-
-
-def _divide(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    made = bind_divide(library, step, inputs, output, narrow)
-    return made or _composed(_whole_divide, "iu")(library, step, inputs, output, narrow)
-
-
-def _power(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    if narrow or output.dtype.kind != "f":
-        return None
-    x, y = inputs
-    xp, known = library.xp, step.inputs[1].data
+    known = binding.step.inputs[1].data
     if known is not None and known.size and np.all(known == 2):  # noqa: PLR2004  # the square
         return lambda: xp.multiply(x, x, out=output)
     return lambda: xp.power(x, y, out=output)
 
 
-def _cast(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    (x,) = inputs
-    xp, source, target = library.xp, x.dtype, output.dtype
+def _cast(binding: Binding) -> Run | None:
+    (x,), output, xp, step = binding.inputs, binding.output, binding.library.xp, binding.step
+    source, target = x.dtype, output.dtype
     if step.inputs[0].dtype == step.output.dtype:
         return lambda: xp.copyto(output, x)
-    if narrow or (source.kind == "f" and target == np.uint64):
+    if binding.narrow or (source.kind == "f" and target == np.uint64):
         return None
     if source == np.float64 and target == np.float16:
         # cupy rounds to float32 on the way
@@ -195,17 +162,14 @@ def _cast(
 
 
 def _erf(function: Any) -> Binder:
-    def binder(
-        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-    ) -> Run | None:
-        del step
-        (x,) = inputs
-        if narrow:
+    def binder(binding: Binding) -> Run | None:
+        (x,), output, xp = binding.inputs, binding.output, binding.library.xp
+        if binding.narrow:
             return None
         if output.dtype != np.float16:
             return lambda: function(x, out=output)
         single = np.dtype(np.float32)
-        return lambda: library.xp.copyto(output, function(x.astype(single)), casting="unsafe")
+        return lambda: xp.copyto(output, function(x.astype(single)), casting="unsafe")
 
     return binder
 
@@ -216,12 +180,10 @@ _REDUCTIONS: Final[Mapping[Operator, str]] = {
 }  # fmt: skip
 
 
-def _reduce(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    (x,) = inputs
-    xp, axes = library.xp, tuple(step.parameters["axes"])
-    if narrow or not x.size:
+def _reduce(binding: Binding) -> Run | None:
+    (x,), output, xp, step = binding.inputs, binding.output, binding.library.xp, binding.step
+    axes = tuple(step.parameters["axes"])
+    if binding.narrow or not x.size:
         return None
     if not axes:
         return lambda: xp.copyto(output, x)
@@ -233,21 +195,19 @@ def _reduce(
     wide = np.dtype(np.float32)
 
     def reduce() -> None:
-        made = function(x.astype(wide), axis=axes, dtype=wide, keepdims=True)
-        xp.copyto(output, made, casting="unsafe")
+        result = function(x.astype(wide), axis=axes, dtype=wide, keepdims=True)
+        xp.copyto(output, result, casting="unsafe")
 
     return reduce
 
 
-def _arg(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
+def _arg(binding: Binding) -> Run | None:
     """Bind the least or greatest place of what equals the extreme: of ties cupy says nothing."""
-    (x,) = inputs
+    (x,), output, xp, step = binding.inputs, binding.output, binding.library.xp, binding.step
     axis = step.parameters["axis"] % x.ndim
-    if narrow or not x.size:
+    if binding.narrow or not x.size:
         return None
-    xp, size = library.xp, x.shape[axis]
+    size = x.shape[axis]
     is_last = bool(step.parameters.get("last"))
     extreme = xp.amax if step.operator is Operator.ARG_MAX else xp.amin
     choose = xp.amax if is_last else xp.amin
@@ -264,15 +224,13 @@ def _arg(
     return arg
 
 
-def _matmul(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    x, y = inputs
+def _matmul(binding: Binding) -> Run | None:
+    (x, y), output, xp = binding.inputs, binding.output, binding.library.xp
     if not x.size or not y.size:
-        return library.filling(output, 0, step.output.dtype)
-    if narrow or output.dtype != np.float16:
-        return bind_matmul(library, step, inputs, output, narrow)
-    xp, wide = library.xp, np.dtype(np.float32)
+        return binding.library.filling(output, 0, binding.step.output.dtype)
+    if binding.narrow or output.dtype != np.float16:
+        return bind_matmul(binding)
+    wide = np.dtype(np.float32)
 
     def matmul() -> None:
         xp.copyto(output, xp.matmul(x.astype(wide), y.astype(wide)), casting="unsafe")
@@ -280,14 +238,12 @@ def _matmul(
     return matmul
 
 
-def _argsort(
-    library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-) -> Run | None:
-    (x,) = inputs
-    if narrow or not x.size:
+def _argsort(binding: Binding) -> Run | None:
+    (x,), output, xp = binding.inputs, binding.output, binding.library.xp
+    if binding.narrow or not x.size:
         return None
-    xp, last = library.xp, x.shape[-1] - 1
-    if not step.parameters.get("descending"):
+    last = x.shape[-1] - 1
+    if not binding.step.parameters.get("descending"):
         return lambda: xp.copyto(output, xp.argsort(x, axis=-1))
     # equals stay in their order: sort the mirror image, and mirror what comes
     mirrored = x[..., ::-1]
@@ -295,16 +251,12 @@ def _argsort(
 
 
 def _take(checks: IndexChecks) -> Binder:
-    def binder(
-        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-    ) -> Run | None:
-        del narrow
-        data, indices = inputs
+    def binder(binding: Binding) -> Run | None:
+        (data, indices), output, xp = binding.inputs, binding.output, binding.library.xp
         size = data.shape[1]
         if not size:
             return None
-        check = checks.bind(step, indices, size)
-        xp = library.xp
+        check = checks.bind(binding.step, indices, size)
         if not output.size:
             return check
 
@@ -318,17 +270,13 @@ def _take(checks: IndexChecks) -> Binder:
 
 
 def _put(checks: IndexChecks) -> Binder:
-    def binder(
-        library: Library, step: Step, inputs: Sequence[Array], output: Array, narrow: bool
-    ) -> Run | None:
-        del narrow
-        data, indices, updates = inputs
-        size = data.shape[0]
+    def binder(binding: Binding) -> Run | None:
+        (data, indices, updates), output, xp = binding.inputs, binding.output, binding.library.xp
+        step, size = binding.step, data.shape[0]
         if step.parameters.get("reduction", "none") != "none" or not size:
             # atomic additions come in another order each time
             return None
         check = checks.bind(step, indices, size)
-        xp = library.xp
 
         def put() -> None:
             check()

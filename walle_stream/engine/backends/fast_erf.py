@@ -31,16 +31,11 @@ _Q: Final = tuple(
 
 
 def erf_into(x: Array, output: Array) -> None:
-    """Compute the error function of each element.
-
-    Args:
-        x: float32, any strides.
-        output: float32 of its shape; may be ``x``.
-    """
+    """Compute the error function of float32 of any strides; ``output`` may be ``x``."""
     if not (x.flags.c_contiguous and output.flags.c_contiguous):
-        made = np.ascontiguousarray(x)
-        _blocks(made.reshape(-1), made.reshape(-1))
-        np.copyto(output, made)
+        result = np.ascontiguousarray(x)
+        _blocks(result.reshape(-1), result.reshape(-1))
+        np.copyto(output, result)
         return
     _blocks(x.reshape(-1), output.reshape(-1))
 

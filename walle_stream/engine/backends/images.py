@@ -21,14 +21,9 @@ def can_decode() -> bool:
 
 
 def decode_image(stream: Array, pixel_format: str) -> Array:
-    """Decode an image.
+    """Decode a file (uint8) as RGB, BGR or Grayscale to uint8 ``(height, width, channels)``.
 
-    Args:
-        stream: uint8, a file.
-        pixel_format: RGB, BGR or Grayscale.
-
-    Returns:
-        uint8, (height, width, channels); without a pixel where it cannot be decoded.
+    It has no pixel where it cannot be decoded.
     """
     from PIL import Image  # noqa: PLC0415  # who decodes nothing does not need it
 

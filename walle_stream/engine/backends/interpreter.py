@@ -38,8 +38,8 @@ class InterpretedPlan:
     @property
     def nbytes(self) -> int:
         """Bytes of all that is made: nothing is given back before the end."""
-        made = (each for step in self.program.steps for each in step.outputs)
-        return sum(each.nbytes for each in made if each.has_shape and each.data is None)
+        tensors = (each for step in self.program.steps for each in step.outputs)
+        return sum(each.nbytes for each in tensors if each.has_shape and each.data is None)
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""

@@ -2,25 +2,35 @@
 
 from collections.abc import Mapping, Sequence
 from math import erf as erf_of_one
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import is_integer
 
+UFUNCS: Final[Mapping[Operator, str]] = {
+    Operator.ABS: "abs", Operator.NEG: "negative", Operator.SIGN: "sign",
+    Operator.NOT: "invert", Operator.CEIL: "ceil", Operator.FLOOR: "floor",
+    Operator.SQRT: "sqrt", Operator.EXP: "exp", Operator.LOG: "log",
+    Operator.SIN: "sin", Operator.COS: "cos", Operator.TAN: "tan", Operator.ASIN: "arcsin",
+    Operator.ACOS: "arccos", Operator.ATAN: "arctan", Operator.SINH: "sinh",
+    Operator.COSH: "cosh", Operator.TANH: "tanh", Operator.ASINH: "arcsinh",
+    Operator.ACOSH: "arccosh", Operator.ATANH: "arctanh", Operator.IS_NAN: "isnan",
+    Operator.ADD: "add", Operator.SUB: "subtract", Operator.MUL: "multiply",
+    Operator.MOD: "mod", Operator.FMOD: "fmod", Operator.MINIMUM: "minimum",
+    Operator.MAXIMUM: "maximum", Operator.AND: "bitwise_and", Operator.OR: "bitwise_or",
+    Operator.XOR: "bitwise_xor", Operator.SHIFT_LEFT: "left_shift",
+    Operator.SHIFT_RIGHT: "right_shift", Operator.EQUAL: "equal", Operator.LESS: "less",
+    Operator.LESS_EQUAL: "less_equal",
+}  # fmt: skip
+"""Operators that are one function of numpy's, with ``out``."""
+
 
 def divide(x: Array, y: Array) -> Array:
-    """Divide; whole numbers towards zero, by zero they give zero.
-
-    Args:
-        x: Dividend.
-        y: Divisor, of its dtype.
-
-    Returns:
-        Of their dtype.
-    """
+    """Divide arrays of one dtype; whole numbers towards zero, by zero they give zero."""
     if x.dtype.kind not in "iub":
         return np.divide(x, y)
     floor = np.floor_divide(x, y)
@@ -29,14 +39,9 @@ def divide(x: Array, y: Array) -> Array:
 
 
 def power(x: Array, y: Array) -> Array:
-    """Raise; a negative exponent of whole numbers gives 1, -1 or 0, where numpy refuses it.
+    """Raise to exponents of the same dtype.
 
-    Args:
-        x: Base.
-        y: Exponent, of its dtype.
-
-    Returns:
-        Of their dtype.
+    A negative exponent of whole numbers gives 1, -1 or 0, where numpy refuses it.
     """
     if x.dtype.kind not in "iu":
         return np.power(x, y)
@@ -48,51 +53,25 @@ def power(x: Array, y: Array) -> Array:
 
 
 def nearest(x: Array) -> Array:
-    """Round to whole numbers, halves to even.
-
-    Args:
-        x: Floats, or whole numbers, which stay; numpy would make floats of them.
-
-    Returns:
-        Of its dtype.
-    """
+    """Round to whole numbers, halves to even; whole numbers stay, of which numpy makes floats."""
     return x.copy() if is_integer(x.dtype) else np.rint(x)
 
 
 def erf(x: Array) -> Array:
-    """Give the error function, the C library's of each element: slow and right.
-
-    Args:
-        x: Floating.
-
-    Returns:
-        Of its dtype.
-    """
+    """Give the error function of floats, the C library's of each element: slow and right."""
     flat = [erf_of_one(each) for each in x.astype(np.float64).reshape(-1).tolist()]
     return np.array(flat, np.float64).reshape(x.shape).astype(x.dtype)
 
 
 def matmul(x: Array, y: Array) -> Array:
-    """Multiply matrices; narrow floats are added up in float32.
-
-    Args:
-        x: ``(..., M, K)``.
-        y: ``(..., K, N)``.
-
-    Returns:
-        ``(..., M, N)`` of their dtype.
-    """
+    """Multiply ``(..., M, K)`` by ``(..., K, N)``; narrow floats are added up in float32."""
     if x.dtype.kind in "iub" or x.dtype.itemsize >= 4:  # noqa: PLR2004  # float32
         return np.matmul(x, y)
     return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
 
 
 def lowest(dtype: DType) -> Any:
-    """Give the least element of a dtype.
-
-    Returns:
-        A scalar; minus infinity for floats.
-    """
+    """Give the least element of a dtype; minus infinity for floats."""
     if dtype.kind == "b":
         return False
     return np.iinfo(dtype).min if dtype.kind in "iu" else dtype.type(-np.inf)
@@ -106,15 +85,7 @@ def highest(dtype: DType) -> Any:
 
 
 def argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    """Sort along the last axis, equals in their order.
-
-    Args:
-        inputs: One array.
-        parameters: ``descending`` or not.
-
-    Returns:
-        int64 positions.
-    """
+    """Give int64 positions along the last axis, ``descending`` or not, equals in their order."""
     (x,) = inputs
     if is_foreign(x.dtype):
         # the order of ml_dtypes stops at a nan
@@ -128,10 +99,6 @@ def argsort(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
 
 def check_indices(indices: Array, size: int) -> Array:
     """Refuse an index that is out of range.
-
-    Args:
-        indices: Whole numbers.
-        size: Of the axis.
 
     Raises:
         IndexError: One is below 0 or not below ``size``.

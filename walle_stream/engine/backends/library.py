@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +13,28 @@ from walle_stream.engine.region import Region, View
 
 type Run = Callable[[], object]
 
-type Binder = Callable[["Library", Step, Sequence[Array], Array, bool], Run | None]
-"""Binds a step to its inputs and its output, or not; the flag says whether a dtype is narrow."""
+
+class Bound(NamedTuple):
+    """A call, and the step that it is counted for."""
+
+    run: Run
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A step and the arrays that it is bound to."""
+
+    library: "Library"
+    step: Step
+    inputs: Sequence[Array]
+    output: Array
+    narrow: bool
+    """Whether the library does not compute with one of the dtypes."""
+
+
+type Binder = Callable[[Binding], Run | None]
+"""Binds a step, or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +54,7 @@ class Library:
 
 
 def region_views(region: Region, source: Array, target: Array, xp: Any = np) -> tuple[Array, Array]:
-    """Give both sides of a region.
-
-    Args:
-        region: Of any number of axes.
-        source: What it reads, row-major.
-        target: What it writes, row-major.
-        xp: Whose arrays they are.
-
-    Returns:
-        Views of the region's size: of the target, of the source.
-    """
+    """Give views of both sides of a region, of its size: of the row-major target, of the source."""
     return (
         strided(target, region.size, region.destination, xp),
         strided(source, region.size, region.source, xp),
@@ -52,14 +62,7 @@ def region_views(region: Region, source: Array, target: Array, xp: Any = np) -> 
 
 
 def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Array:
-    """Give a view of an array; its bounds were validated when the program was planned.
-
-    Args:
-        array: Row-major.
-        shape: Of the view.
-        view: In elements.
-        xp: Whose array it is.
-    """
+    """Give a view of a row-major array; its bounds were validated when the program was planned."""
     item = array.dtype.itemsize
     # numpy cannot make views of dtypes that it does not know: of plain bytes as wide it can
     plain = array if not is_foreign(array.dtype) else array.view(f"u{item}")

@@ -1,23 +1,23 @@
 """The numpy backend: passes, one arena, kernels bound to their views when planned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.chains import Bound, bind_chain
+from walle_stream.engine.backends.chains import bind_chain
 from walle_stream.engine.backends.interpreter import Watch
-from walle_stream.engine.backends.library import Run, strided
-from walle_stream.engine.backends.reference import compute, compute_all
-from walle_stream.engine.backends.running import Instances, loose_output, run_calls
+from walle_stream.engine.backends.library import Bound, Run, strided
+from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.backends.tiles import tiled
 from walle_stream.engine.planning.elision import elide, is_loose
-from walle_stream.engine.planning.loops import Loop, loops_of
+from walle_stream.engine.planning.loops import loops_of
 from walle_stream.engine.planning.optimise import optimised
-from walle_stream.engine.planning.placement import ALIGNMENT, place
+from walle_stream.engine.planning.placement import ALIGNMENT
 from walle_stream.engine.planning.weights import lay_out_weights
-from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 
 
 class NumpyBackend:
@@ -26,11 +26,7 @@ class NumpyBackend:
     name = "numpy"
 
     def __init__(self, check: Callable[[Program], None] | None = None) -> None:
-        """Make plans.
-
-        Args:
-            check: Called with each program after each pass.
-        """
+        """Make plans; ``check`` is called with each program after each pass."""
         self._check = check
 
     def plan(self, program: Program) -> "NumpyPlan":
@@ -45,116 +41,64 @@ class NumpyBackend:
         return compute(step, inputs)
 
 
-class NumpyPlan:
-    """A program with its memory. Thread-safe: each run at the same time has its own."""
+class NumpyPlan(ArenaPlan):
+    """A program with its memory."""
 
     def __init__(self, program: Program) -> None:
         """Place the tensors."""
-        self.program = program
-        self.elision = elide(program)
-        self.loops = loops_of(self.elision)
-        self.placement = place(program, self.elision, self.loops)
+        elision = elide(program)
+        self.loops = loops_of(elision)
         self.constants = SpreadConstants()
-        self._instances = Instances(lambda: _Instance(self))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arena."""
-        return self.placement.arena_bytes
+        super().__init__(program, elision, self.loops, lambda: _Instance(self))
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
-        with self._instances.one() as instance, np.errstate(all="ignore"):
+        with self.instance() as instance, np.errstate(all="ignore"):
             return instance.run(inputs, watch)
 
 
-class _Instance:
-    """One arena and the calls on it."""
-
+class _Instance(Instance):
     def __init__(self, plan: NumpyPlan) -> None:
-        self._program = plan.program
-        self._elision = plan.elision
-        self._buffers = plan.placement.buffers
-        self._arena = _aligned_bytes(plan.placement.arena_bytes)
-        self._roots: dict[Tensor, Array] = {}
-        self._loose: dict[Tensor, Array] = {}
-        self._inputs = [
-            None if is_loose(each) else self._view(each) for each in self._program.inputs
-        ]
-        self._calls: list[Run] = []
-        self._steps: list[Step] = []
-        for loop in plan.loops:
-            for call, step in self._bound(loop, plan.constants):
-                self._calls.append(call)
-                self._steps.append(step)
-        self._outputs = [
-            None if is_loose(each) else self._view(each) for each in self._program.outputs
-        ]
+        self._plan = plan
+        super().__init__(plan, _aligned_bytes(plan.nbytes))
 
-    def run(self, inputs: Sequence[Array], watch: Watch | None) -> list[Array]:
-        for tensor, target, given in zip(self._program.inputs, self._inputs, inputs, strict=True):
-            if target is None:
-                self._loose[tensor] = given
-            else:
-                np.copyto(target, given)
-        run_calls(self._calls, self._steps, watch)
-        outputs = [
-            loose_output(self._loose, tensor) if view is None else view.copy()
-            for tensor, view in zip(self._program.outputs, self._outputs, strict=True)
-        ]
-        self._loose.clear()
-        return outputs
-
-    def _view(self, tensor: Tensor) -> Array:
+    def view(self, tensor: Tensor) -> Array:
         seen = self._elision.seen[tensor]
         if seen.root is tensor and tensor.data is not None and tensor not in self._buffers:
             return tensor.data
-        return strided(self._root(seen.root), tensor.shape, seen.view)
+        return strided(self.root(seen.root), tensor.shape, seen.view)
 
-    def _root(self, root: Tensor) -> Array:
-        found = self._roots.get(root)
-        if found is None:
-            buffer = self._buffers.get(root)
-            if buffer is None:
-                assert root.data is not None, root  # noqa: S101
-                found = np.ascontiguousarray(root.data).reshape(root.shape)
+    def constant(self, tensor: Tensor) -> Array:
+        assert tensor.data is not None, tensor  # noqa: S101
+        return np.ascontiguousarray(tensor.data).reshape(tensor.shape)
+
+    def stored(self, dtype: DType) -> DType:
+        return dtype
+
+    def write(self, target: Array, array: Array) -> None:
+        np.copyto(target, array)
+
+    def read(self, view: Array, dtype: DType) -> Array:
+        del dtype
+        return view.copy()
+
+    def bound(self) -> Iterator[Bound]:
+        for loop in self._plan.loops:
+            if loop.is_cut:
+                yield from tiled(loop, self._elision, self.view, self._plan.constants)
+            elif loop.rows:
+                yield from bind_chain(loop.steps, self._elision, self.view, self._plan.constants)
             else:
-                memory = self._arena[buffer.offset : buffer.offset + buffer.nbytes]
-                found = memory.view(root.dtype).reshape(root.shape)
-            self._roots[root] = found
-        return found
-
-    def _bound(self, loop: Loop, constants: SpreadConstants) -> list[Bound]:
-        if loop.is_cut:
-            return tiled(loop, self._elision, self._view, constants)
-        if loop.rows:
-            return bind_chain(loop.steps, self._elision, self._view, constants)
-        (step,) = loop.steps
-        return [(self._call(step), step)]
+                (step,) = loop.steps
+                yield Bound(self._call(step), step)
 
     def _call(self, step: Step) -> Run:
         if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
-            return self._loose_call(step)
-        inputs = [self._view(each) for each in step.inputs]
+            return self.host_call(step)
+        inputs = [self.view(each) for each in step.inputs]
         if "regions" in step.parameters:
             inputs = [np.ascontiguousarray(each) for each in inputs]
-        return bind(step, inputs, self._view(step.output))
-
-    def _loose_call(self, step: Step) -> Run:
-        def call() -> None:
-            given = [
-                self._loose[each] if each in self._loose
-                else each.data if is_loose(each) and each.data is not None
-                else self._view(each)
-                for each in step.inputs
-            ]  # fmt: skip
-            for tensor, made in zip(step.outputs, compute_all(step, given), strict=True):
-                if is_loose(tensor):
-                    self._loose[tensor] = made
-                else:
-                    np.copyto(self._view(tensor), made)
-
-        return call
+        return bind(step, inputs, self.view(step.output))
 
 
 def _aligned_bytes(count: int) -> Array:

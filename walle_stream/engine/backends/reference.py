@@ -13,6 +13,7 @@ import numpy as np
 
 from walle_stream.engine.backends.casting import cast
 from walle_stream.engine.backends.kernels import (
+    UFUNCS,
     argsort,
     check_indices,
     divide,
@@ -27,18 +28,12 @@ from walle_stream.engine.backends.text import compute_text
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
 from walle_stream.engine.region import Region, View
+from walle_stream.engine.rules import TEXT
 from walle_stream.errors import EngineError
 
 
 def compute(step: Step, inputs: Sequence[Array]) -> Array:
-    """Run one step.
-
-    Args:
-        step: Of one output.
-        inputs: One array an input, of its shape and dtype.
-
-    Returns:
-        The output, freshly made.
+    """Run one step of one output, which is freshly made.
 
     Raises:
         EngineError: An index is out of range, or memory is short; it names the node.
@@ -56,22 +51,17 @@ def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
         with np.errstate(all="ignore"):
             if step.operator is Operator.TEXT:
                 return compute_text(inputs, step.parameters)
-            made = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
-            made = made.astype(step.output.dtype, copy=False)
+            result = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
+            result = result.astype(step.output.dtype, copy=False)
     except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
         shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
         reason = str(error) or type(error).__name__
         raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
-    return [made]
+    return [result]
 
 
 def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-    """Move elements, address by address.
-
-    Args:
-        inputs: Of one dtype.
-        parameters: Of the step.
-    """
+    """Move elements of inputs of one dtype, address by address."""
     shape, dtype = parameters["shape"], parameters["dtype"]
     fill = parameters.get("fill")
     output = np.full(prod(shape), zero(dtype) if fill is None else fill, dtype)
@@ -84,31 +74,16 @@ def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
 
 
 def addresses(region: Region, view: View) -> Array:
-    """Give the address of every coordinate of a region.
-
-    Args:
-        region: Of any number of axes.
-        view: One of its two.
-
-    Returns:
-        int64, flat, in the order of the coordinates.
-    """
-    found = np.array([view.offset])
+    """Give the int64 address of every coordinate of a region in one of its views, in order."""
+    result = np.array([view.offset])
     for size, stride in zip(region.size, view.strides, strict=True):
-        found = np.add.outer(found, np.arange(size) * stride)
-    return found.reshape(-1)
+        result = np.add.outer(result, np.arange(size) * stride)
+    return result.reshape(-1)
 
 
 def zero(dtype: DType) -> Any:
-    """Give the element that stands for nothing.
-
-    Args:
-        dtype: Any; of strings it is the empty one.
-
-    Returns:
-        A scalar.
-    """
-    return "" if dtype == np.dtype(object) else np.zeros((), dtype)[()]
+    """Give the element that stands for nothing; of strings it is the empty one."""
+    return "" if dtype == TEXT else np.zeros((), dtype)[()]
 
 
 def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Array]:
@@ -117,8 +92,8 @@ def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Arr
         narrow = x.dtype.kind not in "iub" and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
         wide = x.astype(np.float32) if narrow else x
         kept = {"dtype": wide.dtype} if function in {np.sum, np.prod} else {}
-        made = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
-        return np.asarray(made).astype(x.dtype)
+        result = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
+        return np.asarray(result).astype(x.dtype)
 
     return kernel
 
@@ -173,50 +148,14 @@ def _of(function: Any) -> Callable[..., Array]:
 
 
 _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]], Any]]] = {
+    **{operator: _of(getattr(np, name)) for operator, name in UFUNCS.items()},
     Operator.RASTER: raster,
-    Operator.ABS: _of(np.abs),
-    Operator.NEG: _of(np.negative),
-    Operator.SIGN: _of(np.sign),
-    Operator.NOT: _of(np.invert),
-    Operator.CEIL: _of(np.ceil),
-    Operator.FLOOR: _of(np.floor),
     Operator.ROUND: _of(nearest),
-    Operator.SQRT: _of(np.sqrt),
-    Operator.EXP: _of(np.exp),
-    Operator.LOG: _of(np.log),
-    Operator.SIN: _of(np.sin),
-    Operator.COS: _of(np.cos),
-    Operator.TAN: _of(np.tan),
-    Operator.ASIN: _of(np.arcsin),
-    Operator.ACOS: _of(np.arccos),
-    Operator.ATAN: _of(np.arctan),
-    Operator.SINH: _of(np.sinh),
-    Operator.COSH: _of(np.cosh),
-    Operator.TANH: _of(np.tanh),
-    Operator.ASINH: _of(np.arcsinh),
-    Operator.ACOSH: _of(np.arccosh),
-    Operator.ATANH: _of(np.arctanh),
     Operator.ERF: _of(erf),
-    Operator.IS_NAN: _of(np.isnan),
     Operator.CAST: lambda inputs, given: cast(inputs[0], **given),
     Operator.BITCAST: lambda inputs, given: np.asarray(inputs[0], order="C").view(given["dtype"]),
-    Operator.ADD: _of(np.add),
-    Operator.SUB: _of(np.subtract),
-    Operator.MUL: _of(np.multiply),
     Operator.DIV: _of(divide),
     Operator.POW: _of(power),
-    Operator.MOD: _of(np.mod),
-    Operator.FMOD: _of(np.fmod),
-    Operator.MINIMUM: _of(np.minimum),
-    Operator.MAXIMUM: _of(np.maximum),
-    Operator.AND: _of(np.bitwise_and),
-    Operator.OR: _of(np.bitwise_or),
-    Operator.XOR: _of(np.bitwise_xor),
-    Operator.SHIFT_LEFT: _of(np.left_shift),
-    Operator.SHIFT_RIGHT: _of(np.right_shift),
-    Operator.EQUAL: _of(np.equal),
-    Operator.LESS: _of(np.less),
-    Operator.LESS_EQUAL: _of(np.less_equal),
     Operator.SELECT: _of(np.where),
     Operator.SUM: _reduce(np.sum, lambda dtype: dtype.type(0)),
     Operator.PROD: _reduce(np.prod, lambda dtype: dtype.type(1)),

@@ -1,32 +1,48 @@
 """What plans with an arena share: one instance a run at a time, and the calls of it in order."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.interpreter import Watch
-from walle_stream.engine.backends.library import Run
-from walle_stream.engine.program import Array, Step, Tensor
+from walle_stream.engine.backends.library import Bound, Run
+from walle_stream.engine.backends.reference import compute_all
+from walle_stream.engine.planning.elision import Elision, is_loose
+from walle_stream.engine.planning.loops import Loop
+from walle_stream.engine.planning.placement import place
+from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 from walle_stream.errors import EngineError
 
 
-class Instances[T]:
-    """Keeps what a run needs for itself, for the next run. Thread-safe."""
+class ArenaPlan:
+    """A program with its memory. Thread-safe: each run at the same time has its own."""
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        """Begin with none.
-
-        Args:
-            make: Makes one; runs without the lock.
-        """
+    def __init__(
+        self,
+        program: Program,
+        elision: Elision,
+        loops: Sequence[Loop],
+        make: "Callable[[], Instance]",
+    ) -> None:
+        """Place the tensors; ``make`` makes an instance, and runs without the lock."""
+        self.program = program
+        self.elision = elision
+        self.placement = place(program, elision, loops)
         self._make = make
-        self._free: list[T] = []
+        self._free: list[Instance] = []
         self._lock = threading.Lock()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arena."""
+        return self.placement.arena_bytes
+
     @contextmanager
-    def one(self) -> Iterator[T]:
-        """Lend one for a run, also to several threads at the same time."""
+    def instance(self) -> "Iterator[Instance]":
+        """Lend an instance for a run; it is kept for the next one."""
         with self._lock:
             instance = self._free.pop() if self._free else None
         if instance is None:
@@ -38,45 +54,120 @@ class Instances[T]:
                 self._free.append(instance)
 
 
-def run_calls(calls: Sequence[Run], steps: Sequence[Step], watch: Watch | None) -> None:
-    """Run calls in order.
+class Instance(ABC):
+    """One arena and the calls on it. For one thread at a time."""
 
-    Args:
-        calls: Bound steps.
-        steps: One a call, for messages and ``watch``.
-        watch: Told how long each took.
+    def __init__(self, plan: ArenaPlan, arena: Any) -> None:
+        """Bind the steps to an arena, which is bytes of the backend's library."""
+        self._program, self._elision = plan.program, plan.elision
+        self._buffers = plan.placement.buffers
+        self._arena = arena
+        self._roots: dict[Tensor, Any] = {}
+        self._loose: dict[Tensor, Array] = {}
+        self._inputs = [None if is_loose(each) else self.view(each) for each in plan.program.inputs]
+        self._calls: list[Run] = []
+        self._steps: list[Step] = []
+        for call, step in self.bound():
+            self._calls.append(call)
+            self._steps.append(step)
+        self._outputs = [
+            None if is_loose(each) or (each.data is not None and each not in self._buffers)
+            else self.view(each)
+            for each in plan.program.outputs
+        ]  # fmt: skip
 
-    Raises:
-        EngineError: One fails; the message names its node.
-    """
-    number = 0
-    try:
-        if watch is None:
-            for number, call in enumerate(calls):  # noqa: B007  # named when it fails
-                call()
-        else:
-            for number, call in enumerate(calls):
-                start_ms = monotonic_ms()
-                call()
-                watch(steps[number], monotonic_ms() - start_ms)
-    except EngineError:
-        raise
-    except (
-        # cupy's own are RuntimeErrors
-        IndexError, ValueError, TypeError, OverflowError, MemoryError, RuntimeError,
-    ) as error:  # fmt: skip
-        step = steps[number]
-        raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
+    @abstractmethod
+    def bound(self) -> Iterator[Bound]:
+        """Give the calls in order."""
 
+    @abstractmethod
+    def view(self, tensor: Tensor) -> Any:
+        """Give what a tensor that is not loose is read from and written to."""
 
-def loose_output(loose: Mapping[Tensor, Array], tensor: Tensor) -> Array:
-    """Give an output that does not lie in the arena.
+    @abstractmethod
+    def constant(self, tensor: Tensor) -> Any:
+        """Give the elements of a known tensor where the backend computes, row-major."""
 
-    Returns:
-        The caller's own.
-    """
-    found = loose.get(tensor)
-    if found is None:
-        assert tensor.data is not None, tensor  # noqa: S101
-        found = tensor.data
-    return found.copy()
+    @abstractmethod
+    def stored(self, dtype: DType) -> DType:
+        """Give the dtype that elements have in the arena."""
+
+    @abstractmethod
+    def write(self, target: Any, array: Array) -> None:
+        """Copy an array of the host to a view."""
+
+    @abstractmethod
+    def read(self, view: Any, dtype: DType) -> Array:
+        """Copy a view to an array of the host."""
+
+    def run(self, inputs: Sequence[Array], watch: Watch | None) -> list[Array]:
+        """Run the calls; see ``engine.module.Plan``."""
+        for tensor, target, array in zip(self._program.inputs, self._inputs, inputs, strict=True):
+            if target is None:
+                self._loose[tensor] = array
+            else:
+                self.write(target, array)
+        self.run_calls(watch)
+        outputs = [
+            self._on_host(tensor).copy() if view is None else self.read(view, tensor.dtype)
+            for tensor, view in zip(self._program.outputs, self._outputs, strict=True)
+        ]
+        self._loose.clear()
+        return outputs
+
+    def run_calls(self, watch: Watch | None) -> None:
+        """Run the calls in order, and tell ``watch`` how long each took.
+
+        Raises:
+            EngineError: One fails; the message names its node.
+        """
+        number = 0
+        try:
+            if watch is None:
+                for number, call in enumerate(self._calls):  # noqa: B007  # named when it fails
+                    call()
+            else:
+                for number, call in enumerate(self._calls):
+                    start_ms = monotonic_ms()
+                    call()
+                    watch(self._steps[number], monotonic_ms() - start_ms)
+        except EngineError:
+            raise
+        except (
+            # cupy's own are RuntimeErrors
+            IndexError, ValueError, TypeError, OverflowError, MemoryError, RuntimeError,
+        ) as error:  # fmt: skip
+            step = self._steps[number]
+            raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
+
+    def host_call(self, step: Step) -> Run:
+        """Bind a step that reads or makes loose tensors: the host runs it, and copies."""
+
+        def call() -> None:
+            arrays = [self._on_host(each) for each in step.inputs]
+            for tensor, array in zip(step.outputs, compute_all(step, arrays), strict=True):
+                if is_loose(tensor):
+                    self._loose[tensor] = array
+                else:
+                    self.write(self.view(tensor), array)
+
+        return call
+
+    def root(self, root: Tensor) -> Any:
+        """Give the memory of a root, row-major and of its shape."""
+        array = self._roots.get(root)
+        if array is None:
+            buffer = self._buffers.get(root)
+            if buffer is None:
+                array = self.constant(root)
+            else:
+                memory = self._arena[buffer.offset : buffer.offset + buffer.nbytes]
+                array = memory.view(self.stored(root.dtype)).reshape(root.shape)
+            self._roots[root] = array
+        return array
+
+    def _on_host(self, tensor: Tensor) -> Array:
+        array = self._loose.get(tensor)
+        if array is not None:
+            return array
+        return self.read(self.view(tensor), tensor.dtype) if tensor.data is None else tensor.data

@@ -41,17 +41,10 @@ class SpreadConstants:
         self, operator: Operator, inputs: Sequence[Array], roots: Sequence[Array | None],
         output: Array,
     ) -> Operands:  # fmt: skip
-        """Give views of the same elements, that the operator goes through faster.
+        """Give views of the same elements that an elementwise operator goes through faster.
 
-        Args:
-            operator: Elementwise.
-            inputs: Views over the output's shape.
-            roots: Of each: the constant that it is a view of, which lives as long as this
-                does, or None.
-            output: What is written.
-
-        Returns:
-            Inputs and output; as they were, where nothing is to be won.
+        ``roots`` has for each input the constant that it is a view of, which lives as long as this
+        does, or None. Inputs and output come back as they were where nothing is to be won.
         """
         given = list(inputs)
         spread = [
@@ -100,10 +93,10 @@ class SpreadConstants:
         if any(view.strides[at] for at in range(axis) if shape[at] > 1):
             return view
         key = _place(view, root, axis)
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = np.ascontiguousarray(block)
-        return np.broadcast_to(made, shape)
+        result = self._made.get(key)
+        if result is None:
+            result = self._made[key] = np.ascontiguousarray(block)
+        return np.broadcast_to(result, shape)
 
 
 def _is_spread(operator: Operator, view: Array) -> bool:

@@ -8,36 +8,30 @@ import numpy as np
 
 from walle_stream.engine.backends.images import decode_image
 from walle_stream.engine.program import Array
-
-_TEXT: Final = np.dtype(object)
+from walle_stream.engine.rules import TEXT
 
 
 def compute_text(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> list[Array]:
-    """Run one operation on strings.
+    """Run one operation on strings, whose arrays have the dtype ``object``.
 
-    Args:
-        inputs: Arrays; those of strings have the dtype ``object``.
-        parameters: ``name`` says which, ``shape`` and ``dtype`` what it makes, the others are
-            its own.
-
-    Returns:
-        One array.
+    The parameter ``name`` says which, ``shape`` and ``dtype`` what it makes; the others are its
+    own.
     """
     given = {key: value for key, value in parameters.items() if key not in {"shape", "dtype"}}
     return [_OPERATIONS[given.pop("name")](*inputs, **given)]
 
 
 def _concat(x: Array, y: Array) -> Array:
-    return np.asarray(x + y, _TEXT)
+    return np.asarray(x + y, TEXT)
 
 
 def _split(x: Array, delimiter: str | None, count: int) -> Array:
     rows = [each.split(delimiter, count) for each in x.reshape(-1)]
     width = max(map(len, rows), default=0)
-    made = np.full((len(rows), width), "", _TEXT)
+    result = np.full((len(rows), width), "", TEXT)
     for number, row in enumerate(rows):
-        made[number, : len(row)] = row
-    return made.reshape((*x.shape, width))
+        result[number, : len(row)] = row
+    return result.reshape((*x.shape, width))
 
 
 def _split_count(x: Array, delimiter: str | None, count: int) -> Array:
@@ -52,20 +46,20 @@ def _normalize(x: Array, stopwords: frozenset[str], is_case_sensitive: bool, cas
         if (each if is_case_sensitive else each.lower()) not in stopwords
     ]
     change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
-    made = np.array([change(each) for each in kept] or [""], _TEXT)
-    return made.reshape((*x.shape[:-1], -1))
+    result = np.array([change(each) for each in kept] or [""], TEXT)
+    return result.reshape((*x.shape[:-1], -1))
 
 
 def _match(x: Array, pattern: str) -> Array:
     compiled = re.compile(pattern)
-    found = [compiled.fullmatch(each) is not None for each in x.reshape(-1)]
-    return np.array(found, np.bool_).reshape(x.shape)
+    result = [compiled.fullmatch(each) is not None for each in x.reshape(-1)]
+    return np.array(result, np.bool_).reshape(x.shape)
 
 
 def _lookup(x: Array, table: Mapping[str, int]) -> Array:
     missing = len(table)
-    found = [table.get(each, missing) for each in x.reshape(-1)]
-    return np.array(found, np.int64).reshape(x.shape)
+    value = [table.get(each, missing) for each in x.reshape(-1)]
+    return np.array(value, np.int64).reshape(x.shape)
 
 
 _OPERATIONS: Final[dict[str, Callable[..., Array]]] = {

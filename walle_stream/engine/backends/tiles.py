@@ -4,8 +4,8 @@ from math import prod
 
 import numpy as np
 
-from walle_stream.engine.backends.chains import Bound, ViewOf, bind_chain
-from walle_stream.engine.backends.library import strided
+from walle_stream.engine.backends.chains import ViewOf, bind_chain
+from walle_stream.engine.backends.library import Bound, strided
 from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.operators import ELEMENTWISE
 from walle_stream.engine.planning.elision import Elision
@@ -14,17 +14,7 @@ from walle_stream.engine.program import Array, Step, Tensor
 
 
 def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConstants) -> list[Bound]:
-    """Bind the steps of a loop, tile by tile.
-
-    Args:
-        loop: Cut into more than one tile.
-        elision: Of the program.
-        view_of: Gives a tensor that lies in the arena, or a constant.
-        constants: Of the plan.
-
-    Returns:
-        Calls in order.
-    """
+    """Bind the steps of a loop of several tiles, tile by tile; see ``bind_chain``."""
     slots = _slots(loop, elision)
     calls: list[Bound] = []
     for start in range(0, loop.rows, loop.rows_per_tile):

@@ -4,81 +4,44 @@ Each is a function of a builder and a tensor, which rules of whole networks call
 too; narrow floats are computed in float32 and rounded once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import pi, sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-type Function = Callable[[Builder, Tensor], Tensor]
+type Function = Callable[..., Tensor]
+"""From a builder, a tensor and parameters to a tensor of its shape and dtype."""
 
 
-def in_float32(builder: Builder, x: Tensor, function: Function) -> Tensor:
-    """Apply a function of several steps, to narrow floats in float32.
+class Activation(NamedTuple):
+    """A function, and the defaults of its alpha and beta as far as it has them."""
 
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-        function: From a tensor to one of its shape.
-
-    Returns:
-        Of the dtype of ``x``.
-    """
-    return builder.cast(function(builder, widened(builder, x)), x.dtype)
+    function: Function
+    defaults: tuple[float, ...] = ()
 
 
-def activation(
-    builder: Builder,
-    name: str,
-    x: Tensor,
-    alpha: float | None = None,
-    beta: float | None = None,
-) -> Tensor:
-    """Apply an activation function that recurrent operators name.
-
-    Args:
-        builder: Of the program.
-        name: One of ONNX's: Relu, Tanh, Sigmoid, Affine, LeakyRelu, ThresholdedRelu,
-            ScaledTanh, HardSigmoid, Elu, Softsign, Softplus.
-        x: Of floating numbers; it is computed in its dtype.
-        alpha: First parameter; None: the default of the function.
-        beta: Second parameter.
-
-    Returns:
-        Of the same shape.
-
-    Raises:
-        LoweringError: There is no such function.
-    """
-    found = _RECURRENT.get(name)
-    if found is None:
-        raise LoweringError(f"there is no activation {name!r}, only {', '.join(_RECURRENT)}")
-    function, first, second = found
-    return function(builder, x, first if alpha is None else alpha, second if beta is None else beta)
+def in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
+    """Apply a function of several steps to the first input, to narrow floats in float32."""
+    builder, x = call.builder, call.tensor(0)
+    return builder.cast(function(builder, widened(builder, x), *parameters), x.dtype)
 
 
 def sigmoid(builder: Builder, x: Tensor) -> Tensor:
-    """Squash to 0 .. 1.
-
-    Returns:
-        ``1 / (1 + exp(-x))``: where the exponent is infinite, this is 0, as it should be.
-    """
+    """Give ``1 / (1 + exp(-x))``: where the power is infinite, this is 0, as it should be."""
     power = builder.unary(Operator.EXP, builder.unary(Operator.NEG, x))
     return builder.div(1, builder.add(power, 1))
 
 
 def softplus(builder: Builder, x: Tensor) -> Tensor:
-    """Bend to the positive, ``log(exp(x) + 1)``.
+    """Give ``log(exp(x) + 1)`` as ``max(x, 0) + log1p(exp(-|x|))``.
 
-    Returns:
-        ``max(x, 0) + log1p(exp(-|x|))``, the logarithm by ``2 atanh(z / (2 + z))``, which
-        keeps its digits where z is small.
+    The logarithm is ``2 atanh(z / (2 + z))``, which keeps its digits where z is small.
     """
     distance = builder.unary(Operator.NEG, builder.unary(Operator.ABS, x))
     small = builder.unary(Operator.EXP, distance)
@@ -87,38 +50,20 @@ def softplus(builder: Builder, x: Tensor) -> Tensor:
 
 
 def swish(builder: Builder, x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Give ``x * sigmoid(alpha * x)``.
-
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-        alpha: Steepness.
-
-    Returns:
-        Of the same shape.
-    """
+    """Give ``x * sigmoid(alpha * x)`` of floating numbers."""
     scaled = builder.unary(Operator.NEG, x) if alpha == 1 else builder.mul(x, -alpha)
     return builder.div(x, builder.add(builder.unary(Operator.EXP, scaled), 1))
 
 
-def _relu(builder: Builder, x: Tensor, _alpha: float, _beta: float) -> Tensor:
-    return builder.maximum(x, 0)
-
-
-def _leaky_relu(builder: Builder, x: Tensor, alpha: float, _beta: float) -> Tensor:
+def _leaky_relu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
     scaled = builder.mul(x, alpha)
     if 0 < alpha <= 1:
         return builder.maximum(x, scaled)
     return builder.select(builder.less(x, 0), scaled, x)
 
 
-def _thresholded_relu(builder: Builder, x: Tensor, alpha: float, _beta: float) -> Tensor:
-    return builder.select(builder.less(alpha, x), x, 0)
-
-
 def _hard_sigmoid(builder: Builder, x: Tensor, alpha: float, beta: float) -> Tensor:
-    line = _affine(builder, x, alpha, beta)
-    return builder.maximum(builder.minimum(line, 1), 0)
+    return builder.clip(_affine(builder, x, alpha, beta), 0, 1)
 
 
 def _affine(builder: Builder, x: Tensor, alpha: float, beta: float) -> Tensor:
@@ -129,49 +74,67 @@ def _scaled_tanh(builder: Builder, x: Tensor, alpha: float, beta: float) -> Tens
     return builder.mul(builder.unary(Operator.TANH, builder.mul(x, beta)), alpha)
 
 
-def _elu(builder: Builder, x: Tensor, alpha: float, _beta: float) -> Tensor:
+def _elu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
     bent = builder.sub(builder.unary(Operator.EXP, x), 1)
     return builder.select(builder.less(x, 0), builder.mul(bent, alpha), x)
 
 
-def _softsign(builder: Builder, x: Tensor, _alpha: float = 0, _beta: float = 0) -> Tensor:
-    return builder.div(x, builder.add(builder.unary(Operator.ABS, x), 1))
+def _celu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
+    if not alpha:
+        raise LoweringError("attribute 'alpha' must not be 0: it divides")
+    power = builder.unary(Operator.EXP, x if alpha == 1 else builder.div(x, alpha))
+    bent = builder.mul(builder.sub(power, 1), alpha)
+    return builder.add(builder.maximum(x, 0), builder.minimum(bent, 0))
 
 
-_RECURRENT: Final[dict[str, tuple[Callable[..., Tensor], float, float]]] = {
-    "Relu": (_relu, 0, 0),
-    "Tanh": (lambda builder, x, _alpha, _beta: builder.unary(Operator.TANH, x), 0, 0),
-    "Sigmoid": (lambda builder, x, _alpha, _beta: sigmoid(builder, x), 0, 0),
-    "Affine": (_affine, 1, 0),
-    "LeakyRelu": (_leaky_relu, 0.01, 0),
-    "ThresholdedRelu": (_thresholded_relu, 1, 0),
-    "ScaledTanh": (_scaled_tanh, 1, 1),
-    "HardSigmoid": (_hard_sigmoid, 0.2, 0.5),
-    "Elu": (_elu, 1, 0),
-    "Softsign": (_softsign, 0, 0),
-    "Softplus": (lambda builder, x, _alpha, _beta: softplus(builder, x), 0, 0),
+ACTIVATIONS: Final[Mapping[str, Activation]] = {
+    "Relu": Activation(lambda builder, x: builder.maximum(x, 0)),
+    "Tanh": Activation(lambda builder, x: builder.unary(Operator.TANH, x)),
+    "Sigmoid": Activation(sigmoid),
+    "Affine": Activation(_affine, (1, 0)),
+    "LeakyRelu": Activation(_leaky_relu, (0.01,)),
+    "ThresholdedRelu": Activation(
+        lambda builder, x, alpha: builder.select(builder.less(alpha, x), x, 0), (1,)
+    ),
+    "ScaledTanh": Activation(_scaled_tanh, (1, 1)),
+    "HardSigmoid": Activation(_hard_sigmoid, (0.2, 0.5)),
+    "Elu": Activation(_elu, (1,)),
+    "Softsign": Activation(
+        lambda builder, x: builder.div(x, builder.add(builder.unary(Operator.ABS, x), 1))
+    ),
+    "Softplus": Activation(softplus),
 }
-"""With the defaults of alpha and beta."""
+"""What recurrent operators name."""
+
+_OTHERS: Final[Mapping[str, Activation]] = {
+    "Celu": Activation(_celu, (1.0,)),
+    "HardSwish": Activation(
+        lambda builder, x: builder.mul(x, _hard_sigmoid(builder, x, 1 / 6, 0.5))
+    ),
+    "Mish": Activation(lambda b, x: b.mul(x, b.unary(Operator.TANH, softplus(b, x)))),
+    "Swish": Activation(swish, (1.0,)),
+}
+
+
+@lowers(
+    "LeakyRelu",
+    "ThresholdedRelu",
+    "HardSigmoid",
+    "Elu",
+    "Softsign",
+    "Softplus",
+    "Sigmoid",
+    *_OTHERS,
+)
+def _named(call: Call) -> Result:
+    function, defaults = {**ACTIVATIONS, **_OTHERS}[call.node.operator]
+    names = zip(("alpha", "beta"), defaults, strict=False)
+    return in_float32(call, function, *(call.real(name, default) for name, default in names))
 
 
 @lowers("Relu")
-def _relu_rule(call: Call) -> Result:
-    x = call.tensor(0)
-    if not (is_floating(x.dtype) or is_integer(x.dtype)):
-        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
-    return call.builder.maximum(x, 0)
-
-
-@lowers("LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Softsign", "Softplus", "Sigmoid")
-def _named(call: Call) -> Result:
-    name = call.node.operator
-    _, first, second = _RECURRENT[name]
-    alpha, beta = call.real("alpha", first), call.real("beta", second)
-    return in_float32(
-        call.builder,
-        call.tensor(0),
-        lambda builder, x: activation(builder, name, x, alpha, beta),
-    )
+def _relu(call: Call) -> Result:
+    return call.builder.maximum(require_numbers(call.tensor(0)), 0)
 
 
 @lowers("PRelu")
@@ -200,45 +163,7 @@ def _selu(call: Call) -> Result:
         bent = builder.mul(builder.sub(builder.unary(Operator.EXP, x), 1), alpha)
         return builder.mul(builder.select(builder.less(0, x), x, bent), gamma)
 
-    return in_float32(call.builder, call.tensor(0), selu)
-
-
-@lowers("Celu")
-def _celu(call: Call) -> Result:
-    alpha = call.real("alpha", 1.0)
-    if not alpha:
-        raise LoweringError("attribute 'alpha' must not be 0: it divides")
-
-    def celu(builder: Builder, x: Tensor) -> Tensor:
-        power = builder.unary(Operator.EXP, x if alpha == 1 else builder.div(x, alpha))
-        bent = builder.mul(builder.sub(power, 1), alpha)
-        return builder.add(builder.maximum(x, 0), builder.minimum(bent, 0))
-
-    return in_float32(call.builder, call.tensor(0), celu)
-
-
-@lowers("HardSwish")
-def _hard_swish(call: Call) -> Result:
-    return in_float32(
-        call.builder,
-        call.tensor(0),
-        lambda builder, x: builder.mul(x, _hard_sigmoid(builder, x, 1 / 6, 0.5)),
-    )
-
-
-@lowers("Mish")
-def _mish(call: Call) -> Result:
-    return in_float32(
-        call.builder,
-        call.tensor(0),
-        lambda builder, x: builder.mul(x, builder.unary(Operator.TANH, softplus(builder, x))),
-    )
-
-
-@lowers("Swish")
-def _swish(call: Call) -> Result:
-    alpha = call.real("alpha", 1.0)
-    return in_float32(call.builder, call.tensor(0), lambda builder, x: swish(builder, x, alpha))
+    return in_float32(call, selu)
 
 
 @lowers("SwiGLU")
@@ -252,7 +177,7 @@ def _swi_glu(call: Call) -> Result:
     def swi_glu(builder: Builder, wide: Tensor) -> Tensor:
         return builder.mul(swish(builder, wide, alpha), builder.cast(x, wide.dtype))
 
-    return in_float32(call.builder, gate, swi_glu)
+    return in_float32(call, swi_glu)
 
 
 @lowers("Gelu")
@@ -270,4 +195,4 @@ def _gelu(call: Call) -> Result:
             bent = builder.unary(Operator.ERF, builder.mul(x, sqrt(0.5)))
         return builder.mul(builder.mul(x, 0.5), builder.add(bent, 1))
 
-    return in_float32(call.builder, call.tensor(0), gelu)
+    return in_float32(call, gelu)

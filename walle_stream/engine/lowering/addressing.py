@@ -19,54 +19,39 @@ from walle_stream.errors import DTypeError, ShapeError
 
 
 def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
-    """Count indices from the front.
-
-    Args:
-        builder: Of the program.
-        indices: Whole numbers, negative ones from the end.
-        size: Of the axis, or of each.
-
-    Returns:
-        int64, of the shape of ``indices``.
+    """Count indices from the front, as int64; negative ones are from the end of ``size``.
 
     Raises:
         DTypeError: They are no whole numbers.
     """
     if not is_integer(indices.dtype):
-        raise DTypeError(f"indices are of {indices.dtype.name}, not whole numbers")
+        raise DTypeError(f"indices are whole numbers, not {indices.dtype.name}")
     wide = builder.cast(indices, INT64)
     if indices.dtype.kind == "u":
         return wide
     return builder.select(builder.less(wide, 0), builder.add(wide, size), wide)
 
 
-def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
-    """Read single elements.
+def take(builder: Builder, x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
+    """Read slices along an axis at int64 places of any shape: ``(*before, *places, *behind)``.
 
-    Args:
-        builder: Of the program.
-        x: Any shape.
-        addresses: int64, in elements.
-
-    Returns:
-        Of the shape of ``addresses``.
+    A place that is out of range is refused when it is run.
     """
-    line = builder.reshape(x, (1, x.size, 1))
-    taken = builder.emit(Operator.TAKE, line, builder.reshape(addresses, (addresses.size,)))
-    return builder.reshape(taken, addresses.shape)
+    before, behind = x.shape[:axis], x.shape[axis + 1 :]
+    line = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
+    taken = builder.emit(Operator.TAKE, line, builder.reshape(places, (places.size,)))
+    return builder.reshape(taken, (*before, *places.shape, *behind))
+
+
+def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
+    """Read single elements of a tensor of any shape, of the shape of int64 ``addresses``."""
+    return take(builder, builder.reshape(x, (x.size,)), addresses)
 
 
 def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tensor:
-    """Give the addresses of places along an axis; one out of range is refused when it is run.
+    """Give the int64 addresses of places along an axis, whose stride is in elements.
 
-    Args:
-        builder: Of the program.
-        places: int64, from 0.
-        size: Of the axis.
-        stride: Of the axis, in elements.
-
-    Returns:
-        int64, of the shape of ``places``.
+    A place that is out of range is refused when it is run.
     """
     return flat_take(builder, builder.constant(np.arange(size) * stride), places)
 
@@ -74,17 +59,7 @@ def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tenso
 def reversed_lengths(
     builder: Builder, x: Tensor, lengths: Tensor, *, time: int, batch: int
 ) -> Tensor:
-    """Reverse the beginning of each row; what is behind it stays.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        lengths: Whole numbers, one a batch.
-        time: The axis that is reversed.
-        batch: The axis of rows.
-
-    Returns:
-        Of the shape of ``x``.
+    """Reverse the beginning of each row of axis ``batch`` along axis ``time``; the rest stays.
 
     Raises:
         ShapeError: There is not one length a batch.
@@ -100,7 +75,6 @@ def reversed_lengths(
     place = builder.select(builder.less(count, ends), mirrored, count)
     address = looked_up(builder, place, steps, rows)
     address = builder.add(address, builder.constant(np.arange(rows)))
-    lines = builder.reshape(moved, (1, steps * rows, prod(moved.shape[2:])))
-    taken = builder.emit(Operator.TAKE, lines, builder.reshape(address, (steps * rows,)))
+    lines = builder.reshape(moved, (steps * rows, *moved.shape[2:]))
     back = tuple(order.index(axis) for axis in range(x.rank))
-    return moves.transpose(builder, builder.reshape(taken, moved.shape), back)
+    return moves.transpose(builder, take(builder, lines, address), back)

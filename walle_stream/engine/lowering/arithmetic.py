@@ -2,19 +2,16 @@
 
 import numpy as np
 
+from walle_stream.engine.lowering.precision import require_floating, require_numbers
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import BOOL, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, is_integer
 from walle_stream.errors import DTypeError, LoweringError
 
 
 @lowers("Mod", kind=Kind.ATOMIC)
 def _mod(call: Call) -> Result:
-    left, right = call.tensor(0), call.tensor(1)
-    for each in (left, right):
-        if not (is_integer(each.dtype) or is_floating(each.dtype)):
-            raise DTypeError(f"there is no remainder of {each.dtype.name}")
+    left, right = (require_numbers(call.tensor(each), f"input {each}") for each in (0, 1))
     fmod = call.number("fmod", 0)
     if fmod not in {0, 1}:
         raise LoweringError(f"attribute 'fmod' must be 0 or 1, not {fmod}")
@@ -36,7 +33,7 @@ def _bit_shift(call: Call) -> Result:
 
 @lowers("IsInf")
 def _is_inf(call: Call) -> Result:
-    x, builder = _floating(call), call.builder
+    x, builder = require_floating(call.tensor(0)), call.builder
     positive = bool(call.number("detect_positive", 1))
     negative = bool(call.number("detect_negative", 1))
     if not positive and not negative:
@@ -48,11 +45,4 @@ def _is_inf(call: Call) -> Result:
 
 @lowers("Reciprocal")
 def _reciprocal(call: Call) -> Result:
-    return call.builder.div(1, _floating(call))
-
-
-def _floating(call: Call) -> Tensor:
-    x = call.tensor(0)
-    if not is_floating(x.dtype):
-        raise DTypeError(f"floating numbers are expected, not {x.dtype.name}")
-    return x
+    return call.builder.div(1, require_floating(call.tensor(0)))

@@ -49,13 +49,13 @@ def _attention(call: Call) -> Result:
     allowed = _allowed(call, stages[0].shape, past)
     stages.append(_masked(call, stages[_UNMASKED], allowed))
     stages.append(_shares(call, stages[-1], allowed))
-    made = builder.cast(_weighted(builder, stages[-1], value), query.dtype)
+    result = builder.cast(_weighted(builder, stages[-1], value), query.dtype)
     if call.tensor(0).rank == 3:  # noqa: PLR2004  # heads beside each other
-        batch, heads, length, width = made.shape
-        made = moves.transpose(builder, made, (0, 2, 1, 3))
-        made = builder.reshape(made, (batch, length, heads * width))
+        batch, heads, length, width = result.shape
+        result = moves.transpose(builder, result, (0, 2, 1, 3))
+        result = builder.reshape(result, (batch, length, heads * width))
     shown = builder.cast(stages[mode], query.dtype) if call.wants(3) else None
-    return made, key, value, shown
+    return result, key, value, shown
 
 
 def _heads(call: Call, number: int, name: str) -> Tensor:
@@ -103,8 +103,8 @@ def _weighted(builder: Builder, shares: Tensor, value: Tensor) -> Tensor:
         raise ShapeError(f"scores of shape {list(shares.shape)}, values of {list(value.shape)}")
     dtype = wide_dtype(shares.dtype, value.dtype)
     rows = builder.reshape(shares, (batch, groups, heads // groups * length, keys))
-    made = builder.matmul(builder.cast(rows, dtype), builder.cast(value, dtype))
-    return builder.reshape(made, (batch, heads, length, width))
+    result = builder.matmul(builder.cast(rows, dtype), builder.cast(value, dtype))
+    return builder.reshape(result, (batch, heads, length, width))
 
 
 def _capped(builder: Builder, scores: Tensor, cap: float) -> Tensor:
@@ -139,12 +139,12 @@ def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
     mask = call.optional(3)
     if mask is not None and mask.dtype == BOOL:
         conditions.append(_padded(builder, mask, keys, fill=False))
-    made: Tensor | None = None
+    result: Tensor | None = None
     for each in conditions:
-        made = each if made is None else builder.binary(Operator.AND, made, each)
-    if made is not None and made.data is not None and made.data.all():
+        result = each if result is None else builder.binary(Operator.AND, result, each)
+    if result is not None and result.data is not None and result.data.all():
         return None
-    return made
+    return result
 
 
 def _padded(builder: Builder, mask: Tensor, keys: int, *, fill: float) -> Tensor:
@@ -190,7 +190,7 @@ def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
 @lowers("FlexAttention", domain="ai.onnx.preview")
 def _flex(call: Call) -> Result:
     # what its graphs do stands between the two products
-    node, title = call.node, call.node.name
+    node = call.node
     if len(node.inputs) != 3:  # noqa: PLR2004  # queries, keys, values
         raise LoweringError(f"{len(node.inputs)} inputs; queries, keys and values are expected")
     kept = {
@@ -201,13 +201,12 @@ def _flex(call: Call) -> Result:
     scores, changed, shares, kept_shares = (
         call.inner_name(name) for name in ("scores", "score_mod", "shares", "prob_mod")
     )
-    nodes = [Node("AttentionScores", node.inputs[:2], (scores,), kept, title, INNER_DOMAIN, 1)]
+    nodes = [call.stage("AttentionScores", node.inputs[:2], (scores,), kept)]
     nodes += _modified(call, "score_mod", scores, changed)
-    nodes.append(Node("Softmax", (changed,), (shares,), {"axis": -1}, title, version=13))
+    nodes.append(Node("Softmax", (changed,), (shares,), {"axis": -1}, node.name, version=13))
     nodes += _modified(call, "prob_mod", shares, kept_shares)
-    inputs = (kept_shares, node.inputs[2])
-    nodes.append(Node("AttentionValues", inputs, node.outputs, {}, title, INNER_DOMAIN, 1))
-    return Stages(tuple(nodes))
+    nodes.append(call.stage("AttentionValues", (kept_shares, node.inputs[2]), node.outputs))
+    return Stages(*nodes)
 
 
 def _modified(call: Call, name: str, before: str, after: str) -> list[Node]:

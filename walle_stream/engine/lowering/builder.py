@@ -11,18 +11,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.backends.library import strided
 from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, ShapeUnknown, Step, Tensor
-from walle_stream.engine.region import Region, Shape, View, strides_of, whole
-from walle_stream.engine.rules import BOOL, check_size, infer
+from walle_stream.engine.program import Array, DType, Step, Tensor
+from walle_stream.engine.region import Region, Shape, View, strides_of, validate_regions, whole
+from walle_stream.engine.rules import BOOL, TEXT, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
 
 FOLD_MAX_BYTES: Final = 1 << 26
 """A constant of more bytes than this, and than what it is made from, is left to the run."""
 
-_TEXT: Final = np.dtype(object)
 
 SPREAD_MAX: Final = 256
 """Elements up to which a constant that is spread is no step of the program."""
@@ -44,12 +43,7 @@ class Builder:
     """Collects the steps of one program. Not thread-safe; one a lowering."""
 
     def __init__(self, compute: Compute, limits: Limits | None = None) -> None:
-        """Begin an empty program.
-
-        Args:
-            compute: Runs one step; of the reference backend.
-            limits: Of the program and of what is computed at once.
-        """
+        """Begin an empty program; ``compute`` runs one step at once, within limits, too."""
         self._compute = compute
         self._limits = limits or Limits()
         self._folded_bytes = 0
@@ -62,21 +56,12 @@ class Builder:
     # values
 
     def constant(self, data: Any, dtype: DType | None = None, name: str = "") -> Tensor:
-        """Make a known tensor.
-
-        Args:
-            data: Elements; taken, not to be changed again.
-            dtype: Of the tensor; by default of the array.
-            name: For messages.
-        """
+        """Make a known tensor of elements, which are taken and not to be changed again."""
         array = np.asarray(data, dtype)
         return Tensor(array.shape, array.dtype, array, name)
 
     def value(self, tensor: Tensor) -> Array:
-        """Give the elements of a tensor, now.
-
-        Returns:
-            Its elements; not to be changed.
+        """Give the elements of a tensor now; they are not to be changed.
 
         Raises:
             ValueUnknown: They are known only when it has run.
@@ -88,10 +73,7 @@ class Builder:
     # steps
 
     def emit(self, operator: Operator, *inputs: Tensor, **parameters: Any) -> Tensor:
-        """Append a step, or compute it where all that it reads is known.
-
-        Returns:
-            What the step makes.
+        """Append a step, or compute it where all that it reads is known; gives what it makes.
 
         Raises:
             EngineError: The rules of the operator refuse it.
@@ -129,30 +111,11 @@ class Builder:
         return step.output.nbytes <= max(FOLD_MAX_BYTES, 2 * read)
 
     def text(
-        self,
-        name: str,
-        inputs: Sequence[Tensor],
-        shape: Sequence[int] | None,
-        dtype: DType,
+        self, name: str, inputs: Sequence[Tensor], shape: Shape | None, dtype: DType,
         **parameters: Any,
-    ) -> Tensor:
-        """Append an operation on strings, or compute it where all that it reads is known.
-
-        Args:
-            name: Of the operation, see ``backends.text``.
-            inputs: As the operation takes them.
-            shape: Of the output; None where it depends on values.
-            dtype: Of the output.
-            **parameters: Of the operation.
-        """
-        return self.emit(
-            Operator.TEXT,
-            *inputs,
-            name=name,
-            shape=None if shape is None else tuple(shape),
-            dtype=dtype,
-            **parameters,
-        )
+    ) -> Tensor:  # fmt: skip
+        """Append an operation of ``backends.text``; ``shape`` is None where values decide it."""
+        return self.emit(Operator.TEXT, *inputs, name=name, shape=shape, dtype=dtype, **parameters)
 
     # moves: the raster
 
@@ -165,18 +128,14 @@ class Builder:
         *,
         accumulate: bool = False,
     ) -> Tensor:
-        """Move elements.
+        """Move elements of inputs of one dtype by regions, which are apart unless they accumulate.
 
-        Args:
-            inputs: Of one dtype.
-            shape: Of the output.
-            regions: What moves; apart from each other, unless they accumulate.
-            fill: Value of the elements that no region writes; by default zero, or no text.
-            accumulate: Regions add to what is there, beginning with ``fill``.
+        Elements that no region writes are ``fill``, by default zero or no text. With ``accumulate``
+        regions add to it.
         """
         kept = tuple(each for each in regions if each.count)
         if fill is None and sum(each.count for each in kept) < prod(shape):
-            fill = "" if inputs[0].dtype == _TEXT else 0
+            fill = "" if inputs[0].dtype == TEXT else 0
         return self.emit(
             Operator.RASTER, *inputs, regions=kept, shape=tuple(shape), dtype=inputs[0].dtype,
             fill=fill, accumulate=accumulate,
@@ -185,45 +144,24 @@ class Builder:
     def view(
         self, x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int = 0
     ) -> Tensor:
-        """Read a tensor through one view.
-
-        Args:
-            x: Of any shape.
-            shape: Of the output.
-            strides: In elements, one an axis of the output.
-            offset: Of the first element.
-
-        Returns:
-            The output; ``x`` itself where nothing would move.
-        """
-        shape = tuple(shape)
+        """Read through one view, strides in elements; ``x`` itself where nothing would move."""
+        shape, view = tuple(shape), View(offset, tuple(strides))
         if x.data is not None and x.size and 0 not in shape:
-            return self._known_view(x, shape, tuple(strides), offset)
-        if shape == x.shape and tuple(strides) == strides_of(shape) and not offset:
+            return self._known_view(x, shape, view)
+        if shape == x.shape and view == View(0, strides_of(shape)):
             return x
-        return self.raster([x], shape, [whole(shape, View(offset, tuple(strides)))])
+        return self.raster([x], shape, [whole(shape, view)])
 
-    def _known_view(self, x: Tensor, shape: Shape, strides: Shape, offset: int) -> Tensor:
+    def _known_view(self, x: Tensor, shape: Shape, view: View) -> Tensor:
         # a constant that is spread takes no memory
-        parameters = {
-            "regions": (whole(shape, View(offset, strides)),), "shape": shape, "dtype": x.dtype,
-            "fill": None, "accumulate": False,
-        }  # fmt: skip
-        infer(Operator.RASTER, [x], parameters)
-        flat = np.ascontiguousarray(self.value(x)).reshape(-1)
-        item = flat.itemsize
-        # numpy does not know the names of all dtypes of ml_dtypes, only their bits
-        bits = flat if not is_foreign(flat.dtype) else flat.view(f"u{item}")
-        seen = np.lib.stride_tricks.as_strided(
-            bits[offset:],
-            shape,
-            [step * item if size > 1 else 0 for size, step in zip(shape, strides, strict=True)],
-            writeable=False,
-        )
-        spread = self.constant(seen.view(flat.dtype) if bits is not flat else seen)
+        region = whole(shape, view)
+        validate_regions([region], [x.shape], shape)
+        data = strided(np.ascontiguousarray(self.value(x)), shape, view)
+        data.flags.writeable = False
+        spread = self.constant(data)
         if spread.size > max(SPREAD_MAX, x.size):
             # passes see how it is spread; whoever needs its elements finds them all the same
-            self.steps.append(Step(Operator.RASTER, (x,), (spread,), parameters, self.origin))
+            self.steps.append(Step.raster(x, spread, region, self.origin))
         return spread
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -265,40 +203,20 @@ class Builder:
     # elementwise
 
     def as_tensor(self, x: Operand, like: Tensor) -> Tensor:
-        """Make a scalar of a plain number.
-
-        Args:
-            x: A tensor, which is given back, or a number.
-            like: Whose dtype the number takes.
-        """
+        """Make a scalar of a plain number in the dtype of ``like``; a tensor is given back."""
         if isinstance(x, Tensor):
             return x
         with np.errstate(all="ignore"):
             return self.constant(np.array(x).astype(like.dtype))
 
     def unary(self, operator: Operator, x: Tensor, **parameters: Any) -> Tensor:
-        """Apply to each element.
-
-        Args:
-            operator: One of ``UNARY``.
-            x: Any shape.
-            **parameters: Of the operator.
-
-        Returns:
-            Of the same shape.
-        """
+        """Apply one of ``UNARY`` to each element."""
         return self.emit(operator, x, **parameters)
 
     def binary(self, operator: Operator, x: Operand, y: Operand) -> Tensor:
-        """Apply to pairs of elements, of shapes that are spread to one.
+        """Apply one of ``BINARY`` to pairs of elements, of shapes that are spread to one.
 
-        Args:
-            operator: One of ``BINARY``.
-            x: A tensor, or a number of the other's dtype.
-            y: The same; not both are numbers.
-
-        Returns:
-            Of the common shape.
+        One of both may be a number, which takes the other's dtype.
 
         Raises:
             EngineError: Both are plain numbers.
@@ -314,16 +232,7 @@ class Builder:
         return self.emit(operator, self.broadcast(left, shape), self.broadcast(right, shape))
 
     def select(self, condition: Tensor, x: Operand, y: Operand) -> Tensor:
-        """Choose by a condition.
-
-        Args:
-            condition: Bool.
-            x: Where it is true.
-            y: Where not; one of both is a tensor.
-
-        Returns:
-            Of the common shape.
-        """
+        """Choose ``x`` where a bool is true, else ``y``, spread; one of both is a tensor."""
         like = x if isinstance(x, Tensor) else y
         assert isinstance(like, Tensor)  # noqa: S101
         left, right = self.as_tensor(x, like), self.as_tensor(y, like)
@@ -333,16 +242,7 @@ class Builder:
         )
 
     def cast(self, x: Tensor, dtype: Any, **parameters: Any) -> Tensor:
-        """Convert each element.
-
-        Args:
-            x: Any.
-            dtype: Of the output.
-            **parameters: Of ``CAST``.
-
-        Returns:
-            The output; ``x`` itself where it has the dtype.
-        """
+        """Convert each element, with parameters of ``CAST``; ``x`` itself where nothing changes."""
         wanted = np.dtype(dtype)
         return x if x.dtype == wanted else self.emit(Operator.CAST, x, dtype=wanted, **parameters)
 
@@ -370,6 +270,10 @@ class Builder:
         """Take the smaller."""
         return self.binary(Operator.MINIMUM, x, y)
 
+    def clip(self, x: Tensor, low: Operand, high: Operand) -> Tensor:
+        """Move what is beyond bounds onto them."""
+        return self.minimum(self.maximum(x, low), high)
+
     def less(self, x: Operand, y: Operand) -> Tensor:
         """Compare: bool."""
         return self.binary(Operator.LESS, x, y)
@@ -387,19 +291,12 @@ class Builder:
     def reduce(
         self, operator: Operator, x: Tensor, axes: Sequence[int], *, keep: bool = True
     ) -> Tensor:
-        """Reduce over axes.
-
-        Args:
-            operator: One of ``REDUCTION``.
-            x: Any.
-            axes: From 0, each once; none leaves the tensor as it is.
-            keep: Whether the axes stay with size 1.
-        """
-        made = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
+        """Reduce over axes from 0 by one of ``REDUCTION``; none leaves the tensor as it is."""
+        result = self.emit(operator, x, axes=tuple(sorted(axes))) if axes else x
         if keep:
-            return made
+            return result
         return self.reshape(
-            made, [size for axis, size in enumerate(x.shape) if axis not in set(axes)]
+            result, [size for axis, size in enumerate(x.shape) if axis not in set(axes)]
         )
 
     def sum(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
@@ -412,15 +309,7 @@ class Builder:
         return self.div(self.sum(x, axes, keep=keep), count)
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
-        """Multiply matrices, leading axes spread to each other.
-
-        Args:
-            x: ``(..., M, K)``, at least two axes.
-            y: ``(..., K, N)``.
-
-        Returns:
-            ``(..., M, N)``.
-        """
+        """Multiply ``(..., M, K)`` by ``(..., K, N)``, leading axes spread to each other."""
         lead = common_shape(x.shape[:-2], y.shape[:-2])
         return self.emit(
             Operator.MATMUL,
@@ -434,10 +323,7 @@ class Builder:
 
 
 def common_shape(*shapes: Shape) -> Shape:
-    """Give the shape that all spread to.
-
-    Args:
-        *shapes: By numpy's rule.
+    """Give the shape that all spread to, by numpy's rule.
 
     Raises:
         ShapeError: There is none.
@@ -447,6 +333,3 @@ def common_shape(*shapes: Shape) -> Shape:
     except ValueError as error:
         listed = ", ".join(str(list(each)) for each in shapes)
         raise ShapeError(f"shapes {listed} do not fit each other") from error
-
-
-__all__ = ["Builder", "ShapeUnknown", "ValueUnknown", "common_shape"]

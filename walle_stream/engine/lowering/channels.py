@@ -16,12 +16,7 @@ from walle_stream.engine.rules import check_size
 
 
 def channels_last(builder: Builder, x: Tensor) -> Tensor:
-    """Move ``(N, C, *spatial)`` to ``(N, *spatial, C)``.
-
-    Args:
-        builder: Of the program.
-        x: At least two axes.
-    """
+    """Move ``(N, C, *spatial)`` to ``(N, *spatial, C)``."""
     return moves.transpose(builder, x, (0, *range(2, x.rank), 1))
 
 
@@ -31,16 +26,9 @@ def channels_first(builder: Builder, x: Tensor) -> Tensor:
 
 
 def padded(builder: Builder, x: Tensor, window: Window, fill: Any) -> Tensor:
-    """Put as much of a border around as the windows reach into.
+    """Put as much of a border around a channels-last tensor as the windows reach into.
 
-    Args:
-        builder: Of the program.
-        x: Channels-last.
-        window: That slides over it.
-        fill: Value of the border.
-
-    Returns:
-        The output; what no window reaches is still there.
+    What no window reaches is still there.
     """
     behind = [
         max(0, length - front - size)
@@ -51,17 +39,7 @@ def padded(builder: Builder, x: Tensor, window: Window, fill: Any) -> Tensor:
 
 
 def tap_view(builder: Builder, x: Tensor, window: Window, place: Shape) -> Tensor:
-    """Give what one tap sees, in every window.
-
-    Args:
-        builder: Of the program.
-        x: Channels-last, padded.
-        window: That slides over it.
-        place: Of the tap in the kernel.
-
-    Returns:
-        ``(N, *output, C)``.
-    """
+    """Give what the tap at a place of the kernel sees of a padded tensor: ``(N, *output, C)``."""
     starts = [each * d for each, d in zip(place, window.dilations, strict=True)]
     return moves.crop(
         builder, x, (0, *starts, 0), (x.shape[0], *window.output, x.shape[-1]),
@@ -72,18 +50,10 @@ def tap_view(builder: Builder, x: Tensor, window: Window, place: Shape) -> Tenso
 def patches(
     builder: Builder, x: Tensor, window: Window, starts: Shape, sizes: Shape, group: int = 1
 ) -> Tensor:
-    """Gather the elements of windows next to each other: one overlapping view.
+    """Gather the elements of windows next to each other: one overlapping view of a padded tensor.
 
-    Args:
-        builder: Of the program.
-        x: Channels-last, padded.
-        window: That slides over it.
-        starts: First place, in ``(N, *output)``.
-        sizes: Number of places, in the same axes.
-        group: Parts of the channels, which come first.
-
-    Returns:
-        ``(group, places, taps * C / group)``; without the first axis where group is 1.
+    Places are counted in ``(N, *output)``. Gives ``(group, places, taps * C / group)``; without the
+    first axis where group is 1.
     """
     depth = x.shape[-1] // group
     shape: Shape = (prod(sizes), window.taps * depth)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
@@ -13,12 +14,20 @@ from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.errors import ShapeError
 
 
+class OuterAxis(NamedTuple):
+    """Its size, and its strides in the columns and in the image."""
+
+    size: int
+    source: int
+    target: int
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Where columns lie, and where the image does; strides in elements."""
 
-    outer: tuple[tuple[int, int, int], ...]
-    """Size, source stride and destination stride of axes that are no spatial ones."""
+    outer: tuple[OuterAxis, ...]
+    """Axes that are no spatial ones."""
     places: Shape
     """Source strides of the places of the window, one a spatial axis."""
     kernel: Shape
@@ -28,17 +37,9 @@ class Columns:
 
 
 def fold(builder: Builder, x: Tensor, shape: Shape, window: Window, columns: Columns) -> Tensor:
-    """Add up columns where they overlap.
+    """Add up columns where they overlap, to an image of their dtype.
 
-    Args:
-        builder: Of the program.
-        x: The columns.
-        shape: Of the image.
-        window: That slides over the image; what it sees beyond it is left out.
-        columns: How both are laid.
-
-    Returns:
-        The image, of the columns' dtype.
+    What the window sees beyond the image is left out.
     """
     if not x.size:
         return builder.raster([x], shape, [], 0)
@@ -48,11 +49,7 @@ def fold(builder: Builder, x: Tensor, shape: Shape, window: Window, columns: Col
 
 
 def overlaps(window: Window) -> bool:
-    """Whether two windows share an element.
-
-    Returns:
-        False where each element belongs to one tap of one window.
-    """
+    """Whether an element belongs to two windows, or to two taps."""
     return any(
         k > 1 and n > 1 and (k - 1) * d >= s and (n - 1) * s >= d
         for k, n, s, d in zip(
@@ -84,9 +81,9 @@ def _regions(window: Window, columns: Columns) -> Iterator[Region]:
             source.append(own)
             target.append(pace * columns.image[axis])
         yield Region(
-            (*(n for n, _, _ in columns.outer), *size),
-            View(start, (*(each for _, each, _ in columns.outer), *source)),
-            View(goal, (*(each for _, _, each in columns.outer), *target)),
+            (*(each.size for each in columns.outer), *size),
+            View(start, (*(each.source for each in columns.outer), *source)),
+            View(goal, (*(each.target for each in columns.outer), *target)),
         )
 
 
@@ -111,7 +108,7 @@ def _col2im(call: Call) -> Result:
     own = strides_of((n, channels, *block, *window.output))
     target = strides_of(shape)
     columns = Columns(
-        ((n, own[0], target[0]), (channels, own[1], target[1])),
+        (OuterAxis(n, own[0], target[0]), OuterAxis(channels, own[1], target[1])),
         own[2 + rank :],
         own[2 : 2 + rank],
         target[2:],

@@ -2,12 +2,11 @@
 
 from typing import Final
 
-import numpy as np
-
 from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.rules import TEXT
 from walle_stream.errors import DTypeError, LoweringError
 
 _MODES: Final = ("up", "down", "nearest")
@@ -56,7 +55,7 @@ def _converted(call: Call, x: Tensor, dtype: DType) -> Tensor:
 def _bit_cast(call: Call) -> Result:
     x, dtype = call.tensor(0), _target(call)
     for each in (x.dtype, dtype):
-        if each == np.dtype(object):
+        if each == TEXT:
             raise DTypeError("strings have no bits to cast")
     if _bits(x.dtype) != _bits(dtype):
         raise DTypeError(

@@ -19,10 +19,9 @@ from walle_stream.engine.lowering.channels import (
     patches,
     tap_view,
 )
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import require_floating
-from walle_stream.engine.lowering.windows import Window, placed, spatial_sizes, window_of
+from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_floating
@@ -43,54 +42,28 @@ _DEPTHWISE_TAPS_MAX: Final = 64
 @lowers("Conv", kind=Kind.COMPOSITE)
 def _conv(call: Call) -> Result:
     x, w = require_floating(call.tensor(0)), call.tensor(1)
-    builder, group = call.builder, call.number("group", 1)
-    sizes = spatial_sizes(x)
-    check_weights(x.shape[1], w.shape, len(sizes), group)
-    if call.list("kernel_shape") not in {None, w.shape[2:]}:
-        raise ShapeError(f"kernel_shape {call.list('kernel_shape')} of weights {list(w.shape)}")
-    window = window_of(call, sizes, w.shape[2:])
-    made = convolved(builder, channels_last(builder, x), w, window, group)
-    return channels_first(builder, biased(builder, made, call.optional(2)))
+    window = window_of(call, spatial_sizes(x), w.shape[2:])
+    return convolve(call.builder, x, w, window, call.number("group", 1), call.optional(2))
 
 
 def convolve(
-    builder: Builder, x: Tensor, w: Tensor, *, strides: Shape, dilations: Shape, pads: Shape,
-    group: int,
-) -> Tensor:  # fmt: skip
-    """Convolve tensors of any dtype, without bias.
+    builder: Builder, x: Tensor, w: Tensor, window: Window, group: int, bias: Tensor | None = None
+) -> Tensor:
+    """Convolve ``(N, C, *spatial)`` of any dtype with ``(O, C / group, *kernel)``.
 
-    Args:
-        builder: Of the program.
-        x: ``(N, C, *spatial)``.
-        w: ``(O, C / group, *kernel)``.
-        strides: One a spatial axis.
-        dilations: The same.
-        pads: Of the begins, then of the ends.
-        group: Parts that do not see each other.
-
-    Returns:
-        ``(N, O, *output)``.
-
-    Raises:
-        ShapeError: The shapes do not fit each other.
+    The window slides over ``x``, the bias is ``(O,)``. Gives ``(N, O, *output)``; the shapes are
+    checked.
     """
-    sizes = spatial_sizes(x)
-    check_weights(x.shape[1], w.shape, len(sizes), group)
-    window = placed(sizes, w.shape[2:], strides, dilations, pads)
-    return channels_first(builder, convolved(builder, channels_last(builder, x), w, window, group))
+    check_weights(x.shape[1], w.shape, x.rank - 2, group)
+    result = convolved(builder, channels_last(builder, x), w, window, group)
+    return channels_first(builder, biased(builder, result, bias))
 
 
 def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
-    """Refuse weights that do not fit what they are applied to.
-
-    Args:
-        channels: Of the input.
-        shape: ``(O, C / group, *kernel)``.
-        rank: Number of spatial axes.
-        group: Parts.
+    """Refuse weights that are not ``(O, C / group, *kernel)`` of the channels and spatial axes.
 
     Raises:
-        ShapeError: They do not.
+        ShapeError: They are not.
     """
     if len(shape) != rank + 2:
         raise ShapeError(f"weights of shape {list(shape)} for {rank} spatial axes")
@@ -101,12 +74,7 @@ def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
 
 
 def biased(builder: Builder, x: Tensor, bias: Tensor | None) -> Tensor:
-    """Add one number a channel.
-
-    Args:
-        builder: Of the program.
-        x: Channels-last.
-        bias: ``(C,)``, or None.
+    """Add one number a channel, ``(C,)``, to a channels-last tensor.
 
     Raises:
         ShapeError: The bias has another shape.
@@ -119,18 +87,7 @@ def biased(builder: Builder, x: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
-    """Convolve channels-last.
-
-    Args:
-        builder: Of the program.
-        x: ``(N, *spatial, C)``.
-        w: ``(O, C / group, *kernel)``.
-        window: Of the kernel, over ``x``.
-        group: Parts that do not see each other.
-
-    Returns:
-        ``(N, *output, O)``.
-    """
+    """Convolve ``(N, *spatial, C)`` with ``(O, C / group, *kernel)`` to ``(N, *output, O)``."""
     shape = (x.shape[0], *window.output, w.shape[0])
     if 0 in shape:
         return builder.raster([x], shape, [])
@@ -141,15 +98,9 @@ def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int
 
 
 def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
-    """Lay weights as the matrix that patches are multiplied with.
+    """Lay weights ``(O, C / group, *kernel)`` as the matrix that patches are multiplied with.
 
-    Args:
-        builder: Of the program.
-        w: ``(O, C / group, *kernel)``.
-        group: Parts.
-
-    Returns:
-        ``(group, taps * C / group, O / group)``; without the first axis where group is 1.
+    Gives ``(group, taps * C / group, O / group)``; without the first axis where group is 1.
     """
     count, depth, *kernel = w.shape
     split = builder.reshape(w, (group, count // group, depth, *kernel))
@@ -159,17 +110,9 @@ def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
 
 
 def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int) -> Tensor:
-    """Multiply the patches of all windows with a matrix.
+    """Multiply the patches of all windows of a padded tensor with a ``packed`` matrix.
 
-    Args:
-        builder: Of the program.
-        x: Channels-last, padded.
-        matrix: See ``packed``.
-        window: That slides over ``x``.
-        group: Parts of the channels.
-
-    Returns:
-        ``(N, *output, O)``.
+    Gives ``(N, *output, O)``.
     """
     places, depth = (x.shape[0], *window.output), matrix.shape[-1]
     # each place once is the input as it lies
@@ -248,5 +191,5 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
         term = builder.mul(seen, factor)
         total = term if total is None else builder.add(total, term)
     assert total is not None  # noqa: S101  # a kernel has a tap
-    made = builder.reshape(total, (*total.shape[: x.rank - 1], count))
-    return builder.cast(made, x.dtype)
+    result = builder.reshape(total, (*total.shape[: x.rank - 1], count))
+    return builder.cast(result, x.dtype)

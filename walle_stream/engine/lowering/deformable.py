@@ -9,9 +9,8 @@ from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first
 from walle_stream.engine.lowering.convolution import biased, check_weights, packed
 from walle_stream.engine.lowering.points import linear_taps, read_points, rows_of
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import require_floating
 from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import ShapeError
@@ -27,8 +26,6 @@ def _deform_conv(call: Call) -> Result:
     group, parts = call.number("group", 1), call.number("offset_group", 1)
     sizes = spatial_sizes(x)
     check_weights(x.shape[1], w.shape, len(sizes), group)
-    if call.list("kernel_shape") not in {None, w.shape[2:]}:
-        raise ShapeError(f"kernel_shape {call.list('kernel_shape')} of weights {list(w.shape)}")
     window = window_of(call, sizes, w.shape[2:])
     if parts < 1 or x.shape[1] % parts:
         raise ShapeError(f"{x.shape[1]} channels in {parts} offset groups")
@@ -47,8 +44,8 @@ def _deform_conv(call: Call) -> Result:
             widened(builder, mask), (n * parts, window.taps, prod(window.output), 1)
         )
         seen = builder.mul(seen, factors)
-    made = _multiplied(builder, seen, widened(builder, w), (n, parts, group))
-    shaped = builder.cast(builder.reshape(made, (n, *window.output, w.shape[0])), x.dtype)
+    result = _multiplied(builder, seen, widened(builder, w), (n, parts, group))
+    shaped = builder.cast(builder.reshape(result, (n, *window.output, w.shape[0])), x.dtype)
     return channels_first(builder, biased(builder, shaped, call.optional(3)))
 
 
@@ -92,5 +89,5 @@ def _multiplied(builder: Builder, seen: Tensor, w: Tensor, counts: tuple[int, in
     grouped = builder.reshape(
         moves.transpose(builder, rows, (2, 0, 1, 3)), (group, n * places, matrix.shape[-2])
     )
-    made = builder.matmul(grouped, matrix)
-    return moves.transpose(builder, made, (1, 0, 2))
+    result = builder.matmul(grouped, matrix)
+    return moves.transpose(builder, result, (1, 0, 2))

@@ -112,8 +112,8 @@ def _diagonal(
 def _cost(first: _Term, second: _Term) -> int:
     shared = [each for each in second.labels if each in first.labels]
     both = prod(second.size(each) for each in shared)
-    made = first.tensor.size * second.tensor.size // max(both, 1)
-    return made - first.tensor.size - second.tensor.size
+    result = first.tensor.size * second.tensor.size // max(both, 1)
+    return result - first.tensor.size - second.tensor.size
 
 
 def _summed(builder: Builder, term: _Term, kept: set[str]) -> _Term:
@@ -136,8 +136,8 @@ def _product(builder: Builder, first: _Term, second: _Term, kept: set[str]) -> _
     if not inner or not (rows or columns):
         # nothing to contract, or one number a batch: products of elements
         order = (*labels, *inner)
-        made = builder.mul(_placed(builder, left, order), _placed(builder, right, order))
-        return _summed(builder, _Term(made, order), {*labels})
+        result = builder.mul(_placed(builder, left, order), _placed(builder, right, order))
+        return _summed(builder, _Term(result, order), {*labels})
     matrices = builder.matmul(
         _matrices(builder, left, batch, rows, inner),
         _matrices(builder, right, batch, inner, columns),

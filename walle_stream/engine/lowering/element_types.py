@@ -23,13 +23,7 @@ _NARROW: Final = {
 
 
 def element_type(code: int) -> DType:
-    """Give the dtype of an element type.
-
-    Args:
-        code: One of ``TensorProto.DataType``.
-
-    Returns:
-        numpy's dtype, or one of ``ml_dtypes``; ``object`` of strings.
+    """Give the dtype of a ``TensorProto.DataType``, numpy's or ``ml_dtypes``'; text is ``object``.
 
     Raises:
         DTypeError: There is no such type, or not of this engine.
@@ -42,10 +36,10 @@ def element_type(code: int) -> DType:
         import ml_dtypes  # noqa: PLC0415  # who has only numpy's dtypes needs only numpy
     except ImportError as error:
         raise DTypeError(f"dtype {_NARROW[code]} needs the package ml_dtypes") from error
-    found: Any = getattr(ml_dtypes, _NARROW[code], None)
-    if found is None:
+    value: Any = getattr(ml_dtypes, _NARROW[code], None)
+    if value is None:
         raise DTypeError(f"this ml_dtypes has no {_NARROW[code]}")
-    return np.dtype(found)
+    return np.dtype(value)
 
 
 def attribute_dtype(call: Call, name: str, default: DType) -> DType:

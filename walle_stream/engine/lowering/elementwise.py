@@ -27,6 +27,10 @@ _BINARY: Final[Mapping[str, Operator]] = {
     "Equal": Operator.EQUAL, "Less": Operator.LESS, "LessOrEqual": Operator.LESS_EQUAL,
 }  # fmt: skip
 
+_MIRRORED: Final[Mapping[str, Operator]] = {
+    "Greater": Operator.LESS, "GreaterOrEqual": Operator.LESS_EQUAL,
+}  # fmt: skip
+
 _VARIADIC: Final[Mapping[str, Operator]] = {
     "Max": Operator.MAXIMUM, "Min": Operator.MINIMUM, "Sum": Operator.ADD, "Mean": Operator.ADD,
 }  # fmt: skip
@@ -37,40 +41,23 @@ def _unary(call: Call) -> Result:
     return call.builder.unary(_UNARY[call.node.operator], call.tensor(0))
 
 
-@lowers(*_BINARY, kind=Kind.ATOMIC)
+@lowers(*_BINARY, *_MIRRORED, kind=Kind.ATOMIC)
 def _binary(call: Call) -> Result:
-    left, right = legacy_spread(call)
-    return call.builder.binary(_BINARY[call.node.operator], left, right)
+    left, right = _legacy_spread(call)
+    name = call.node.operator
+    if name in _MIRRORED:
+        return call.builder.binary(_MIRRORED[name], right, left)
+    return call.builder.binary(_BINARY[name], left, right)
 
 
-def legacy_spread(call: Call) -> tuple[Tensor, Tensor]:
-    """Give two inputs, the second as opsets before 7 spread it.
-
-    Returns:
-        Both; the second with axes of size 1 behind its own where ``axis`` says so.
-    """
+def _legacy_spread(call: Call) -> tuple[Tensor, Tensor]:
+    # before opset 7 an axis says where the second one stands: axes of size 1 go behind it
     left, right = call.tensor(0), call.tensor(1)
     if call.version < 7 and call.number("broadcast", 0) and right.rank < left.rank:  # noqa: PLR2004
-        axis = (
-            call.axis(left.rank, left.rank - right.rank)
-            if "axis" in call.node.attributes
-            else (left.rank - right.rank)
-        )
+        axis = call.axis(left.rank) if "axis" in call.node.attributes else left.rank - right.rank
         behind = left.rank - axis - right.rank
         right = call.builder.reshape(right, (*right.shape, *(1,) * behind))
     return left, right
-
-
-@lowers("Greater", kind=Kind.ATOMIC)
-def _greater(call: Call) -> Result:
-    left, right = legacy_spread(call)
-    return call.builder.binary(Operator.LESS, right, left)
-
-
-@lowers("GreaterOrEqual", kind=Kind.ATOMIC)
-def _greater_or_equal(call: Call) -> Result:
-    left, right = legacy_spread(call)
-    return call.builder.binary(Operator.LESS_EQUAL, right, left)
 
 
 @lowers(*_VARIADIC, kind=Kind.ATOMIC)
@@ -88,11 +75,11 @@ def _where(call: Call) -> Result:
 
 @lowers("Pow", kind=Kind.ATOMIC)
 def _pow(call: Call) -> Result:
-    base, exponent = legacy_spread(call)
+    base, exponent = _legacy_spread(call)
     builder = call.builder
     if base.dtype == exponent.dtype:
         return builder.binary(Operator.POW, base, exponent)
     # the exponent may have another dtype: computed in the wider of both, given in the base's
     wide = np.result_type(base.dtype, exponent.dtype)
-    made = builder.binary(Operator.POW, builder.cast(base, wide), builder.cast(exponent, wide))
-    return builder.cast(made, base.dtype)
+    result = builder.binary(Operator.POW, builder.cast(base, wide), builder.cast(exponent, wide))
+    return builder.cast(result, base.dtype)

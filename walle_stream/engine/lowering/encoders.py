@@ -6,10 +6,11 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.lookups import places_of, taken
+from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.text import TEXT, texts
+from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, check_size, is_floating, is_integer
+from walle_stream.engine.rules import INT64, TEXT, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 ML = "ai.onnx.ml"
@@ -57,9 +58,7 @@ def _one_hot_encoder(call: Call) -> Result:
     if names:
         keys = np.array(names, TEXT)
     else:
-        if not (is_integer(x.dtype) or is_floating(x.dtype)):
-            raise DTypeError(f"numbers are expected, not {x.dtype.name}")
-        x, keys = builder.cast(x, INT64), np.array(numbers, np.int64)
+        x, keys = builder.cast(require_numbers(x), INT64), np.array(numbers, np.int64)
     check_size((x.size, len(keys)))
     places = places_of(builder, x, keys)
     if not call.number("zeros", 1):
@@ -96,26 +95,16 @@ def _one_of(call: Call, what: str) -> Array:
         return np.array(call.list(name), np.int64)
     if given[0] == "floats":
         return reals(call, name)
-    found = call.attribute(name)
-    if not isinstance(found, np.ndarray):
-        raise LoweringError(f"attribute {name!r} must be a tensor, not {found!r}")
-    return found.reshape(-1)
+    value = call.attribute(name)
+    if not isinstance(value, np.ndarray):
+        raise LoweringError(f"attribute {name!r} must be a tensor, not {value!r}")
+    return value.reshape(-1)
 
 
 def reals(call: Call, name: str) -> Array:
-    """Give an attribute of numbers.
-
-    Returns:
-        float32; none where it is left out.
-
-    Raises:
-        LoweringError: It is something else.
-    """
-    found = call.attribute(name, ())
-    if not isinstance(found, tuple) or any(type(each) not in {int, float} for each in found):
-        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
+    """Give an attribute of numbers in float32; none where it is left out."""
     with np.errstate(over="ignore"):
-        return np.array(found, np.float64).astype(np.float32)
+        return np.array(call.reals(name), np.float64).astype(np.float32)
 
 
 def _default(call: Call, values: Array) -> Any:

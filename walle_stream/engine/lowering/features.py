@@ -5,42 +5,23 @@ from math import floor, isnan
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.encoders import ML, reals
 from walle_stream.engine.lowering.limits import integer_limits
+from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, check_size, is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, INT64, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _MATRIX = 2
 
 
-def numbers(call: Call, number: int = 0) -> Tensor:
-    """Give an input that must be of numbers.
-
-    Args:
-        call: Of the rule.
-        number: Of the input, from 0.
-
-    Raises:
-        DTypeError: It is of something else.
-    """
-    x = call.tensor(number)
-    if not (is_integer(x.dtype) or is_floating(x.dtype)):
-        raise DTypeError(f"input {number} must be of numbers, not {x.dtype.name}")
-    return x
-
-
 def floats(call: Call) -> Tensor:
-    """Give the first input as floats: float64 stays, all others become float32.
-
-    Returns:
-        It, converted.
-    """
-    x = numbers(call)
-    return x if x.dtype == np.float64 else call.builder.cast(x, _FLOAT32)
+    """Give the first input as floats: float64 stays, all others become float32."""
+    x = require_numbers(call.tensor(0))
+    return x if x.dtype == np.float64 else call.builder.cast(x, FLOAT32)
 
 
 @lowers("ArrayFeatureExtractor", domain=ML)
@@ -50,15 +31,18 @@ def _array_feature_extractor(call: Call) -> Result:
         raise ShapeError("a scalar has no features")
     if not is_integer(places.dtype):
         raise DTypeError(f"indices must be whole numbers, not {places.dtype.name}")
+    rows = builder.reshape(x, (*(x.shape[:-1] or (1,)), x.shape[-1]))
     flat = builder.reshape(builder.cast(places, INT64), (places.size,))
-    lead = x.shape[:-1] or (1,)
-    rows = builder.reshape(x, (int(np.prod(lead)), x.shape[-1], 1))
-    return builder.reshape(builder.emit(Operator.TAKE, rows, flat), (*lead, places.size))
+    return take(builder, rows, flat, rows.rank - 1)
 
 
 @lowers("Binarizer", domain=ML)
 def _binarizer(call: Call) -> Result:
-    x, builder, threshold = numbers(call), call.builder, call.real("threshold", 0.0)
+    x, builder, threshold = (
+        require_numbers(call.tensor(0)),
+        call.builder,
+        call.real("threshold", 0.0),
+    )
     if is_floating(x.dtype):
         return builder.cast(builder.less(threshold, x), x.dtype)
     least, most = integer_limits(x.dtype)
@@ -71,7 +55,7 @@ def _binarizer(call: Call) -> Result:
 
 @lowers("FeatureVectorizer", domain=ML)
 def _feature_vectorizer(call: Call) -> Result:
-    parts = [numbers(call, number) for number in range(len(call.tensors()))]
+    parts = [require_numbers(x, f"input {n}") for n, x in enumerate(call.tensors())]
     sizes = call.list("inputdimensions")
     if sizes is not None and (len(sizes) != len(parts) or min(sizes, default=0) < 0):
         raise LoweringError(f"inputdimensions {sizes} of {len(parts)} inputs")
@@ -85,13 +69,13 @@ def _feature_vectorizer(call: Call) -> Result:
             matrix = moves.pad(
                 call.builder, matrix, (0, 0), (0, sizes[number] - matrix.shape[1]), 0
             )
-        columns.append(call.builder.cast(matrix, _FLOAT32))
+        columns.append(call.builder.cast(matrix, FLOAT32))
     return moves.concat(call.builder, columns, 1)
 
 
 @lowers("Imputer", domain=ML)
 def _imputer(call: Call) -> Result:
-    x, builder = numbers(call), call.builder
+    x, builder = require_numbers(call.tensor(0)), call.builder
     if is_floating(x.dtype):
         imputed, replaced = (
             reals(call, "imputed_value_floats"),
@@ -122,7 +106,7 @@ def _normalizer(call: Call) -> Result:
     else:
         raise LoweringError(f"norm {norm!r} is not MAX, L1 or L2")
     divisor = builder.select(builder.equal(length, 0), 1, length)
-    return builder.cast(builder.div(x, divisor), _FLOAT32)
+    return builder.cast(builder.div(x, divisor), FLOAT32)
 
 
 @lowers("Scaler", domain=ML)
@@ -133,7 +117,7 @@ def _scaler(call: Call) -> Result:
             values = reals(call, name)
             _check_features(x, values, name)
             x = builder.binary(operator, x, builder.constant(values.astype(x.dtype)))
-    return builder.cast(x, _FLOAT32)
+    return builder.cast(x, FLOAT32)
 
 
 def _check_features(x: Tensor, values: Array, what: str) -> None:

@@ -8,16 +8,23 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import attribute_dtype
+from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.region import Region, Shape, View
-from walle_stream.engine.rules import INT64, check_size, is_floating, is_integer
+from walle_stream.engine.rules import (
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    TEXT,
+    check_size,
+    is_floating,
+    is_integer,
+)
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-_FLOAT = np.dtype(np.float32)
-_DOUBLE = np.dtype(np.float64)
 _MULTINOMIAL = (np.dtype(np.int32), INT64)
 
 
@@ -27,7 +34,7 @@ def _constant_of_shape(call: Call) -> Result:
     if shape is None or call.tensor(0).rank != 1:
         raise ShapeError("the shape is no list of sizes")
     value = call.attribute("value")
-    one = np.zeros(1, _FLOAT) if value is None else value
+    one = np.zeros(1, FLOAT32) if value is None else value
     if not isinstance(one, np.ndarray) or one.size != 1:
         raise LoweringError(f"attribute 'value' is {one!r}, not one element")
     return _filled(call.builder, shape, one)
@@ -40,7 +47,7 @@ def _filled(builder: Builder, shape: Shape, one: Array) -> Tensor:
 
 @lowers("ConstantFill", kind=Kind.TRANSFORM)
 def _constant_fill(call: Call) -> Result:
-    dtype = attribute_dtype(call, "dtype", _FLOAT)
+    dtype = attribute_dtype(call, "dtype", FLOAT32)
     extra = call.list("extra_shape") or ()
     if call.has(0):
         given = call.numbers(0) if call.number("input_as_shape", 0) else call.tensor(0).shape
@@ -62,16 +69,16 @@ def _range(call: Call) -> Result:
         raise ShapeError(f"a range from {start} to {limit} by {delta} has no end")
     if is_floating(dtype):
         # float16 and bfloat16 are counted in float32, as the operator's stash_type says
-        wide = dtype if dtype.itemsize >= _FLOAT.itemsize else _FLOAT
+        wide = dtype if dtype.itemsize >= FLOAT32.itemsize else FLOAT32
         (count,) = check_table((max(ceil((limit - start) / delta), 0),), "a range")
-        made = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
+        result = wide.type(start) + np.arange(count, dtype=wide) * wide.type(delta)
     elif is_integer(dtype):
         count = -((int(limit) - int(start)) // -int(delta))
         (count,) = check_table((max(count, 0),), "a range")
-        made = int(start) + np.arange(count, dtype=INT64) * int(delta)
+        result = int(start) + np.arange(count, dtype=INT64) * int(delta)
     else:
         raise DTypeError(f"a range of {dtype.name}")
-    return call.builder.constant(made.astype(dtype))
+    return call.builder.constant(result.astype(dtype))
 
 
 def _number(array: Array) -> float:
@@ -85,7 +92,7 @@ def _eye_like(call: Call) -> Result:
     if x.rank != 2:  # noqa: PLR2004  # a matrix
         raise ShapeError(f"shape {list(x.shape)} is no matrix")
     dtype = attribute_dtype(call, "dtype", x.dtype)
-    if dtype == np.dtype(object):
+    if dtype == TEXT:
         raise DTypeError("a diagonal of text")
     (rows, columns), k = x.shape, call.number("k", 0)
     count = max(0, min(rows - max(-k, 0), columns - max(k, 0)))
@@ -107,7 +114,7 @@ def _seed(call: Call) -> int | None:
 
 def _uniform(call: Call, shape: Shape, dtype: DType) -> Tensor:
     # narrow floats are drawn in float32: they have too few values between 0 and 1
-    wide = _DOUBLE if dtype == _DOUBLE else _FLOAT
+    wide = FLOAT64 if dtype == FLOAT64 else FLOAT32
     return call.builder.emit(Operator.RANDOM, shape=check_size(shape), dtype=wide, seed=_seed(call))
 
 
@@ -119,7 +126,7 @@ def _shape_and_dtype(call: Call) -> tuple[Shape, DType]:
         given = call.list("shape")
         if given is None:
             raise LoweringError("attribute 'shape' is missing")
-        shape, dtype = given, attribute_dtype(call, "dtype", _FLOAT)
+        shape, dtype = given, attribute_dtype(call, "dtype", FLOAT32)
     if not is_floating(dtype):
         raise DTypeError(f"random numbers of {dtype.name}")
     return check_size(shape), dtype
@@ -157,9 +164,7 @@ def _random_normal(call: Call) -> Result:
 
 @lowers("Bernoulli")
 def _bernoulli(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not is_floating(x.dtype):
-        raise DTypeError(f"probabilities of {x.dtype.name}")
+    x, builder = require_floating(call.tensor(0)), call.builder
     drawn = _uniform(call, x.shape, x.dtype)
     hit = builder.less(drawn, builder.cast(x, drawn.dtype))
     return builder.cast(hit, attribute_dtype(call, "dtype", x.dtype))

@@ -1,6 +1,7 @@
 """Puts the nodes of a function or a graph in the place of the node that calls it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from walle_stream.engine.graph import AttributeReference, Function, Graph, Node
@@ -8,15 +9,9 @@ from walle_stream.errors import ModelError
 
 
 def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
-    """Give a function's nodes with the names of a call.
+    """Give a function's nodes, which read the inputs of a call and make its outputs.
 
-    Args:
-        node: The call.
-        function: What it calls.
-        prefix: Put before names that the function makes; of no other call.
-
-    Returns:
-        Nodes that read the call's inputs and make its outputs.
+    ``prefix``, of no other call, is put before names that the function makes.
 
     Raises:
         ModelError: The call gives more inputs than the function takes.
@@ -29,30 +24,18 @@ def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
 
 
 def flattened_branch(node: Node, branch: Graph, prefix: str) -> tuple[list[Node], dict[str, Any]]:
-    """Give the nodes of a branch of an ``If``.
+    """Give nodes of a branch that make the outputs of an ``If``, and its constants by new name.
 
-    Args:
-        node: The ``If``.
-        branch: A graph without inputs.
-        prefix: Put before names that the branch makes.
-
-    Returns:
-        Nodes that make the node's outputs, and the branch's constants by new name.
+    ``prefix`` is put before names that the branch makes.
     """
     nodes = _placed(list(branch.nodes), (), tuple(branch.outputs), node, prefix, branch.constants)
     return nodes, {prefix + name: data for name, data in branch.constants.items()}
 
 
 def flattened_graph(node: Node, graph: Graph, prefix: str) -> list[Node]:
-    """Give the nodes of a graph that a node calls as a function.
+    """Give the nodes of a graph that a node calls as a function, those of its constants included.
 
-    Args:
-        node: Its inputs and outputs stand for those of the graph.
-        graph: An attribute of the node that this one stands for.
-        prefix: Put before names that the graph makes; of no other call.
-
-    Returns:
-        Nodes that make the node's outputs, those of the graph's constants included.
+    ``prefix``, of no other call, is put before names that the graph makes.
     """
     constants = [
         Node("Constant", (), (prefix + name,), {"value": data}, node.name, version=13)
@@ -85,22 +68,13 @@ def _placed(
 
 
 def renamed(node: Node, names: Mapping[str, str], prefix: str = "") -> Node:
-    """Give a node with other names of values, in its graphs as well.
-
-    Args:
-        node: Any.
-        names: New names by old ones; others stay.
-        prefix: Put before the node's own name.
-    """
-    return Node(
-        node.operator,
-        tuple(names.get(name, name) for name in node.inputs),
-        tuple(names.get(name, name) for name in node.outputs),
-        {name: _renamed_value(value, names) for name, value in node.attributes.items()},
-        prefix + node.name if node.name else "",
-        node.domain,
-        node.version,
-        node.overload,
+    """Give a node with other names of values, in its graphs as well; names not given stay."""
+    return replace(
+        node,
+        inputs=tuple(names.get(name, name) for name in node.inputs),
+        outputs=tuple(names.get(name, name) for name in node.outputs),
+        attributes={name: _renamed_value(value, names) for name, value in node.attributes.items()},
+        name=prefix + node.name if node.name else "",
     )
 
 
@@ -109,18 +83,16 @@ def _renamed_value(value: Any, names: Mapping[str, str]) -> Any:
         return tuple(_renamed_value(each, names) for each in value)
     if not isinstance(value, Graph):
         return value
-    made = {
+    own = {
         *value.inputs,
         *value.constants,
         *(name for node in value.nodes for name in node.outputs),
     }
-    free = {old: new for old, new in names.items() if old not in made}
-    return Graph(
-        value.name,
-        value.inputs,
-        {free.get(name, name): kind for name, kind in value.outputs.items()},
-        tuple(renamed(node, free) for node in value.nodes),
-        value.constants,
+    free = {old: new for old, new in names.items() if old not in own}
+    return replace(
+        value,
+        outputs={free.get(name, name): kind for name, kind in value.outputs.items()},
+        nodes=tuple(renamed(node, free) for node in value.nodes),
     )
 
 
@@ -131,13 +103,8 @@ def _bound(node: Node, given: Mapping[str, Any]) -> Node:
             if value.name in given:
                 attributes[name] = given[value.name]
         elif isinstance(value, Graph):
-            attributes[name] = Graph(
-                value.name, value.inputs, value.outputs,
-                tuple(_bound(each, given) for each in value.nodes), value.constants,
-            )  # fmt: skip
+            nodes = tuple(_bound(each, given) for each in value.nodes)
+            attributes[name] = replace(value, nodes=nodes)
         else:
             attributes[name] = value
-    return Node(
-        node.operator, node.inputs, node.outputs, attributes,
-        node.name, node.domain, node.version, node.overload,
-    )  # fmt: skip
+    return replace(node, attributes=attributes)

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import flat_take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.operators import Operator
@@ -61,15 +62,7 @@ class Forest:
 
 
 def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
-    """Find the leaf that each observation reaches in each tree.
-
-    Args:
-        builder: Of the program.
-        x: ``(N, F)`` of floating numbers.
-        forest: The trees.
-
-    Returns:
-        Their places, int64 ``(N, trees)``.
+    """Find the leaf that each observation ``(N, F)`` reaches in each tree: int64 ``(N, trees)``.
 
     Raises:
         ShapeError: A tree asks for a feature that there is not.
@@ -83,13 +76,11 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
     places = builder.broadcast(builder.constant(forest.roots.astype(np.int64)), shape)
     if not depth or not rows:
         return places
-    flat = builder.reshape(x, (1, x.size, 1))
     begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1) * features)
     tables = _Tables(builder, forest, x)
     for _ in range(depth):
         address = builder.add(taken(builder, forest.features, places), begins)
-        taken_values = builder.emit(Operator.TAKE, flat, builder.reshape(address, (address.size,)))
-        is_true = tables.compared(places, builder.reshape(taken_values, shape))
+        is_true = tables.compared(places, flat_take(builder, x, address))
         row = builder.add(builder.mul(places, 2), builder.cast(is_true, INT64))
         places = taken(builder, forest.children.reshape(-1).astype(np.int64), row)
     return places
@@ -109,20 +100,22 @@ class _Tables:
     def compared(self, places: Tensor, values: Tensor) -> Tensor:
         builder, forest = self._builder, self._forest
         splits = taken(builder, forest.splits.astype(self._dtype), places)
-        found: Tensor | None = None
+        result: Tensor | None = None
         mode = taken(builder, forest.modes.astype(np.int64), places) if self._modes[1:] else None
         for number in self._modes:
             one = self._one(number, places, values, splits)
-            if found is None or mode is None:
-                found = one
+            if result is None or mode is None:
+                result = one
             else:
-                found = builder.select(builder.equal(mode, number), one, found)
-        assert found is not None  # noqa: S101  # there is a node, so there is a mode
+                result = builder.select(builder.equal(mode, number), one, result)
+        assert result is not None  # noqa: S101  # there is a node, so there is a mode
         if not self._has_missing:
-            return found
+            return result
         tracked = taken(builder, forest.missing.astype(np.bool_), places)
         is_missing = builder.unary(Operator.IS_NAN, values)
-        return builder.binary(Operator.OR, found, builder.binary(Operator.AND, tracked, is_missing))
+        return builder.binary(
+            Operator.OR, result, builder.binary(Operator.AND, tracked, is_missing)
+        )
 
     def _one(self, number: int, places: Tensor, values: Tensor, splits: Tensor) -> Tensor:
         builder = self._builder

@@ -6,12 +6,13 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import strides_of
-from walle_stream.engine.rules import check_size, is_floating
-from walle_stream.errors import DTypeError, ShapeError
+from walle_stream.engine.rules import check_size
+from walle_stream.errors import ShapeError
 
 _AXIS_BY_INPUT: Final = 20
 """The opset since which the axis is an input."""
@@ -31,24 +32,23 @@ def _dft(call: Call) -> Result:
         raise ShapeError("the last axis holds real and imaginary parts: no transform along it")
     is_inverse, is_onesided = bool(call.number("inverse", 0)), bool(call.number("onesided", 0))
     _check_onesided(x, is_onesided=is_onesided, is_inverse=is_inverse)
-    found = x.shape[axis]
-    default = 2 * (found - 1) if is_onesided and is_inverse else found
+    size = x.shape[axis]
+    default = 2 * (size - 1) if is_onesided and is_inverse else size
     (length,) = _one(call, 1) or (default,)
     if length < 1:
         raise ShapeError(f"a transform of length {length}")
     order = (*(each for each in range(x.rank) if each not in {axis, x.rank - 1}), axis, x.rank - 1)
     moved = moves.transpose(builder, x, order)
     limit = length // 2 + 1 if is_onesided and is_inverse else length
-    if found > limit:
+    if size > limit:
         moved = moves.slice_axis(builder, moved, x.rank - 2, 0, limit)
-    made = _transformed(builder, moved, length, is_inverse=is_inverse, is_onesided=is_onesided)
+    result = _transformed(builder, moved, length, is_inverse=is_inverse, is_onesided=is_onesided)
     back = tuple(order.index(each) for each in range(x.rank))
-    return builder.cast(moves.transpose(builder, made, back), x.dtype)
+    return builder.cast(moves.transpose(builder, result, back), x.dtype)
 
 
 def _check_signal(x: Tensor) -> None:
-    if not is_floating(x.dtype):
-        raise DTypeError(f"a signal of {x.dtype.name}")
+    require_floating(x, "the signal")
     if x.rank < 2 or x.shape[-1] not in {1, _COMPLEX}:  # noqa: PLR2004  # a signal, and its parts
         raise ShapeError(f"signal {list(x.shape)}: its last axis is 1 (real) or 2 (complex)")
 
@@ -60,12 +60,12 @@ def _check_onesided(x: Tensor, *, is_onesided: bool, is_inverse: bool) -> None:
 
 
 def _one(call: Call, number: int) -> tuple[int] | None:
-    found = call.numbers(number)
-    if found is None:
+    numbers = call.numbers(number)
+    if numbers is None:
         return None
-    if len(found) != 1:
-        raise ShapeError(f"input {number} has {len(found)} elements, not one")
-    return (found[0],)
+    if len(numbers) != 1:
+        raise ShapeError(f"input {number} has {len(numbers)} elements, not one")
+    return (numbers[0],)
 
 
 def _transformed(
@@ -74,15 +74,15 @@ def _transformed(
     # (..., n, parts) times a matrix (n * parts, bins * parts of the output)
     count, parts = x.shape[-2:]
     check_table((count, parts, length, _COMPLEX), "the matrix of the transform")
-    wide = builder.cast(x, np.float32) if x.dtype.itemsize < 4 else x  # noqa: PLR2004  # float32
+    wide = widened(builder, x)
     matrix = (_real_inverse if is_inverse and is_onesided else _matrix)(
         count, parts, length, is_inverse=is_inverse, is_onesided=is_onesided
     )
     lead = x.shape[:-2]
     rows = int(np.prod(lead, dtype=np.int64))
     table = builder.constant(matrix.reshape(count * parts, -1).astype(wide.dtype))
-    made = builder.matmul(builder.reshape(wide, (rows, count * parts)), table)
-    return builder.reshape(made, (*lead, *matrix.shape[2:]))
+    result = builder.matmul(builder.reshape(wide, (rows, count * parts)), table)
+    return builder.reshape(result, (*lead, *matrix.shape[2:]))
 
 
 def _angles(count: int, bins: int, length: int) -> Array:
@@ -96,11 +96,11 @@ def _matrix(count: int, parts: int, length: int, *, is_inverse: bool, is_oneside
     bins = length // 2 + 1 if is_onesided else length
     angles = _angles(count, bins, length)
     cos, sin = np.cos(angles), np.sin(angles) * (1 if is_inverse else -1)
-    made = np.empty((count, parts, bins, _COMPLEX))
-    made[:, 0, :, 0], made[:, 0, :, 1] = cos, sin
+    result = np.empty((count, parts, bins, _COMPLEX))
+    result[:, 0, :, 0], result[:, 0, :, 1] = cos, sin
     if parts == _COMPLEX:
-        made[:, 1, :, 0], made[:, 1, :, 1] = -sin, cos
-    return made / length if is_inverse else made
+        result[:, 1, :, 0], result[:, 1, :, 1] = -sin, cos
+    return result / length if is_inverse else result
 
 
 def _real_inverse(
@@ -111,9 +111,9 @@ def _real_inverse(
     angles = _angles(count, length, length)
     bins = np.arange(count)
     weight = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)[:, None] / length
-    made = np.empty((count, parts, length, 1))
-    made[:, 0, :, 0], made[:, 1, :, 0] = weight * np.cos(angles), -weight * np.sin(angles)
-    return made
+    result = np.empty((count, parts, length, 1))
+    result[:, 0, :, 0], result[:, 1, :, 0] = weight * np.cos(angles), -weight * np.sin(angles)
+    return result
 
 
 @lowers("STFT")
@@ -139,5 +139,5 @@ def _stft(call: Call) -> Result:
     frames = builder.view(x, shape, (own[0], step * own[1], own[1], own[2]))
     if window is not None:
         frames = builder.mul(frames, builder.reshape(window, (length, 1)))
-    made = _transformed(builder, frames, length, is_inverse=False, is_onesided=is_onesided)
-    return builder.cast(made, x.dtype)
+    result = _transformed(builder, frames, length, is_inverse=False, is_onesided=is_onesided)
+    return builder.cast(result, x.dtype)

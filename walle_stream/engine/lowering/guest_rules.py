@@ -11,10 +11,15 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.activations import sigmoid
+from walle_stream.engine.lowering.addressing import take, wrapped
 from walle_stream.engine.lowering.builder import Builder, common_shape
+from walle_stream.engine.lowering.normalization import softmax
+from walle_stream.engine.lowering.products import multiply
 from walle_stream.engine.lowering.registry import axis_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.rules import FLOAT32, INT64
 from walle_stream.errors import DTypeError, ShapeError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS
 
@@ -22,15 +27,10 @@ type GuestRule = Callable[[Builder, Sequence[Tensor], Mapping[str, Any]], Tensor
 
 _MACS_PER_ELEMENT: Final = 32  # a product of matrices does so many in an element's time
 _DIGITS_MAX: Final = 15
-_FLOAT: Final = np.dtype(np.float32)
-_INT64: Final = np.dtype(np.int64)
 
 
 def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> int:
-    """Say how much an operation computes, before it does.
-
-    Returns:
-        In elements, at least 1.
+    """Say how many elements an operation computes, at least 1, before it does.
 
     Raises:
         ShapeError: Two small vectors would spread to a huge matrix.
@@ -82,7 +82,7 @@ def _common(left: Tensor, right: Tensor) -> DType:
 
 
 def _floating(builder: Builder, x: Tensor) -> Tensor:
-    return x if x.dtype.kind == "f" else builder.cast(x, _FLOAT)
+    return x if x.dtype.kind == "f" else builder.cast(x, FLOAT32)
 
 
 def _binary(operator: Operator, *, floats: bool = False) -> GuestRule:
@@ -105,45 +105,23 @@ def _unary(operator: Operator, *, floats: bool = True) -> GuestRule:
 def _matmul(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
     dtype = _common(inputs[0], inputs[1])
     left, right = (builder.cast(each, dtype) for each in inputs)
-    if not left.rank or not right.rank:
-        raise ShapeError("a plain number is no matrix")
-    wide = left if left.rank > 1 else builder.reshape(left, (1, *left.shape))
-    tall = right if right.rank > 1 else builder.reshape(right, (*right.shape, 1))
-    made = builder.matmul(wide, tall)
-    shape = list(made.shape)
-    if right.rank == 1:
-        del shape[-1]
-    if left.rank == 1:
-        del shape[-1 if right.rank == 1 else -2]
-    return builder.reshape(made, shape)
+    return multiply(builder, left, right)
 
 
 def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-    x = _floating(builder, inputs[0])
-    return builder.div(1.0, builder.add(builder.unary(Operator.EXP, _negative(builder, x)), 1.0))
+    return sigmoid(builder, _floating(builder, inputs[0]))
 
 
-def _negative(builder: Builder, x: Tensor) -> Tensor:
-    return builder.unary(Operator.NEG, x)
-
-
-def _relu(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-    return builder.maximum(inputs[0], 0)
-
-
-def _softmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _softmax(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x = _floating(builder, inputs[0])
     if not x.rank:
-        return builder.reshape(_softmax(builder, [builder.reshape(x, (1,))], given), ())
-    axis = axis_of(_number(given, "axis") or 0, x.rank)
-    shifted = builder.sub(x, builder.reduce(Operator.REDUCE_MAX, x, [axis]))
-    raised = builder.unary(Operator.EXP, shifted)
-    return builder.div(raised, builder.sum(raised, [axis]))
+        return builder.reshape(_softmax(builder, [builder.reshape(x, (1,))], parameters), ())
+    return softmax(builder, x, [axis_of(_number(parameters, "axis") or 0, x.rank)])
 
 
-def _round(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _round(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    digits = _number(given, "digits") or 0
+    digits = _number(parameters, "digits") or 0
     if not 0 <= digits <= _DIGITS_MAX:
         raise DTypeError(f"digits are 0 to {_DIGITS_MAX}, not {digits}")
     if x.dtype.kind != "f":
@@ -154,28 +132,28 @@ def _round(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any])
     return builder.div(builder.unary(Operator.ROUND, builder.mul(x, scale)), scale)
 
 
-def _axes(x: Tensor, given: Mapping[str, Any]) -> list[int]:
-    axis = _number(given, "axis")
+def _axes(x: Tensor, parameters: Mapping[str, Any]) -> list[int]:
+    axis = _number(parameters, "axis")
     if axis is None:
         return list(range(x.rank))
     # numpy takes a plain number for one element
     return [axis_of(axis, x.rank)] if x.rank else [axis_of(axis, 1)][:0]
 
 
-def _sum(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
-    x = inputs[0] if inputs[0].dtype.kind == "f" else builder.cast(inputs[0], _INT64)
-    return builder.sum(x, _axes(x, given), keep=False)
+def _sum(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
+    x = inputs[0] if inputs[0].dtype.kind == "f" else builder.cast(inputs[0], INT64)
+    return builder.sum(x, _axes(x, parameters), keep=False)
 
 
-def _mean(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _mean(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x = _floating(builder, inputs[0])
-    return builder.mean(x, _axes(x, given), keep=False)
+    return builder.mean(x, _axes(x, parameters), keep=False)
 
 
 def _extreme(operator: Operator) -> GuestRule:
-    def rule(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+    def rule(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
         (x,) = inputs
-        axes = _axes(x, given)
+        axes = _axes(x, parameters)
         if any(not x.shape[axis] for axis in axes):
             raise ShapeError("of no elements there is none")
         return builder.reduce(operator, x, axes, keep=False)
@@ -183,59 +161,50 @@ def _extreme(operator: Operator) -> GuestRule:
     return rule
 
 
-def _argmax(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _argmax(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    axis = _number(given, "axis")
+    axis = _number(parameters, "axis")
     if axis is None or not x.rank:
         x, axis = builder.reshape(x, (x.size,)), axis or 0
     axis = axis_of(axis, x.rank)
-    made = builder.emit(Operator.ARG_MAX, x, axis=axis)
-    return builder.reshape(made, (*x.shape[:axis], *x.shape[axis + 1 :]))
+    result = builder.emit(Operator.ARG_MAX, x, axis=axis)
+    return builder.reshape(result, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
-def _reshape(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _reshape(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    return builder.reshape(x, moves.found_size(x, _numbers(given, "shape") or ()))
+    return builder.reshape(x, moves.found_size(x, _numbers(parameters, "shape") or ()))
 
 
-def _transpose(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _transpose(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     (x,) = inputs
-    order = _numbers(given, "axes")
+    order = _numbers(parameters, "axes")
     axes = [*reversed(range(x.rank))] if order is None else [axis_of(n, x.rank) for n in order]
     return moves.transpose(builder, x, axes)
 
 
-def _take(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _take(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x, indices = inputs
-    if indices.dtype.kind == "f":
-        raise DTypeError(f"indices are whole numbers, not {indices.dtype.name}")
-    axis = _number(given, "axis")
+    axis = _number(parameters, "axis")
     if axis is None:
         x, axis = builder.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.rank)
-    size = x.shape[axis]
-    wide = builder.cast(builder.reshape(indices, (indices.size,)), _INT64)
-    from_end = builder.add(wide, size)
-    flat = builder.select(builder.less(wide, 0), from_end, wide)
-    outer, inner = x.shape[:axis], x.shape[axis + 1 :]
-    block = builder.reshape(x, (prod(outer), size, prod(inner)))
-    taken = builder.emit(Operator.TAKE, block, flat)
-    return builder.reshape(taken, (*outer, *indices.shape, *inner))
+    return take(builder, x, wrapped(builder, indices, x.shape[axis]), axis)
 
 
-def _concat(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
+def _concat(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     if not inputs:
         raise ShapeError("nothing is given")
     rank = inputs[0].rank
     if any(each.rank != rank for each in inputs):
         raise ShapeError("not all have as many axes")
     dtype = np.result_type(*(each.dtype for each in inputs))
-    axis = axis_of(_number(given, "axis") or 0, rank)
+    axis = axis_of(_number(parameters, "axis") or 0, rank)
     return moves.concat(builder, [builder.cast(each, dtype) for each in inputs], axis)
 
 
-def _astype(builder: Builder, inputs: Sequence[Tensor], given: Mapping[str, Any]) -> Tensor:
-    name = given.get("dtype")
+def _astype(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
+    name = parameters.get("dtype")
     if name not in ITEM_BYTES:
         raise DTypeError(f"there is no dtype {name!r}")
     return builder.cast(inputs[0], np.dtype(name))
@@ -247,7 +216,8 @@ GUEST_RULES: Final[Mapping[str, GuestRule]] = {
     "maximum": _binary(Operator.MAXIMUM), "minimum": _binary(Operator.MINIMUM),
     "neg": _unary(Operator.NEG, floats=False), "abs": _unary(Operator.ABS, floats=False),
     "exp": _unary(Operator.EXP), "log": _unary(Operator.LOG), "sqrt": _unary(Operator.SQRT),
-    "tanh": _unary(Operator.TANH), "sigmoid": _sigmoid, "relu": _relu, "softmax": _softmax,
+    "tanh": _unary(Operator.TANH), "sigmoid": _sigmoid,
+    "relu": lambda builder, inputs, _: builder.maximum(inputs[0], 0), "softmax": _softmax,
     "round": _round, "sum": _sum, "mean": _mean, "max": _extreme(Operator.REDUCE_MAX),
     "min": _extreme(Operator.REDUCE_MIN), "argmax": _argmax, "reshape": _reshape,
     "transpose": _transpose, "take": _take, "concat": _concat, "astype": _astype,

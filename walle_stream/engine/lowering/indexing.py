@@ -6,21 +6,21 @@ from typing import Final
 
 import numpy as np
 
-from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import (
     flat_take,
     looked_up,
     reversed_lengths,
+    take,
     wrapped,
 )
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
+from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
-from walle_stream.engine.rules import BOOL, INT64, is_floating, is_integer
+from walle_stream.engine.rules import INT64, TEXT, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _REDUCTIONS: Final = {
@@ -98,9 +98,7 @@ def _gather_nd(call: Call) -> Result:
         )
     addresses, depth = _tuple_addresses(builder, x.shape, indices, shared)
     tail = x.shape[depth:]
-    line = builder.reshape(x, (1, prod(x.shape[:depth]), prod(tail)))
-    taken = builder.emit(Operator.TAKE, line, builder.reshape(addresses, (addresses.size,)))
-    return builder.reshape(taken, (*addresses.shape, *tail))
+    return take(builder, builder.reshape(x, (prod(x.shape[:depth]), *tail)), addresses)
 
 
 @lowers("ScatterND")
@@ -131,8 +129,8 @@ def _tuple_addresses(
     for number in range(count):
         part = moves.slice_axis(builder, places, places.rank - 1, number, number + 1)
         part = builder.reshape(part, indices.shape[:-1])
-        found = looked_up(builder, part, sizes[number], strides[shared + number])
-        address = found if address is None else builder.add(address, found)
+        part_address = looked_up(builder, part, sizes[number], strides[shared + number])
+        address = part_address if address is None else builder.add(address, part_address)
     assert address is not None  # noqa: S101  # at least one coordinate
     if shared:
         rows = np.arange(prod(shape[:shared])) * prod(sizes)
@@ -243,36 +241,5 @@ def _trilu(call: Call) -> Result:
     kept = builder.binary(
         Operator.LESS_EQUAL, *((diagonal, distance) if is_upper else (distance, diagonal))
     )
-    nothing = "" if x.dtype == np.dtype(object) else 0
+    nothing = "" if x.dtype == TEXT else 0
     return builder.select(kept, x, nothing)
-
-
-@lowers("Compress")
-def _compress(call: Call) -> Result:
-    x, condition = call.tensor(0), call.tensor(1)
-    given = call.attribute("axis")
-    size = x.size if given is None else x.shape[call.axis(x.rank)]
-    if condition.rank != 1 or condition.shape[0] > size or condition.dtype != BOOL:
-        raise ShapeError(f"condition {condition} of {size} slices")
-    positions, node = call.inner_name("positions"), call.node
-    return Stages(
-        (
-            Node("Positions", (node.inputs[1],), (positions,), domain=INNER_DOMAIN),
-            Node(
-                "Compressed", (node.inputs[0], positions), node.outputs[:1], node.attributes,
-                node.name, INNER_DOMAIN,
-            ),
-        )
-    )  # fmt: skip
-
-
-@lowers("Compressed", domain=INNER_DOMAIN)
-def _compressed(call: Call) -> Result:
-    x, positions, builder = call.tensor(0), call.tensor(1), call.builder
-    if call.attribute("axis") is None:
-        return flat_take(builder, x, positions)
-    axis = call.axis(x.rank)
-    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
-    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    taken = builder.emit(Operator.TAKE, line, positions)
-    return builder.reshape(taken, (*lead, positions.size, *tail))

@@ -23,16 +23,7 @@ type Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def cubic_weights(builder: Builder, part: Tensor, a: float) -> list[Tensor]:
-    """Give the weights of the four neighbours of points.
-
-    Args:
-        builder: Of the program.
-        part: How far a point is behind its second neighbour, 0 .. 1.
-        a: Coefficient of the cubic.
-
-    Returns:
-        One a neighbour.
-    """
+    """Give the weights of four neighbours of points, ``part`` (0 .. 1) behind the second."""
     add, mul = builder.add, builder.mul
 
     def near(distance: Tensor) -> Tensor:
@@ -63,17 +54,10 @@ class Resizing:
 
 
 def original_places(axis: Resizing, mode: str) -> Floats:
-    """Say where in the input the elements of the output are.
-
-    Args:
-        axis: That is resized.
-        mode: A ``coordinate_transformation_mode``.
-
-    Returns:
-        One an element.
+    """Say where in the input each element of the output is.
 
     Raises:
-        LoweringError: The mode is unknown, or a place is infinite.
+        LoweringError: The ``coordinate_transformation_mode`` is unknown, or a place is infinite.
     """
     check_table((axis.output,), "the places")
     rule = _PLACES.get(mode)
@@ -127,31 +111,23 @@ _PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
 
 
 def nearest_places(at: Floats, size: int, mode: str) -> Indices:
-    """Choose one element for each place.
-
-    Args:
-        at: See ``original_places``.
-        size: Of the axis.
-        mode: A ``nearest_mode``.
-
-    Returns:
-        Indices that exist.
+    """Choose an element that exists for each of the ``original_places``.
 
     Raises:
-        LoweringError: The mode is unknown.
+        LoweringError: The ``nearest_mode`` is unknown.
     """
     match mode:
         case "round_prefer_floor":
-            found = np.ceil(at - 0.5)
+            result = np.ceil(at - 0.5)
         case "round_prefer_ceil":
-            found = np.floor(at + 0.5)
+            result = np.floor(at + 0.5)
         case "floor":
-            found = np.floor(at)
+            result = np.floor(at)
         case "ceil":
-            found = np.ceil(at)
+            result = np.ceil(at)
         case _:
             raise LoweringError(f"nearest_mode {mode!r} is unknown")
-    return np.clip(found, 0, size - 1).astype(np.int64)
+    return np.clip(result, 0, size - 1).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +142,7 @@ class Filter:
     """Whether what is outside has no weight, instead of the border's value."""
 
     def neighbours(self, at: Floats, axis: Resizing) -> tuple[Indices, Floats]:
-        """Give what is read for each place.
-
-        Args:
-            at: See ``original_places``.
-            axis: That is resized.
-
-        Returns:
-            Indices that exist and their weights, a row a place.
-        """
+        """Give indices that exist and their weights, a row for each of the ``original_places``."""
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
         check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")

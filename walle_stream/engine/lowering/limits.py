@@ -5,6 +5,7 @@ from math import ceil, floor, isfinite
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
@@ -19,14 +20,7 @@ _MODE_SINCE = 12
 
 
 def integer_limits(dtype: DType) -> tuple[int, int]:
-    """Give the least and the greatest number of a dtype.
-
-    Args:
-        dtype: Of integers, of whatever width.
-
-    Returns:
-        Both.
-    """
+    """Give the least and the greatest number of a dtype of integers, of whatever width."""
     bits = int(dtype.name.removeprefix("u").removeprefix("int"))
     if dtype.name.startswith("u"):
         return 0, (1 << bits) - 1
@@ -35,9 +29,7 @@ def integer_limits(dtype: DType) -> tuple[int, int]:
 
 @lowers("Clip")
 def _clip(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not (is_floating(x.dtype) or is_integer(x.dtype)):
-        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
+    x, builder = require_numbers(call.tensor(0)), call.builder
     low = _bound(call, "min", 1)
     high = _bound(call, "max", 2)
     if low is not None:
@@ -48,8 +40,8 @@ def _clip(call: Call) -> Result:
 def _bound(call: Call, name: str, number: int) -> Tensor | None:
     x = call.tensor(0)
     if call.version < _INPUTS_SINCE:
-        found = None if call.attribute(name) is None else call.real(name)
-        return None if found is None else call.builder.as_tensor(found, x)
+        value = None if call.attribute(name) is None else call.real(name)
+        return None if value is None else call.builder.as_tensor(value, x)
     bound = call.optional(number)
     if bound is None:
         return None
@@ -64,8 +56,7 @@ def _shrink(call: Call) -> Result:
     bias, limit = call.real("bias", 0.0), call.real("lambd", 0.5)
     if is_integer(x.dtype):
         return _shrink_integers(builder, x, bias, limit)
-    if not is_floating(x.dtype):
-        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
+    require_floating(x)
     above = builder.select(builder.less(limit, x), builder.sub(x, bias), 0)
     return builder.select(builder.less(x, -limit), builder.add(x, bias), above)
 
@@ -85,19 +76,17 @@ def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> 
         lowered = builder.cast(builder.sub(wide, bias), x.dtype)
     nothing = builder.broadcast(builder.as_tensor(0, x), x.shape)
     if high < least:
-        made = lowered
+        result = lowered
     else:
-        made = nothing if high > most else builder.select(builder.less(high, x), lowered, nothing)
+        result = nothing if high > most else builder.select(builder.less(high, x), lowered, nothing)
     if low > most:
         return raised
-    return made if low < least else builder.select(builder.less(x, low), raised, made)
+    return result if low < least else builder.select(builder.less(x, low), raised, result)
 
 
 @lowers("Dropout")
 def _dropout(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not is_floating(x.dtype):
-        raise DTypeError(f"floating numbers are expected, not {x.dtype.name}")
+    x, builder = require_floating(call.tensor(0)), call.builder
     ratio = _ratio(call)
     if ratio:
         kept, mask = _dropped(call, x, ratio)
@@ -140,7 +129,5 @@ def _dropped(call: Call, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
     mask = builder.emit(
         Operator.LESS_EQUAL, builder.broadcast(builder.as_tensor(ratio, chances), x.shape), chances
     )
-    narrow = x.dtype.itemsize < np.dtype(np.float32).itemsize
-    wide = builder.cast(x, "float32") if narrow else x
-    kept = builder.select(mask, builder.mul(wide, 1 / (1 - ratio)), 0)
+    kept = builder.select(mask, builder.mul(widened(builder, x), 1 / (1 - ratio)), 0)
     return builder.cast(kept, x.dtype), mask

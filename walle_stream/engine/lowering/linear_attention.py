@@ -62,7 +62,7 @@ def _linear_attention(call: Call) -> Result:
     if rate is not None and rate.shape[2] not in {sizes.groups, 1}:
         raise ShapeError(f"a rate of shape {list(rate.shape)}")
     state = _first_state(call, dtype, sizes)
-    made = [builder.constant(np.zeros((sizes.batch, 0, sizes.heads * sizes.value_width), dtype))]
+    result = [builder.constant(np.zeros((sizes.batch, 0, sizes.heads * sizes.value_width), dtype))]
     for number in range(sizes.tokens):
         keys = _token(builder, key, number, (sizes.groups, sizes.width, 1))
         added = _token(builder, value, number, (sizes.groups, 1, sizes.value_width))
@@ -76,9 +76,11 @@ def _linear_attention(call: Call) -> Result:
         state = builder.add(state, builder.mul(keys, added))
         shared = sizes.heads // sizes.groups
         asked = _token(builder, query, number, (sizes.groups, shared, sizes.width))
-        found = builder.matmul(asked, state)
-        made.append(builder.reshape(found, (sizes.batch, 1, sizes.heads * sizes.value_width)))
-    output = moves.concat(builder, made[1:] or made, 1)
+        row_of_values = builder.matmul(asked, state)
+        result.append(
+            builder.reshape(row_of_values, (sizes.batch, 1, sizes.heads * sizes.value_width))
+        )
+    output = moves.concat(builder, result[1:] or result, 1)
     kept = call.tensor(3).dtype if call.has(3) else call.tensor(0).dtype
     return builder.cast(output, call.tensor(0).dtype), builder.cast(state, kept)
 
@@ -142,17 +144,17 @@ def _causal_convolution(call: Call) -> Result:
     else:
         row = moves.concat(builder, [state, given], 2)
     dtype = wide_dtype(given.dtype, weight.dtype)
-    made = _convolved(builder, builder.cast(row, dtype), builder.cast(weight, dtype), length)
+    result = _convolved(builder, builder.cast(row, dtype), builder.cast(weight, dtype), length)
     if call.has(2):
         if call.tensor(2).shape != (channels,):
             raise ShapeError(f"a bias of shape {list(call.tensor(2).shape)}")
         bias = builder.reshape(builder.cast(call.tensor(2), dtype), (channels, 1))
-        made = builder.add(made, bias)
+        result = builder.add(result, bias)
     if activation != "none":
-        exponential = builder.unary(Operator.EXP, builder.unary(Operator.NEG, made))
-        made = builder.div(made, builder.add(exponential, 1.0))
+        exponential = builder.unary(Operator.EXP, builder.unary(Operator.NEG, result))
+        result = builder.div(result, builder.add(exponential, 1.0))
     kept = moves.slice_axis(builder, row, 2, length, length + taps - 1)
-    return builder.cast(made, given.dtype), kept
+    return builder.cast(result, given.dtype), kept
 
 
 def _convolved(builder: Builder, row: Tensor, weight: Tensor, length: int) -> Tensor:
@@ -163,5 +165,5 @@ def _convolved(builder: Builder, row: Tensor, weight: Tensor, length: int) -> Te
     if not prod(shape):
         return builder.broadcast(builder.constant(np.zeros((), row.dtype)), shape[:3])
     windows = builder.view(row, shape, (channels * width, width, 1, 1))
-    made = builder.matmul(windows, builder.reshape(weight, (1, channels, taps, 1)))
-    return builder.reshape(made, shape[:3])
+    result = builder.matmul(windows, builder.reshape(weight, (1, channels, taps, 1)))
+    return builder.reshape(result, shape[:3])

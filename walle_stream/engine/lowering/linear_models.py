@@ -1,7 +1,5 @@
 """Linear models of the domain ai.onnx.ml."""
 
-import numpy as np
-
 from walle_stream.engine.lowering.encoders import ML, reals
 from walle_stream.engine.lowering.features import floats
 from walle_stream.engine.lowering.registry import Call, Result, lowers
@@ -14,9 +12,9 @@ from walle_stream.engine.lowering.scores import (
     transformed,
 )
 from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.rules import FLOAT32
 from walle_stream.errors import ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _BINARY = 2
 
 
@@ -26,8 +24,8 @@ def _linear_regressor(call: Call) -> Result:
     if not 0 < count <= max(len(coefficients), 1) or len(coefficients) % count:
         raise ShapeError(f"{len(coefficients)} coefficients of {count} targets")
     scores = _scored(call, coefficients.reshape(count, -1))
-    made = transformed(call.builder, scores, call.text("post_transform", "NONE"))
-    return call.builder.cast(made, _FLOAT32)
+    result = transformed(call.builder, scores, call.text("post_transform", "NONE"))
+    return call.builder.cast(result, FLOAT32)
 
 
 @lowers("LinearClassifier", domain=ML)
@@ -42,24 +40,17 @@ def _linear_classifier(call: Call) -> Result:
         scores = both_sides(builder, scores)
     if names is not None and len(names) < scores.shape[1]:
         raise ShapeError(f"{len(names)} labels of {scores.shape[1]} classes")
-    made = transformed(builder, scores, transform)
+    result = transformed(builder, scores, transform)
     if scores.shape[1] > 1:
-        found = labelled(builder, greatest(builder, scores), names)
+        label = labelled(builder, greatest(builder, scores), names)
     else:
         threshold = 0.0 if transform == "NONE" else 0.5
-        found = labelled_by_sign(builder, made, names, threshold, inclusive=True)
-    return found, builder.cast(made, _FLOAT32)
+        label = labelled_by_sign(builder, result, names, threshold, inclusive=True)
+    return label, builder.cast(result, FLOAT32)
 
 
 def as_matrix(call: Call, x: Tensor) -> Tensor:
-    """Give one observation the axis of many.
-
-    Args:
-        call: Of the rule.
-        x: ``(N, F)`` or ``(F,)``.
-
-    Returns:
-        ``(N, F)``.
+    """Give one observation ``(F,)`` the axis of many: ``(N, F)``.
 
     Raises:
         ShapeError: It has another rank.

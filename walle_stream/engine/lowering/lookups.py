@@ -5,71 +5,55 @@ from typing import Any
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, is_floating
+from walle_stream.engine.rules import INT64, TEXT, is_floating
 from walle_stream.errors import DTypeError
-
-_TEXT = np.dtype(object)
 
 
 def taken(builder: Builder, table: Array, places: Tensor) -> Tensor:
-    """Give the rows of a table by their numbers.
+    """Give the rows of a table ``(count, *row)`` by int64 numbers: ``(*places, *row)``.
 
-    Args:
-        builder: Of the program.
-        table: ``(count, *row)``.
-        places: int64, of any shape; one that is not below ``count`` fails when it is run.
-
-    Returns:
-        ``(*shape of places, *row)``.
+    A number that is not below ``count`` fails when it is run.
     """
-    row = table.shape[1:]
-    data = builder.constant(table.reshape(1, len(table), -1) if row else table.reshape(1, -1, 1))
-    made = builder.emit(Operator.TAKE, data, builder.reshape(places, (places.size,)))
-    return builder.reshape(made, (*places.shape, *row))
+    return take(builder, builder.constant(table), places)
 
 
 def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tensor:
-    """Find each element among keys.
+    """Find each number or string among keys, int64; their count stands for none.
 
-    Args:
-        builder: Of the program.
-        x: Numbers or strings.
-        keys: Of its dtype; the last of equal ones counts, and a nan equals a nan.
-
-    Returns:
-        int64 of the same shape; as many as there are keys where there is none.
+    The last of equal keys counts, and a nan equals a nan.
 
     Raises:
         DTypeError: Strings are looked up among numbers, or the other way round.
     """
     listed = np.asarray(keys)
-    if (x.dtype == _TEXT) != (listed.dtype.kind in "OUS") and listed.size:
+    if (x.dtype == TEXT) != (listed.dtype.kind in "OUS") and listed.size:
         raise DTypeError(f"{x.dtype.name} cannot be among keys of {listed.dtype.name}")
     missing = len(listed)
     if not missing:
         return builder.broadcast(builder.constant(0, INT64), x.shape)
-    if x.dtype == _TEXT:
+    if x.dtype == TEXT:
         return _places_of_strings(builder, x, [str(each) for each in listed])
     known = listed.astype(x.dtype)
     is_number = np.equal(known, known)
-    found = _places_of_numbers(builder, x, known, is_number)
+    result = _places_of_numbers(builder, x, known, is_number)
     if is_floating(x.dtype) and not is_number.all():
         last = int(np.flatnonzero(~is_number)[-1])
-        found = builder.select(builder.unary(Operator.IS_NAN, x), last, found)
-    return found
+        result = builder.select(builder.unary(Operator.IS_NAN, x), last, result)
+    return result
 
 
 def _places_of_strings(builder: Builder, x: Tensor, keys: list[str]) -> Tensor:
     # a place in the table of different ones, and from there the last place among the keys
     last = {each: number for number, each in enumerate(keys)}
     table = {each: number for number, each in enumerate(last)}
-    found = builder.text("lookup", [x], x.shape, INT64, table=table)
+    result = builder.text("lookup", [x], x.shape, INT64, table=table)
     if len(table) == len(keys):
-        return found
-    return taken(builder, np.array([*last.values(), len(keys)], np.int64), found)
+        return result
+    return taken(builder, np.array([*last.values(), len(keys)], np.int64), result)
 
 
 def _places_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Array) -> Tensor:

@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import flat_take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.normalization import log_softmax
 from walle_stream.engine.lowering.precision import widened
@@ -52,7 +53,8 @@ def _loss(call: Call, x: Tensor) -> Tensor:
         loss = builder.mul(loss, weights)
     if ignored is not None:
         loss = builder.select(ignored, 0.0, loss)
-        weights = builder.select(ignored, 0.0, _ones(builder, loss) if weights is None else weights)
+        ones = builder.constant(np.ones((), loss.dtype))
+        weights = builder.select(ignored, 0.0, ones if weights is None else weights)
     axes = range(loss.rank)
     if reduction == "mean":
         total = builder.sum(loss, axes, keep=False)
@@ -63,24 +65,14 @@ def _loss(call: Call, x: Tensor) -> Tensor:
     return builder.cast(loss, x.dtype)
 
 
-def _ones(builder: Builder, like: Tensor) -> Tensor:
-    return builder.constant(np.ones((), like.dtype))
-
-
 def _picked(builder: Builder, x: Tensor, labels: Tensor) -> Tensor:
     batch, classes = x.shape[:2]
     inner = prod(x.shape[2:])
     rows = np.add.outer(np.arange(batch) * classes * inner, np.arange(inner))
     # a label that is no class would be found in another row: the table of classes refuses it
-    columns = _taken(builder, builder.constant(np.arange(classes) * inner), labels)
+    columns = flat_take(builder, builder.constant(np.arange(classes) * inner), labels)
     places = builder.add(columns, builder.constant(rows.reshape(labels.shape)))
-    return _taken(builder, builder.reshape(x, (x.size,)), places)
-
-
-def _taken(builder: Builder, table: Tensor, places: Tensor) -> Tensor:
-    flat = builder.reshape(places, (places.size,))
-    taken = builder.emit(Operator.TAKE, builder.reshape(table, (1, table.size, 1)), flat)
-    return builder.reshape(taken, places.shape)
+    return flat_take(builder, x, places)
 
 
 def _weights(call: Call, labels: Tensor, dtype: DType) -> Tensor | None:
@@ -89,4 +81,4 @@ def _weights(call: Call, labels: Tensor, dtype: DType) -> Tensor | None:
         return None
     if weights.shape != (classes,):
         raise ShapeError(f"weights of shape {list(weights.shape)} for {classes} classes")
-    return call.builder.cast(_taken(call.builder, weights, labels), dtype)
+    return call.builder.cast(flat_take(call.builder, weights, labels), dtype)

@@ -11,12 +11,7 @@ from walle_stream.errors import ShapeError
 
 
 def transpose(builder: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
-    """Put axes in another order.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        order: For each axis of the output the one of ``x``.
+    """Put axes in another order: for each axis of the output the one of ``x``.
 
     Raises:
         ShapeError: It does not name each axis once.
@@ -34,15 +29,7 @@ def crop(
     sizes: Sequence[int],
     steps: Sequence[int] | None = None,
 ) -> Tensor:
-    """Keep a box, of every element or of each so many-th.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        starts: First coordinate, one an axis.
-        sizes: Of the output, one an axis.
-        steps: Between coordinates, negative ones go backwards; 1 by default.
-    """
+    """Keep a box from ``starts``, of every ``steps``-th element; negative steps go backwards."""
     own = strides_of(x.shape)
     steps = steps or (1,) * x.rank
     if 0 in sizes:
@@ -55,41 +42,22 @@ def crop(
 def slice_axis(
     builder: Builder, x: Tensor, axis: int, start: int, stop: int, step: int = 1
 ) -> Tensor:
-    """Keep coordinates ``start, start + step, ...`` below ``stop`` of one axis.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        axis: From 0.
-        start: Inclusive, from 0.
-        stop: Exclusive.
-        step: Positive.
-    """
+    """Keep coordinates ``start, start + step, ...`` below ``stop`` of an axis; step is positive."""
     sizes, starts, steps = list(x.shape), [0] * x.rank, [1] * x.rank
     sizes[axis], starts[axis], steps[axis] = len(range(start, stop, step)), start, step
     return crop(builder, x, starts, sizes, steps)
 
 
 def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Put tensors one behind the other.
-
-    Args:
-        builder: Of the program.
-        parts: At least one, of one dtype; shapes differ in ``axis`` alone.
-        axis: From 0.
+    """Put tensors of one dtype one behind the other; shapes differ in ``axis`` alone.
 
     Raises:
         ShapeError: The shapes differ elsewhere.
     """
     first = parts[0]
-    for each in parts:
-        if (
-            each.rank != first.rank
-            or each.shape[:axis] != first.shape[:axis]
-            or each.shape[axis + 1 :] != first.shape[axis + 1 :]
-        ):
-            listed = ", ".join(str(list(part.shape)) for part in parts)
-            raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
+    if len({(*each.shape[:axis], -1, *each.shape[axis + 1 :]) for each in parts}) > 1:
+        listed = ", ".join(str(list(part.shape)) for part in parts)
+        raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
     if len(parts) == 1:
         return first
     shape = list(first.shape)
@@ -105,38 +73,19 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def stack(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Put tensors of one shape one behind the other along a new axis.
-
-    Args:
-        builder: Of the program.
-        parts: At least one.
-        axis: Of the output, from 0.
-    """
+    """Put tensors of one shape one behind the other along a new axis of the output."""
     return concat(builder, [expand_axis(builder, each, axis) for each in parts], axis)
 
 
 def expand_axis(builder: Builder, x: Tensor, axis: int) -> Tensor:
-    """Insert an axis of size 1.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        axis: Of the output, from 0.
-    """
+    """Insert an axis of size 1 at an axis of the output."""
     return builder.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
 
 
 def pad(
     builder: Builder, x: Tensor, before: Sequence[int], after: Sequence[int], fill: Any = 0
 ) -> Tensor:
-    """Put a border of one value around, or cut where a width is negative.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        before: Width in front, one an axis.
-        after: Width behind.
-        fill: Value of the border.
+    """Put a border of one value around, or cut where a width is negative; one width an axis.
 
     Raises:
         ShapeError: More is cut than there is.
@@ -158,13 +107,7 @@ def pad(
 
 
 def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Reverse axes.
-
-    Args:
-        builder: Of the program.
-        x: Any.
-        axes: From 0.
-    """
+    """Reverse axes."""
     if not x.size:
         return x
     starts = [size - 1 if axis in axes else 0 for axis, size in enumerate(x.shape)]
@@ -172,14 +115,7 @@ def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def found_size(x: Tensor, wanted: Sequence[int]) -> Shape:
-    """Find the size of a shape that is left open.
-
-    Args:
-        x: To be reshaped.
-        wanted: At most one -1, which stands for what is left.
-
-    Returns:
-        The shape, all of it numbers.
+    """Find the size of a shape for ``x`` that is left open with -1.
 
     Raises:
         ShapeError: More than one is left open, or none fits.
@@ -196,16 +132,7 @@ def found_size(x: Tensor, wanted: Sequence[int]) -> Shape:
 
 
 def merged_axes(shape: Shape, first: int, last: int) -> Shape:
-    """Join axes ``first .. last - 1`` of a shape.
-
-    Args:
-        shape: Any.
-        first: Inclusive.
-        last: Exclusive.
-
-    Returns:
-        The shape with one axis in their place.
-    """
+    """Join axes ``first .. last - 1`` of a shape to one."""
     return (*shape[:first], prod(shape[first:last]), *shape[last:])
 
 

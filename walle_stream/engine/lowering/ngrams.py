@@ -13,13 +13,12 @@ from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.encoders import reals
 from walle_stream.engine.lowering.lookups import places_of, taken
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.text import TEXT, texts
+from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, check_size, is_integer
+from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _MATRIX = 2
 _SCANS_MAX = 1 << 10
 
@@ -57,11 +56,11 @@ def _tf_idf_vectorizer(call: Call) -> Result:
     matrix = builder.reshape(x if x.dtype == TEXT else builder.cast(x, INT64), (rows, length))
     counts = _counted(call, places_of(builder, matrix, pool.tokens), pool)
     weighted = _weighted(call, mode, counts)
-    nothing = builder.broadcast(builder.constant(0, _FLOAT32), (pool.columns, rows))
-    made = builder.emit(
+    nothing = builder.broadcast(builder.constant(0, FLOAT32), (pool.columns, rows))
+    result = builder.emit(
         Operator.PUT, nothing, builder.constant(pool.indexes), weighted, reduction="add"
     )
-    return builder.reshape(moves.transpose(builder, made, (1, 0)), shape)
+    return builder.reshape(moves.transpose(builder, result, (1, 0)), shape)
 
 
 def _pool(call: Call) -> _Pool:
@@ -115,13 +114,13 @@ def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
             # those of one token have no distance: they are counted once
             if size < least or (size == 1 and distance > 1):
                 continue
-            found = taken(builder, steps[size - 1].grams, state)
-            places = builder.add(builder.mul(found, rows), row)
+            result = taken(builder, steps[size - 1].grams, state)
+            places = builder.add(builder.mul(result, rows), row)
             ones = builder.broadcast(builder.constant(1, INT64), (places.size, 1))
             flat = builder.reshape(places, (places.size,))
             counts = builder.emit(Operator.PUT, counts, flat, ones, reduction="add")
     table = builder.reshape(counts, (total + 1, rows))
-    return builder.cast(moves.slice_axis(builder, table, 0, 0, total), _FLOAT32)
+    return builder.cast(moves.slice_axis(builder, table, 0, 0, total), FLOAT32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,7 @@ _FLOAT16_MAX: Final = 65504
 
 
 def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Give shares that add up to 1.
-
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-        axes: Over which they add up.
-
-    Returns:
-        Of its shape and dtype.
-    """
+    """Give shares of floating numbers that add up to 1 over axes, in the dtype of ``x``."""
     # float16 is rounded after each step, as by ONNX's function, whose cases are that strict;
     # a row whose sum could exceed it is not
     is_narrow = x.dtype == np.float16 and prod(x.shape[axis] for axis in axes) < _FLOAT16_MAX
@@ -104,9 +95,9 @@ def _batch(call: Call) -> Result:
     axes = (0, *range(2, x.rank)) if call.number("spatial", 1) else (0,)
     centred, current_mean, current_variance = _centred(builder, wide, axes)
     factor = builder.mul(scale, _inverse_root(builder, current_variance, epsilon))
-    made = builder.add(builder.mul(centred, factor), bias)
+    result = builder.add(builder.mul(centred, factor), bias)
     momentum = call.real("momentum", 0.9)
-    results = [builder.cast(made, x.dtype)]
+    results = [builder.cast(result, x.dtype)]
     for number, old, new in ((3, mean, current_mean), (4, variance, current_variance)):
         moved = builder.add(builder.mul(old, momentum), builder.mul(new, 1 - momentum))
         results.append(_as_given(call, moved, number))
@@ -137,8 +128,8 @@ def _instance(call: Call) -> Result:
     scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
     centred, _, variance = _centred(builder, wide, range(2, x.rank))
     inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
-    made = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
-    return builder.cast(made, x.dtype)
+    result = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
+    return builder.cast(result, x.dtype)
 
 
 @lowers("GroupNormalization")
@@ -158,8 +149,8 @@ def _group(call: Call) -> Result:
     grouped = builder.reshape(wide, (x.shape[0], groups, each, inner))
     centred, _, variance = _centred(builder, grouped, (2, 3))
     inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
-    made = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
-    return builder.cast(builder.reshape(made, x.shape), x.dtype)
+    result = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
+    return builder.cast(builder.reshape(result, x.shape), x.dtype)
 
 
 @lowers("LayerNormalization")
@@ -170,11 +161,11 @@ def _layer(call: Call) -> Result:
     wide = builder.cast(x, wide_dtype(x.dtype, stash))
     centred, mean, variance = _centred(builder, wide, axes)
     inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
-    made = _spread_mul(call, builder.mul(centred, inverse), call.tensor(1))
+    result = _spread_mul(call, builder.mul(centred, inverse), call.tensor(1))
     if call.has(2):
         bias = builder.broadcast(call.tensor(2), x.shape)
-        made = builder.add(made, builder.cast(bias, made.dtype))
-    return builder.cast(made, x.dtype), builder.cast(mean, stash), builder.cast(inverse, stash)
+        result = builder.add(result, builder.cast(bias, result.dtype))
+    return builder.cast(result, x.dtype), builder.cast(mean, stash), builder.cast(inverse, stash)
 
 
 def _spread_mul(call: Call, x: Tensor, scale: Tensor) -> Tensor:

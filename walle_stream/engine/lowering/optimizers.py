@@ -21,12 +21,12 @@ def _optimized(call: Call, kinds: int) -> list[tuple[Tensor, ...]]:
     count = len(given) // kinds
     if not count or len(given) != count * kinds:
         raise LoweringError(f"{len(given)} tensors are not {kinds} for each that is optimized")
-    found = [tuple(given[number::count]) for number in range(count)]
-    for each in found:
+    groups = [tuple(given[number::count]) for number in range(count)]
+    for each in groups:
         wide_dtype(*(other.dtype for other in each))
         if any(other.shape != each[0].shape for other in each):
             raise ShapeError(f"what is kept of shape {list(each[0].shape)} has another one")
-    return found
+    return groups
 
 
 def _scalar(call: Call, number: int, dtype: DType) -> Tensor:
@@ -41,13 +41,13 @@ def _regularized(call: Call, x: Tensor, gradient: Tensor) -> Tensor:
     return call.builder.add(call.builder.mul(x, factor), gradient) if factor else gradient
 
 
-def _in_order(made: Sequence[tuple[Tensor, ...]]) -> Result:
-    return tuple(each for kind in zip(*made, strict=True) for each in kind)
+def _in_order(rows: Sequence[tuple[Tensor, ...]]) -> Result:
+    return tuple(each for kind in zip(*rows, strict=True) for each in kind)
 
 
 @lowers("Adagrad", domain=_TRAINING)
 def _adagrad(call: Call) -> Result:
-    builder, made = call.builder, []
+    builder, results = call.builder, []
     for x, gradient, squares in _optimized(call, 3):
         rate, count = _scalar(call, 0, x.dtype), _scalar(call, 1, x.dtype)
         decay = builder.add(builder.mul(count, call.real("decay_factor", 0.0)), 1.0)
@@ -55,13 +55,13 @@ def _adagrad(call: Call) -> Result:
         added = builder.add(squares, builder.mul(slope, slope))
         divisor = builder.add(builder.unary(Operator.SQRT, added), call.real("epsilon", 1e-6))
         step = builder.div(builder.mul(builder.div(rate, decay), slope), divisor)
-        made.append((builder.sub(x, step), added))
-    return _in_order(made)
+        results.append((builder.sub(x, step), added))
+    return _in_order(results)
 
 
 @lowers("Adam", domain=_TRAINING)
 def _adam(call: Call) -> Result:
-    builder, made = call.builder, []
+    builder, results = call.builder, []
     alpha, beta = call.real("alpha", 0.9), call.real("beta", 0.999)
     post = call.real("norm_coefficient_post", 0.0)
     for x, gradient, momentum, squares in _optimized(call, 4):
@@ -77,8 +77,8 @@ def _adam(call: Call) -> Result:
         )
         adjusted = builder.mul(rate, builder.select(builder.less(0, count), unbiased, 1.0))
         new = builder.sub(x, builder.div(builder.mul(mean, adjusted), root))
-        made.append((builder.mul(new, 1 - post) if post else new, mean, square))
-    return _in_order(made)
+        results.append((builder.mul(new, 1 - post) if post else new, mean, square))
+    return _in_order(results)
 
 
 def _power_left(builder: Builder, base: float, count: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def _power_left(builder: Builder, base: float, count: Tensor) -> Tensor:
 
 @lowers("Momentum", domain=_TRAINING)
 def _momentum(call: Call) -> Result:
-    builder, made = call.builder, []
+    builder, results = call.builder, []
     alpha, beta, mode = call.real("alpha"), call.real("beta"), call.text("mode")
     if mode not in {"standard", "nesterov"}:
         raise LoweringError(f"momentum of mode {mode!r}; standard and nesterov are known")
@@ -99,5 +99,5 @@ def _momentum(call: Call) -> Result:
         )
         new = builder.add(builder.mul(momentum, alpha), builder.mul(slope, weight))
         step = new if mode == "standard" else builder.add(slope, builder.mul(new, alpha))
-        made.append((builder.sub(x, builder.mul(rate, step)), new))
-    return _in_order(made)
+        results.append((builder.sub(x, builder.mul(rate, step)), new))
+    return _in_order(results)

@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import TEXT, check_size
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type _Run = tuple[int, int, int, int]
@@ -74,7 +74,7 @@ def _pad_constant(call: Call, x: Tensor, before: Sequence[int], after: Sequence[
         return moves.pad(builder, x, before, after, _plain(value))
     given = call.optional(2)
     if given is None:
-        fill: Any = "" if x.dtype == np.dtype(object) else 0
+        fill: Any = "" if x.dtype == TEXT else 0
         return moves.pad(builder, x, before, after, fill)
     if given.size != 1 or given.dtype != x.dtype:
         raise DTypeError(f"the border is {given}, not one element of {x.dtype.name}")
@@ -85,7 +85,7 @@ def _pad_constant(call: Call, x: Tensor, before: Sequence[int], after: Sequence[
 
 def _plain(value: Array) -> Any:
     one = value.reshape(-1)[0]
-    return one if value.dtype == np.dtype(object) else one.item()
+    return one if value.dtype == TEXT else one.item()
 
 
 def _bordered(
@@ -125,7 +125,8 @@ def _pad_repeating(
         size, first, last = x.shape[axis], before[axis], after[axis]
         if mode != "edge" and (first + last) // size > _TABLES_FROM:
             check_table((size + first + last,), "a border")
-            x = _by_table(builder, x, axis, _sources(size, first, last, mode))
+            places = builder.constant(_sources(size, first, last, mode))
+            x = take(builder, x, places, axis)
             runs[axis] = [(0, size + first + last, 0, 1)]
         else:
             runs[axis] = _runs(size, first, last, mode)
@@ -135,13 +136,6 @@ def _pad_repeating(
         one = [runs[at] if at == axis else [(0, n, 0, 1)] for at, n in enumerate(x.shape)]
         x = _placed(builder, x, one)
     return x
-
-
-def _by_table(builder: Builder, x: Tensor, axis: int, places: Array) -> Tensor:
-    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
-    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    taken = builder.emit(Operator.TAKE, line, builder.constant(places))
-    return builder.reshape(taken, (*lead, len(places), *tail))
 
 
 def _sources(size: int, before: int, after: int, mode: str) -> Array:
@@ -158,7 +152,7 @@ def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
         return [(0, before, 0, 0), (before, size, 0, 1), (before + size, after, size - 1, 0)]
     # mirrored runs leave out the turning points, which the runs beside them have
     length = size if mode == "wrap" else size - 1
-    found: list[_Run] = []
+    results: list[_Run] = []
     for number in range(-before // length, (size + after) // length + 1):
         low = max(number * length, -before)
         high = min((number + 1) * length, size + after)
@@ -166,10 +160,10 @@ def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
             continue
         inside = low - number * length
         if mode == "wrap" or number % 2 == 0:
-            found.append((low + before, high - low, inside, 1))
+            results.append((low + before, high - low, inside, 1))
         else:
-            found.append((low + before, high - low, length - inside, -1))
-    return found
+            results.append((low + before, high - low, length - inside, -1))
+    return results
 
 
 def _placed(builder: Builder, x: Tensor, runs: Sequence[Sequence[_Run]]) -> Tensor:

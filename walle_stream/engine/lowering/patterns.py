@@ -43,23 +43,17 @@ _NAMED: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
 
 @lru_cache(maxsize=256)
 def translated(pattern: str) -> str:
-    """Give the expression in Python's syntax.
-
-    Args:
-        pattern: In RE2's syntax.
-
-    Returns:
-        For ``re.fullmatch``.
+    """Give an expression of RE2 in Python's syntax, for ``re.fullmatch``.
 
     Raises:
         LoweringError: It is no expression of RE2.
     """
-    made = _Translator(pattern).run()
+    result = _Translator(pattern).run()
     try:
-        re.compile(made)
+        re.compile(result)
     except (re.error, OverflowError, RecursionError) as error:
         raise LoweringError(f"pattern {pattern!r}: {error}") from error
-    return made
+    return result
 
 
 class _Translator:
@@ -111,30 +105,30 @@ class _Translator:
         else:
             self._literal(char)
 
-    def _atom(self, made: str) -> None:
-        self._made.append(made)
+    def _atom(self, text: str) -> None:
+        self._made.append(text)
         self._has_atom, self._is_repeated = True, False
 
     def _literal(self, text: str) -> None:
-        made = re.escape(text)
-        self._atom(f"(?i:{made})" if "i" in self._flags else made)
+        result = re.escape(text)
+        self._atom(f"(?i:{result})" if "i" in self._flags else result)
 
     def _ranges(self, ranges: Ranges) -> None:
         inner = "".join(
             f"\\U{low:08x}" if low == high else f"\\U{low:08x}-\\U{high:08x}"
             for low, high in ranges
         )
-        made = f"[{inner}]" if ranges else "(?!)"
-        self._atom(f"(?i:{made})" if "i" in self._flags else made)
+        result = f"[{inner}]" if ranges else "(?!)"
+        self._atom(f"(?i:{result})" if "i" in self._flags else result)
 
     def _repeat(self) -> bool:
-        found = _REPEAT.match(self._pattern, self._place)
+        match = _REPEAT.match(self._pattern, self._place)
         text = self._pattern[self._place]
         if text == "{":
-            if found is None:
+            if match is None:
                 return False
-            text = found.group()
-            counts = [int(each) for each in found.group(1, 3) if each]
+            text = match.group()
+            counts = [int(each) for each in match.group(1, 3) if each]
             if max(counts) > _REPETITIONS_MAX or counts != sorted(counts):
                 raise self._refused(f"it repeats {text}")
         if not self._has_atom:
@@ -153,11 +147,11 @@ class _Translator:
         if not self._pattern.startswith("?", self._place):
             self._begin(self._flags)
             return
-        found = _GROUP.match(self._pattern, self._place)
-        if found is None or found.group() == "?)":
+        match = _GROUP.match(self._pattern, self._place)
+        if match is None or match.group() == "?)":
             raise self._refused(f"RE2 has no group (?{self._pattern[self._place + 1 :][:1]}")
-        self._place = found.end()
-        name, plus, minus, end = found.groups()
+        self._place = match.end()
+        name, plus, minus, end = match.groups()
         flags = self._flags
         if name is None:
             flags = (flags | frozenset(plus)) - frozenset(minus or "")
@@ -185,11 +179,11 @@ class _Translator:
             # words of RE2 are of ASCII
             self._atom({"A": r"(?:\A)", "z": r"(?:\Z)"}.get(kind, f"(?a:\\{kind})"))
         else:
-            found = self._one()
-            if isinstance(found, str):
-                self._literal(found)
+            result = self._one()
+            if isinstance(result, str):
+                self._literal(result)
             else:
-                self._ranges(found)
+                self._ranges(result)
 
     def _one(self) -> str | Ranges:
         # one escape, in a class or out of it: a character, or many
@@ -203,38 +197,35 @@ class _Translator:
             return self._category(negated=kind == "P")
         if kind in _CONTROLS:
             return _CONTROLS[kind]
-        number = re.compile(
-            r"x\{([0-9A-Fa-f]{1,8})\}|x([0-9A-Fa-f]{2})|(0[0-7]{0,2}|[1-7][0-7]{1,2})"
-        )
-        found = number.match(pattern, begin + 1)
-        if found is not None:
-            self._place = found.end()
-            wide, short, octal = found.groups()
+        match = _NUMBER.match(pattern, begin + 1)
+        if match is not None:
+            self._place = match.end()
+            wide, short, octal = match.groups()
             code = int(octal, 8) if octal else int(wide or short, 16)
             if code > sys.maxunicode:
-                raise self._refused(f"there is no character {found.group()}")
+                raise self._refused(f"there is no character {match.group()}")
             return chr(code)
         if not kind or kind.isalnum() or kind == "_" or not kind.isascii():
             raise self._refused(f"RE2 has no escape \\{kind}")
         return kind
 
     def _category(self, *, negated: bool) -> Ranges:
-        found = _CATEGORY.match(self._pattern, self._place)
-        name = found and (found.group(2) or found.group(3))
-        if found is None or not name:
+        match = _CATEGORY.match(self._pattern, self._place)
+        name = match and (match.group(2) or match.group(3))
+        if match is None or not name:
             raise self._refused("a class of Unicode has no name")
-        self._place = found.end()
+        self._place = match.end()
         ranges = ((0, sys.maxunicode),) if name == "Any" else _category(name)
         if not ranges:
             raise self._refused(f"only general categories of Unicode are known, not {name!r}")
-        return _complement(ranges) if negated != bool(found.group(1)) else ranges
+        return _complement(ranges) if negated != bool(match.group(1)) else ranges
 
     def _class(self) -> None:
         pattern = self._pattern
         self._place += 1
         negated = pattern.startswith("^", self._place)
         self._place += negated
-        found: list[tuple[int, int]] = []
+        results: list[tuple[int, int]] = []
         is_first = True
         while is_first or not pattern.startswith("]", self._place):
             is_first = False
@@ -248,11 +239,11 @@ class _Translator:
                     if not isinstance(end, str) or end < item:
                         raise self._refused("a range of a class ends before it begins")
                     high = end
-                found.append((ord(item), ord(high)))
+                results.append((ord(item), ord(high)))
             else:
-                found.extend(item)
+                results.extend(item)
         self._place += 1
-        ranges = _joined(found)
+        ranges = _joined(results)
         if negated and "i" in self._flags:
             inner = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
             self._atom(f"(?i:[^{inner}])")
@@ -280,24 +271,24 @@ class _Translator:
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    made: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if made and low <= made[-1][1] + 1:
-            made[-1] = (made[-1][0], max(made[-1][1], high))
+        if results and low <= results[-1][1] + 1:
+            results[-1] = (results[-1][0], max(results[-1][1], high))
         else:
-            made.append((low, high))
-    return tuple(made)
+            results.append((low, high))
+    return tuple(results)
 
 
 def _complement(ranges: Ranges) -> Ranges:
-    made, begin = [], 0
+    result, begin = [], 0
     for low, high in _joined(ranges):
         if low > begin:
-            made.append((begin, low - 1))
+            result.append((begin, low - 1))
         begin = high + 1
     if begin <= sys.maxunicode:
-        made.append((begin, sys.maxunicode))
-    return tuple(made)
+        result.append((begin, sys.maxunicode))
+    return tuple(result)
 
 
 @lru_cache(maxsize=64)
@@ -308,8 +299,8 @@ def _category(name: str) -> Ranges:
         if unicodedata.category(chr(code)).startswith(name)
     )
     runs = groupby(enumerate(codes), lambda pair: pair[1] - pair[0])
-    made = []
+    results = []
     for _, run in runs:
         members = [code for _, code in run]
-        made.append((members[0], members[-1]))
-    return tuple(made)
+        results.append((members[0], members[-1]))
+    return tuple(results)

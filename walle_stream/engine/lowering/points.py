@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import looked_up, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_last
-from walle_stream.engine.lowering.widths import clipped
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
@@ -34,7 +34,7 @@ class Rows:
     """A tensor whose elements at one place of all channels are a row."""
 
     data: Tensor
-    """``(1, batch * places, C)``."""
+    """``(batch * places, C)``."""
     sizes: Shape
     """Of the spatial axes, border included."""
     border: int
@@ -42,33 +42,20 @@ class Rows:
 
 
 def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
-    """Lay a tensor in rows.
-
-    Args:
-        builder: Of the program.
-        x: ``(N, C, *spatial)``.
-        border: Zeros that are put around.
-    """
+    """Lay ``(N, C, *spatial)`` in rows, with a border of zeros around."""
     last = channels_last(builder, x)
     if border:
         around = (0, *(border,) * (x.rank - 2), 0)
         last = moves.pad(builder, last, around, around, None)
     sizes = last.shape[1:-1]
     count = int(np.prod(last.shape[:-1], dtype=np.int64))
-    return Rows(builder.reshape(last, (1, count, last.shape[-1])), sizes, border)
+    return Rows(builder.reshape(last, (count, last.shape[-1])), sizes, border)
 
 
 def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
-    """Give the two neighbours of points, for rows with a border of at least 2.
+    """Give the two neighbours of floating coordinates, for rows with a border of at least 2.
 
-    Args:
-        builder: Of the program.
-        at: Coordinates, floating.
-        size: Of the axis, without its border.
-        border: Of the rows; what is further outside reads it.
-
-    Returns:
-        The taps.
+    ``size`` is the axis without its border, which stands for what is further outside.
     """
     low = builder.unary(Operator.FLOOR, at)
     high_weight = builder.sub(at, low)
@@ -77,20 +64,13 @@ def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
 
 
 def bordered_place(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
-    """Give the first of so many neighbours, all of which are in the rows with their border.
+    """Give the first of ``taps`` neighbours, int64, all of which are in the rows with their border.
 
-    Args:
-        builder: Of the program.
-        low: Whole numbers in a floating dtype.
-        size: Of the axis, without its border.
-        border: At least ``taps``.
-        taps: How many places one behind the other are read.
-
-    Returns:
-        int64; of what is far outside it is within the border.
+    ``low`` has whole numbers in a floating dtype; ``size`` is without the border, which is at least
+    ``taps``.
     """
     place = builder.add(builder.cast(low, np.int64), border)
-    return clipped(builder, place, border - taps, border + size)
+    return builder.clip(place, border - taps, border + size)
 
 
 def read_points(
@@ -101,17 +81,10 @@ def read_points(
     *,
     combine: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Interpolate.
+    """Interpolate rows at taps of each spatial axis: ``(*points, C)``.
 
-    Args:
-        builder: Of the program.
-        rows: What is read.
-        axes: One a spatial axis.
-        base: First row of each point's batch, int64; None is 0.
-        combine: Joins the weighted neighbours; they are added up by default.
-
-    Returns:
-        ``(*points, C)``.
+    ``base`` is the first row of each point's batch, int64; None is 0. The weighted neighbours are
+    added up, unless ``combine`` joins them.
     """
     corners: list[tuple[Tensor | None, Tensor | None]] = [(base, None)]
     stride = int(np.prod(rows.sizes, dtype=np.int64))
@@ -126,7 +99,8 @@ def read_points(
     total = None
     for address, weight in corners:
         assert address is not None  # noqa: S101  # there is a spatial axis
-        seen = _taken(builder, rows.data, address)
+        check_size((*address.shape, rows.data.shape[1]), "the points")
+        seen = take(builder, rows.data, address)
         if weight is not None:
             factor = builder.cast(weight, seen.dtype)
             seen = builder.mul(seen, builder.reshape(factor, (*factor.shape, 1)))
@@ -143,26 +117,10 @@ def _joined(
     return join(x, y)
 
 
-def _taken(builder: Builder, rows: Tensor, address: Tensor) -> Tensor:
-    channels = rows.shape[-1]
-    check_size((*address.shape, channels), "the points")
-    taken = builder.emit(Operator.TAKE, rows, builder.reshape(address, (address.size,)))
-    return builder.reshape(taken, (*address.shape, channels))
-
-
 def first_rows(builder: Builder, batch: Tensor, count: int, places: int) -> Tensor:
-    """Give where the rows of images begin.
+    """Give where the rows of images begin, int64 ``(boxes, 1, 1)``, by their numbers ``(boxes,)``.
 
-    Args:
-        builder: Of the program.
-        batch: Numbers of images, ``(boxes,)``; one that does not exist fails the run.
-        count: How many images there are.
-        places: Of each.
-
-    Returns:
-        int64, ``(boxes, 1, 1)``.
+    A number of none of the ``count`` images fails the run.
     """
-    table = np.arange(count, dtype=np.int64).reshape(1, -1, 1) * places
-    numbers = builder.cast(batch, np.int64)
-    taken = builder.emit(Operator.TAKE, builder.constant(table), numbers)
-    return builder.reshape(taken, (batch.shape[0], 1, 1))
+    first = looked_up(builder, builder.cast(batch, np.int64), count, places)
+    return builder.reshape(first, (batch.shape[0], 1, 1))

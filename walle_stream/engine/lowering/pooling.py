@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from walle_stream.engine.backends.kernels import lowest
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import flat_take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last, padded
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.sliding import slid
 from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.lowering.widths import require_floating
 from walle_stream.engine.lowering.windows import (
     Window,
     spatial,
@@ -24,7 +25,7 @@ from walle_stream.engine.lowering.windows import (
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import check_size, is_floating, is_integer
+from walle_stream.engine.rules import check_size, is_floating
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 
@@ -38,30 +39,20 @@ def _window(call: Call, x: Tensor) -> Window:
 @lowers("MaxPool", kind=Kind.COMPOSITE)
 def _max_pool(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
-    window, fill = _window(call, x), lowest(x.dtype)
+    window, fill = _window(call, x), _least(x.dtype)
     if call.wants(1):
-        return _max_pool_with_indices(call, x, window)
+        return _max_pool_with_indices(call, x, window, fill)
     border = padded(builder, channels_last(builder, x), window, fill)
     return channels_first(builder, slid(builder, Operator.MAXIMUM, border, window))
 
 
-def lowest(dtype: DType) -> Any:
-    """Give what is never a greatest.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        DTypeError: The dtype has no order.
-    """
-    if is_floating(dtype):
-        return dtype.type(-np.inf)
-    if not is_integer(dtype) or dtype.kind not in "iu":
+def _least(dtype: DType) -> Any:
+    if not is_floating(dtype) and dtype.kind not in "iu":
         raise DTypeError(f"input 0 must be of numbers, not {dtype.name}")
-    return np.iinfo(dtype).min
+    return lowest(dtype)
 
 
-def _max_pool_with_indices(call: Call, x: Tensor, window: Window) -> Result:
+def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> Result:
     builder, (n, channels) = call.builder, x.shape[:2]
     shape = (n, channels, *window.output)
     order = call.number("storage_order", 0)
@@ -71,21 +62,17 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window) -> Result:
         empty = builder.raster([x], shape, [])
         return empty, builder.cast(empty, np.int64)
     last = channels_last(builder, x)
-    border = padded(builder, last, window, lowest(x.dtype))
+    border = padded(builder, last, window, fill)
     seen = _windows_of_planes(builder, border, window)
-    found = builder.emit(Operator.ARG_MAX, seen, axis=2)
+    result = builder.emit(Operator.ARG_MAX, seen, axis=2)
     # the place of each tap of each window in a plane; of one in the padding the first real one,
     # which is greatest, too, where the padding is
     table = _tap_places(window, transposed=bool(order))
     rows = np.arange(prod(window.output), dtype=np.int64) * window.taps
-    flat = builder.add(builder.reshape(found, (n * channels, len(rows))), builder.constant(rows))
-    places = builder.emit(
-        Operator.TAKE,
-        builder.constant(table.reshape(1, -1, 1)),
-        builder.reshape(flat, (flat.size,)),
-    )
+    flat = builder.add(builder.reshape(result, (n * channels, len(rows))), builder.constant(rows))
+    places = flat_take(builder, builder.constant(table), flat)
     planes = np.arange(n * channels, dtype=np.int64).reshape(-1, 1) * prod(window.sizes)
-    indices = builder.add(builder.reshape(places, flat.shape), builder.constant(planes))
+    indices = builder.add(places, builder.constant(planes))
     values = builder.reduce(Operator.REDUCE_MAX, seen, (2,))
     return builder.reshape(values, shape), builder.reshape(indices, shape)
 
@@ -126,8 +113,8 @@ def _average_pool(call: Call) -> Result:
     counts = _counts(window, includes_pads=bool(call.number("count_include_pad", 0)))
     if counts.size and (counts == counts.flat[0]).all():
         counts = counts.flat[0]
-    made = builder.div(total, builder.constant(counts.astype(total.dtype)))
-    return channels_first(builder, builder.cast(made, x.dtype))
+    result = builder.div(total, builder.constant(counts.astype(total.dtype)))
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 def _counts(window: Window, *, includes_pads: bool) -> np.ndarray[Any, Any]:
@@ -146,8 +133,10 @@ def _lp_pool(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
     window, power = _window(call, x), _power(call)
     border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
-    made = _norm(builder, border, power, lambda powers: slid(builder, Operator.ADD, powers, window))
-    return channels_first(builder, builder.cast(made, x.dtype))
+    result = _norm(
+        builder, border, power, lambda powers: slid(builder, Operator.ADD, powers, window)
+    )
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 def _power(call: Call) -> float:
@@ -173,12 +162,12 @@ def _global_pool(call: Call) -> Result:
     axes = range(1, 1 + len(spatial_sizes(x)))
     last = channels_last(builder, x if operator == "GlobalMaxPool" else widened(builder, x))
     if operator == "GlobalMaxPool":
-        made = builder.reduce(Operator.REDUCE_MAX, last, axes)
+        result = builder.reduce(Operator.REDUCE_MAX, last, axes)
     elif operator == "GlobalAveragePool":
-        made = builder.mean(last, axes)
+        result = builder.mean(last, axes)
     else:
-        made = _norm(builder, last, _power(call), lambda powers: builder.sum(powers, axes))
-    return channels_first(builder, builder.cast(made, x.dtype))
+        result = _norm(builder, last, _power(call), lambda powers: builder.sum(powers, axes))
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 @lowers("MaxUnpool", kind=Kind.COMPOSITE)
@@ -202,7 +191,7 @@ def _max_unpool(call: Call) -> Result:
     ))  # fmt: skip
     check_size(pooled, "the output")
     zeros = builder.constant(np.broadcast_to(np.zeros((), x.dtype), (prod(pooled), 1)))
-    made = builder.reshape(
+    result = builder.reshape(
         builder.emit(
             Operator.PUT, zeros, builder.reshape(builder.cast(indices, np.int64), (x.size,)),
             builder.reshape(x, (x.size, 1)),
@@ -211,11 +200,11 @@ def _max_unpool(call: Call) -> Result:
     )  # fmt: skip
     wanted = call.numbers(2)
     if wanted is None:
-        return made
+        return result
     if len(wanted) == rank:
         wanted = (*pooled[:2], *wanted)
     if len(wanted) != x.rank or wanted[:2] != pooled[:2]:
         raise ShapeError(f"output_shape {list(wanted)} for shape {list(x.shape)}")
     # the indices are of the smallest tensor that was pooled; what more is asked for is behind
     more = [a - b for a, b in zip(wanted, pooled, strict=True)]
-    return moves.pad(builder, made, (0,) * x.rank, more)
+    return moves.pad(builder, result, (0,) * x.rank, more)

@@ -1,32 +1,19 @@
-"""In which dtype a composite computes: narrow floats in float32, wider ones in their own."""
+"""In which dtype a composite computes: narrow floats in float32, wider ones in their own.
 
-from collections.abc import Mapping
-from typing import Final
+And how its output gets the dtype of its input back.
+"""
 
-import ml_dtypes
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.program import DType, Tensor
-from walle_stream.engine.rules import is_floating
+from walle_stream.engine.rules import FLOAT32, FLOAT64, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError
-
-_FLOAT32: Final = np.dtype(np.float32)
-
-_BY_CODE: Final[Mapping[int, DType]] = {
-    1: _FLOAT32, 10: np.dtype(np.float16), 11: np.dtype(np.float64),
-    16: np.dtype(ml_dtypes.bfloat16),
-}  # fmt: skip
 
 
 def wide_dtype(*dtypes: DType) -> DType:
-    """Give the dtype to compute in: the widest of some, at least float32.
-
-    Args:
-        *dtypes: Of floating numbers.
-
-    Returns:
-        float32 or float64.
+    """Give the dtype to compute in: the widest of some floating ones, at least float32.
 
     Raises:
         DTypeError: One is not of floating numbers.
@@ -34,27 +21,73 @@ def wide_dtype(*dtypes: DType) -> DType:
     for dtype in dtypes:
         if not is_floating(dtype):
             raise DTypeError(f"floating numbers are expected, not {dtype.name}")
-    return max((_FLOAT32, *dtypes), key=lambda dtype: dtype.itemsize)
+    return max((FLOAT32, *dtypes), key=lambda dtype: dtype.itemsize)
 
 
 def widened(builder: Builder, x: Tensor) -> Tensor:
-    """Give a tensor in the dtype to compute in.
-
-    Returns:
-        ``x`` itself where it is float32 or float64.
-    """
+    """Give a tensor in the dtype to compute in; itself where it is float32 or float64."""
     return builder.cast(x, wide_dtype(x.dtype))
 
 
 def float_dtype(code: int, name: str) -> DType:
-    """Give the dtype that an attribute names.
-
-    Returns:
-        Of floating numbers.
+    """Give the floating dtype of 16 bits or more that an attribute names.
 
     Raises:
         LoweringError: It names another.
     """
-    if code not in _BY_CODE:
+    dtype = element_type(code)
+    if not is_floating(dtype) or dtype.itemsize == 1:
         raise LoweringError(f"attribute {name!r} names element type {code}, no floating one")
-    return _BY_CODE[code]
+    return dtype
+
+
+def require_floating(x: Tensor, what: str = "input 0") -> Tensor:
+    """Refuse a tensor of anything but floating numbers.
+
+    Raises:
+        DTypeError: It has another dtype.
+    """
+    if not is_floating(x.dtype):
+        raise DTypeError(f"{what} must be of floating numbers, not {x.dtype.name}")
+    return x
+
+
+def require_numbers(x: Tensor, what: str = "input 0") -> Tensor:
+    """Refuse a tensor of anything but whole or floating numbers.
+
+    Raises:
+        DTypeError: It has another dtype.
+    """
+    if not (is_integer(x.dtype) or is_floating(x.dtype)):
+        raise DTypeError(f"{what} must be of numbers, not {x.dtype.name}")
+    return x
+
+
+def weighted_dtype(x: DType, weights: DType = FLOAT32) -> DType:
+    """Choose what elements are multiplied with weights in: float32, or float64 to lose nothing.
+
+    Complex numbers keep theirs.
+
+    Raises:
+        DTypeError: The elements are no numbers.
+    """
+    if x.kind == "O":
+        raise DTypeError("strings have no values between them; mode nearest moves them")
+    if x.kind == "c":
+        return x
+    exact = FLOAT32.itemsize if is_floating(x) else FLOAT32.itemsize - 1
+    is_wide = x.itemsize > exact or weights.itemsize > FLOAT32.itemsize
+    return FLOAT64 if is_wide else FLOAT32
+
+
+def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
+    """Give what was computed from weights, floating or complex, the dtype of the elements back.
+
+    Whole numbers are cut towards zero, after they are moved into its range.
+    """
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        high = float(bounds.max)
+        greatest = high if high <= bounds.max else np.nextafter(high, 0)
+        x = builder.clip(x, float(bounds.min), greatest)
+    return builder.cast(x, dtype)

@@ -19,15 +19,9 @@ DET_MAX: Final = 1024
 
 
 def multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """Multiply matrices as numpy does: vectors are taken, leading axes are spread.
+    """Multiply matrices as numpy does: vectors ``(K,)`` are taken, leading axes are spread.
 
-    Args:
-        builder: Of the program.
-        x: ``(..., M, K)`` or ``(K,)``.
-        y: ``(..., K, N)`` or ``(K,)``.
-
-    Returns:
-        ``(..., M, N)`` without the axes that a vector lacks.
+    Gives ``(..., M, N)`` without the axes that a vector lacks.
 
     Raises:
         ShapeError: One is a scalar, or the sizes do not fit.
@@ -36,12 +30,12 @@ def multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
         raise ShapeError(f"a product of shapes {list(x.shape)} and {list(y.shape)}: of a scalar")
     left = builder.reshape(x, (1, *x.shape)) if x.rank == 1 else x
     right = builder.reshape(y, (*y.shape, 1)) if y.rank == 1 else y
-    made = _multiply(builder, left, right)
+    result = _multiply(builder, left, right)
     if x.rank > 1 and y.rank > 1:
-        return made
-    rows = made.shape[-2:-1] if x.rank > 1 else ()
-    columns = made.shape[-1:] if y.rank > 1 else ()
-    return builder.reshape(made, (*made.shape[:-2], *rows, *columns))
+        return result
+    rows = result.shape[-2:-1] if x.rank > 1 else ()
+    columns = result.shape[-1:] if y.rank > 1 else ()
+    return builder.reshape(result, (*result.shape[:-2], *rows, *columns))
 
 
 def _multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
@@ -50,8 +44,8 @@ def _multiply(builder: Builder, x: Tensor, y: Tensor) -> Tensor:
     # one matrix on the right for all batches: their rows are those of one tall matrix
     rows, inner = prod(x.shape[:-1]), x.shape[-1]
     tall = builder.reshape(x, (rows, inner))
-    made = builder.matmul(tall, builder.reshape(y, y.shape[-2:]))
-    return builder.reshape(made, (*x.shape[:-1], y.shape[-1]))
+    result = builder.matmul(tall, builder.reshape(y, y.shape[-2:]))
+    return builder.reshape(result, (*x.shape[:-1], y.shape[-1]))
 
 
 @lowers("MatMul", kind=Kind.ATOMIC)
@@ -63,11 +57,11 @@ def _matmul(call: Call) -> Result:
 def _gemm(call: Call) -> Result:
     builder = call.builder
     x, y = _matrix(call, 0, "transA"), _matrix(call, 1, "transB")
-    made = _scaled(builder, builder.matmul(x, y), call.real("alpha", 1.0))
+    result = _scaled(builder, builder.matmul(x, y), call.real("alpha", 1.0))
     if not call.has(2):
-        return made
+        return result
     added = _scaled(builder, call.tensor(2), call.real("beta", 1.0))
-    return builder.add(made, builder.broadcast(added, made.shape))
+    return builder.add(result, builder.broadcast(added, result.shape))
 
 
 def _matrix(call: Call, number: int, flag: str) -> Tensor:
@@ -94,11 +88,11 @@ def _det(call: Call) -> Result:
     if size > DET_MAX:
         raise LoweringError(f"the determinant of {size} rows; up to {DET_MAX} are unrolled")
     x = builder.reshape(widened(builder, given), (prod(lead), size, size))
-    made = builder.broadcast(builder.constant(np.ones((), x.dtype)), (prod(lead), 1, 1))
+    result = builder.broadcast(builder.constant(np.ones((), x.dtype)), (prod(lead), 1, 1))
     for left in range(size, 0, -1):
         pivot, x = _eliminated(builder, x, left)
-        made = builder.mul(made, pivot)
-    return builder.cast(builder.reshape(made, lead), given.dtype)
+        result = builder.mul(result, pivot)
+    return builder.cast(builder.reshape(result, lead), given.dtype)
 
 
 def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -7,20 +7,20 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.limits import integer_limits
+from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, is_floating, is_integer
 from walle_stream.errors import DTypeError, ShapeError
 
-FLOAT32 = np.dtype(np.float32)
 _UINT8 = np.dtype(np.uint8)
 
 
 @lowers("QuantizeLinear")
 def _quantize(call: Call) -> Result:
-    x, builder = numeric(call.tensor(0)), call.builder
+    x, builder = require_numbers(call.tensor(0)), call.builder
     scale, zero = spread_scale(call, x.shape)
     dtype = _quantized_type(call)
     given = call.number("precision", 0)
@@ -33,7 +33,7 @@ def _quantize(call: Call) -> Result:
 
 @lowers("DequantizeLinear")
 def _dequantize(call: Call) -> Result:
-    x, builder = numeric(call.tensor(0)), call.builder
+    x, builder = require_numbers(call.tensor(0)), call.builder
     scale, zero = spread_scale(call, x.shape)
     given = call.number("output_dtype", 0)
     dtype = element_type(given) if given else call.tensor(1).dtype
@@ -46,9 +46,7 @@ def _dequantize(call: Call) -> Result:
 
 @lowers("DynamicQuantizeLinear")
 def _dynamic_quantize(call: Call) -> Result:
-    x, builder = call.tensor(0), call.builder
-    if not is_floating(x.dtype):
-        raise DTypeError(f"floating numbers are expected, not {x.dtype.name}")
+    x, builder = require_floating(call.tensor(0)), call.builder
     axes = range(x.rank)
     high = builder.maximum(builder.reduce(Operator.REDUCE_MAX, x, axes, keep=False), 0)
     low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes, keep=False), 0)
@@ -56,48 +54,36 @@ def _dynamic_quantize(call: Call) -> Result:
     # where all is 0, any scale is right but 0
     scale = builder.select(builder.equal(width, 0), 1, builder.div(width, 255))
     begin = builder.div(builder.unary(Operator.NEG, low), scale)
-    zero = builder.unary(Operator.ROUND, builder.minimum(builder.maximum(begin, 0), 255))
-    zero = builder.cast(zero, _UINT8)
+    zero = builder.cast(builder.unary(Operator.ROUND, builder.clip(begin, 0, 255)), _UINT8)
     return quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
 
 
 def quantized(
     builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType, *, saturate: bool = True
 ) -> Tensor:
-    """Round, move and cut what is already divided by its scale.
+    """Round, move and cut floats that are divided by their scale, to integers or narrow floats.
 
-    Args:
-        builder: Of the program.
-        x: Of floating numbers.
-        zero: What stands for 0; None: 0 itself.
-        dtype: Of the output: integers or narrow floats.
-        saturate: See ``CAST``.
+    ``zero`` stands for 0; None: 0 itself. For ``saturate`` see ``CAST``.
     """
     # not all zero points are numbers of a narrow float
-    wide = builder.cast(x, FLOAT32) if x.dtype.itemsize < FLOAT32.itemsize else x
+    wide = widened(builder, x)
     if is_integer(dtype):
         wide = builder.unary(Operator.ROUND, wide)
     if zero is not None and not _is_nothing(zero):
         wide = builder.add(wide, builder.cast(zero, wide.dtype))
     if is_integer(dtype):
         least, most = integer_limits(dtype)
-        wide = builder.minimum(builder.maximum(wide, least), most)
+        wide = builder.clip(wide, least, most)
     elif dtype.name.startswith("float8"):
         return builder.cast(wide, dtype, saturate=saturate)
     return builder.cast(wide, dtype)
 
 
 def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
-    """Take off the zero point.
-
-    Args:
-        builder: Of the program.
-        x: Quantised.
-        zero: What stands for 0, of its dtype; None: 0 itself.
-        dtype: Of the output, wide enough for the difference.
+    """Take off the zero point, to a dtype wide enough for the difference; None: there is none.
 
     Raises:
-        DTypeError: The zero point has another dtype.
+        DTypeError: The zero point has another dtype than what is quantised.
     """
     if zero is not None and zero.dtype != x.dtype:
         raise DTypeError(f"a zero point of {zero.dtype.name} for {x.dtype.name}")
@@ -108,31 +94,13 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
     return builder.sub(builder.cast(x, dtype), builder.cast(zero, dtype))
 
 
-def numeric(x: Tensor) -> Tensor:
-    """Refuse a tensor of anything but numbers.
-
-    Raises:
-        DTypeError: It has another dtype.
-    """
-    if not (is_integer(x.dtype) or is_floating(x.dtype)):
-        raise DTypeError(f"numbers are expected, not {x.dtype.name}")
-    return x
-
-
 def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
-    """Give scale and zero point of a node, so shaped that they spread to its input.
-
-    Args:
-        call: Of ``QuantizeLinear`` or ``DequantizeLinear``.
-        shape: Of the input.
-
-    Returns:
-        Both; the zero point may be left out.
+    """Give scale and zero point, which may be left out, so shaped that they spread to the input.
 
     Raises:
         ShapeError: They do not fit the input.
     """
-    scale, zero = numeric(call.tensor(1)), call.optional(2)
+    scale, zero = require_numbers(call.tensor(1), "the scale"), call.optional(2)
     if zero is not None and zero.shape != scale.shape and not zero.size == scale.size == 1:
         raise ShapeError(f"a zero point of {list(zero.shape)} for a scale of {list(scale.shape)}")
     block = call.number("block_size", 0)

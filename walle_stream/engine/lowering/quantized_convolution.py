@@ -6,7 +6,7 @@ import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.convolution import convolve
-from walle_stream.engine.lowering.quantization import FLOAT32, centred, quantized
+from walle_stream.engine.lowering.quantization import centred, quantized
 from walle_stream.engine.lowering.quantized_products import (
     check_bytes,
     requantized_by,
@@ -15,6 +15,7 @@ from walle_stream.engine.lowering.quantized_products import (
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.windows import spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import FLOAT32
 from walle_stream.errors import DTypeError, ShapeError
 
 _INT32 = np.dtype(np.int32)
@@ -49,7 +50,7 @@ def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Ten
     sizes = spatial_sizes(x)
     for each in (x, w):
         check_bytes(each)
-    if w.rank != x.rank or call.list("kernel_shape") not in {None, w.shape[2:]}:
+    if w.rank != x.rank:
         raise ShapeError(f"weights of shape {list(w.shape)} for shape {list(x.shape)}")
     window = window_of(call, sizes, w.shape[2:])
     dtype = summed_in(prod(w.shape[1:]))
@@ -60,15 +61,8 @@ def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Ten
         zero_x = builder.reshape(zero_x, ())
     if zero_w is not None:
         zero_w = _a_channel(builder, zero_w, w.shape[0], w.rank)
-    sums = convolve(
-        builder,
-        centred(builder, x, zero_x, dtype),
-        centred(builder, w, zero_w, dtype),
-        strides=window.strides,
-        dilations=window.dilations,
-        pads=(*window.before, *window.after),
-        group=call.number("group", 1),
-    )
+    whole_x, whole_w = centred(builder, x, zero_x, dtype), centred(builder, w, zero_w, dtype)
+    sums = convolve(builder, whole_x, whole_w, window, call.number("group", 1))
     return builder.cast(sums, _INT32)
 
 

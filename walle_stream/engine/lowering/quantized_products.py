@@ -7,14 +7,15 @@ right as integers, and as fast as a product of floats is.
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.quantization import FLOAT32, centred, numeric, quantized
+from walle_stream.engine.lowering.precision import require_numbers
+from walle_stream.engine.lowering.products import multiply
+from walle_stream.engine.lowering.quantization import centred, quantized
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import DType, Tensor
-from walle_stream.engine.rules import is_integer
+from walle_stream.engine.rules import FLOAT32, FLOAT64, is_integer
 from walle_stream.errors import DTypeError, ShapeError
 
 _INT32 = np.dtype(np.int32)
-_FLOAT64 = np.dtype(np.float64)
 _PRODUCT_BITS = 16
 """Of two numbers of 8 bits without their zero points, in magnitude."""
 
@@ -43,29 +44,28 @@ def _linear_matmul(call: Call) -> Result:
 
 
 def requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
-    """Give the factor from sums of products to an output.
-
-    Returns:
-        float32, of the shape that they spread to.
-    """
-    wide = [builder.cast(numeric(each), FLOAT32) for each in (x, w, y)]
+    """Give the factor from sums of products to an output, float32."""
+    wide = [builder.cast(require_numbers(each), FLOAT32) for each in (x, w, y)]
     return builder.div(builder.mul(wide[0], wide[1]), wide[2])
 
 
 def summed_in(count: int) -> DType:
     """Give the dtype in which sums of products of 8-bit numbers are exact.
 
-    Returns:
-        A float where one holds the sums, int32 where these may go beyond 32 bits.
+    It is a float where one holds them, int32 where they may go beyond 32 bits.
     """
     bits = max(count, 1).bit_length() + _PRODUCT_BITS
     if bits <= 24:  # noqa: PLR2004  # of the fraction of float32
         return FLOAT32
-    return _FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # what an int32 holds
+    return FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # what an int32 holds
 
 
 def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
-    builder, a, b = call.builder, numeric(call.tensor(left[0])), numeric(call.tensor(right[0]))
+    builder, a, b = (
+        call.builder,
+        require_numbers(call.tensor(left[0])),
+        require_numbers(call.tensor(right[0])),
+    )
     if not a.rank or not b.rank or a.shape[-1] != b.shape[-min(b.rank, _MATRIX)]:
         raise ShapeError(f"a product of shapes {list(a.shape)} and {list(b.shape)}")
     is_whole = is_integer(a.dtype) and is_integer(b.dtype)
@@ -74,17 +74,7 @@ def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Te
     if zero_a is not None:
         zero_a = _column(builder, zero_a, a)
     a, b = centred(builder, a, zero_a, dtype), centred(builder, b, zero_b, dtype)
-    lead = (1,) if a.rank == 1 else ()
-    tail = (1,) if b.rank == 1 else ()
-    made = builder.matmul(
-        builder.reshape(a, (*lead, *a.shape)), builder.reshape(b, (*b.shape, *tail))
-    )
-    shape = [*made.shape]
-    if tail:
-        del shape[-1]
-    if lead:
-        del shape[-1 if tail else -2]
-    return builder.cast(builder.reshape(made, shape), _INT32 if is_whole else FLOAT32)
+    return builder.cast(multiply(builder, a, b), _INT32 if is_whole else FLOAT32)
 
 
 def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:
@@ -95,10 +85,7 @@ def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:
 
 
 def check_bytes(x: Tensor) -> None:
-    """Refuse what is not of 8 bits.
-
-    Args:
-        x: Quantised.
+    """Refuse what is not of integers of 8 bits.
 
     Raises:
         DTypeError: It has another dtype.

@@ -6,10 +6,8 @@ input reversed.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.recurrent_layer import (
     Function,
     Layer,
@@ -25,6 +23,8 @@ from walle_stream.engine.region import Region, View
 type _State = tuple[Tensor, ...]
 type _Step = Callable[[Tensor, _State], _State]
 """Takes what the input gives to the gates and the states before; gives those after."""
+type _Gate = Callable[[int, Tensor], Tensor]
+"""Takes the number of a gate and the cell that it looks at."""
 
 
 @lowers("RNN")
@@ -32,76 +32,60 @@ def _rnn(call: Call) -> Result:
     layer = layer_of(call, gates=1, states=1)
 
     def begin(group: Layer, functions: Sequence[Function]) -> tuple[Tensor, _Step]:
-        builder = group.builder
-        return _projected(group, _bias_sum(group)), partial(
-            _rnn_step, builder, group, group.transposed(group.recurrence), functions[0]
-        )
+        builder, weights = group.builder, group.transposed(group.recurrence)
+
+        def step(x: Tensor, state: _State) -> _State:
+            total = builder.add(x, builder.matmul(state[0], weights))
+            return (activated(group, functions[0], total),)
+
+        return _projected(group, _bias_sum(group)), step
 
     return _run(call, layer, functions_of(call, ("Tanh",), layer.directions), begin)
-
-
-def _rnn_step(
-    builder: Builder, group: Layer, weights: Tensor, function: Function, x: Tensor, state: _State
-) -> _State:
-    return (activated(group, function, builder.add(x, builder.matmul(state[0], weights))),)
 
 
 @lowers("GRU")
 def _gru(call: Call) -> Result:
     layer = layer_of(call, gates=3, states=1)
-    is_linear = bool(call.number("linear_before_reset", 0))
-
-    def begin(group: Layer, functions: Sequence[Function]) -> tuple[Tensor, _Step]:
-        size = group.hidden
-        weights = group.transposed(group.recurrence)
-        bias, inner = _bias_sum(group), None
-        if group.bias is not None and is_linear:
-            # the reset gate scales the recurrent bias of the hidden gate, too
-            own = moves.slice_axis(group.builder, group.bias, 1, 0, 3 * size)
-            other = moves.slice_axis(group.builder, group.bias, 1, 3 * size, 6 * size)
-            outer = moves.pad(
-                group.builder, moves.slice_axis(group.builder, other, 1, 0, 2 * size),
-                (0, 0), (0, size),
-            )  # fmt: skip
-            bias = group.spread(group.builder.add(own, outer))
-            inner = group.spread(moves.slice_axis(group.builder, other, 1, 2 * size, 3 * size))
-        if is_linear:
-            return _projected(group, bias), partial(
-                _gru_linear_step, group, functions, weights, inner
-            )
-        halves = (
-            moves.slice_axis(group.builder, weights, 2, 0, 2 * size),
-            moves.slice_axis(group.builder, weights, 2, 2 * size, 3 * size),
-        )
-        return _projected(group, bias), partial(_gru_step, group, functions, halves)
-
+    begin = _begin_linear_gru if call.number("linear_before_reset", 0) else _begin_gru
     return _run(call, layer, functions_of(call, ("Sigmoid", "Tanh"), layer.directions), begin)
 
 
-def _gru_step(
-    group: Layer, functions: Sequence[Function], weights: tuple[Tensor, Tensor],
-    x: Tensor, state: _State,
-) -> _State:  # fmt: skip
-    builder, (before,) = group.builder, state
-    both = builder.add(group.gates(x, 0, 2), builder.matmul(before, weights[0]))
-    both = activated(group, functions[0], both)
-    reset = builder.mul(group.gates(both, 1, 2), before)
-    hidden = builder.add(group.gates(x, 2, 3), builder.matmul(reset, weights[1]))
-    return (_mixed(group, both, activated(group, functions[1], hidden), before),)
+def _begin_gru(group: Layer, functions: Sequence[Function]) -> tuple[Tensor, _Step]:
+    builder, weights = group.builder, group.transposed(group.recurrence)
+    of_gates, of_hidden = group.gates(weights, 0, 2), group.gates(weights, 2, 3)
+
+    def step(x: Tensor, state: _State) -> _State:
+        (before,) = state
+        both = builder.add(group.gates(x, 0, 2), builder.matmul(before, of_gates))
+        both = activated(group, functions[0], both)
+        reset = builder.mul(group.gates(both, 1, 2), before)
+        hidden = builder.add(group.gates(x, 2, 3), builder.matmul(reset, of_hidden))
+        return (_mixed(group, both, activated(group, functions[1], hidden), before),)
+
+    return _projected(group, _bias_sum(group)), step
 
 
-def _gru_linear_step(
-    group: Layer, functions: Sequence[Function], weights: Tensor, inner: Tensor | None,
-    x: Tensor, state: _State,
-) -> _State:  # fmt: skip
-    builder, (before,) = group.builder, state
-    product = builder.matmul(before, weights)
-    both = builder.add(group.gates(x, 0, 2), group.gates(product, 0, 2))
-    both = activated(group, functions[0], both)
-    hidden = group.gates(product, 2, 3)
-    hidden = hidden if inner is None else builder.add(hidden, inner)
-    hidden = builder.add(group.gates(x, 2, 3), builder.mul(group.gates(both, 1, 2), hidden))
-    return (_mixed(group, both, activated(group, functions[1], hidden), before),)
+def _begin_linear_gru(group: Layer, functions: Sequence[Function]) -> tuple[Tensor, _Step]:
+    builder, weights = group.builder, group.transposed(group.recurrence)
+    bias, inner = None, None
+    if group.bias is not None:
+        # the reset gate scales the recurrent bias of the hidden gate, too
+        own, other = group.gates(group.bias, 0, 3), group.gates(group.bias, 3, 6)
+        outer = moves.pad(builder, group.gates(other, 0, 2), (0, 0), (0, group.hidden))
+        bias = group.spread(builder.add(own, outer))
+        inner = group.spread(group.gates(other, 2, 3))
+
+    def step(x: Tensor, state: _State) -> _State:
+        (before,) = state
+        product = builder.matmul(before, weights)
+        both = builder.add(group.gates(x, 0, 2), group.gates(product, 0, 2))
+        both = activated(group, functions[0], both)
+        hidden = group.gates(product, 2, 3)
+        hidden = hidden if inner is None else builder.add(hidden, inner)
+        hidden = builder.add(group.gates(x, 2, 3), builder.mul(group.gates(both, 1, 2), hidden))
+        return (_mixed(group, both, activated(group, functions[1], hidden), before),)
+
+    return _projected(group, bias), step
 
 
 def _mixed(group: Layer, gates: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
@@ -115,50 +99,41 @@ def _lstm(call: Call) -> Result:
     is_coupled = bool(call.number("input_forget", 0))
 
     def begin(group: Layer, functions: Sequence[Function]) -> tuple[Tensor, _Step]:
-        step = _lstm_step if group.peepholes is None else _lstm_peephole_step
-        weights = group.transposed(group.recurrence)
-        return _projected(group, _bias_sum(group)), partial(
-            step, group, functions, weights, is_coupled
-        )
+        gates_of = _plain_gates if group.peepholes is None else _peephole_gates
+        builder, weights = group.builder, group.transposed(group.recurrence)
 
-    return _run(
-        call, layer, functions_of(call, ("Sigmoid", "Tanh", "Tanh"), layer.directions), begin
-    )
+        def step(x: Tensor, state: _State) -> _State:
+            hidden, cell = state
+            gates = builder.add(x, builder.matmul(hidden, weights))
+            gate = gates_of(group, functions[0], gates)
+            entry = gate(0, cell)
+            forget = builder.sub(1, entry) if is_coupled else gate(2, cell)
+            new = activated(group, functions[1], group.gates(gates, 3, 4))
+            cell = builder.add(builder.mul(forget, cell), builder.mul(entry, new))
+            return builder.mul(gate(1, cell), activated(group, functions[2], cell)), cell
 
+        return _projected(group, _bias_sum(group)), step
 
-def _lstm_step(
-    group: Layer, functions: Sequence[Function], weights: Tensor, is_coupled: bool,
-    x: Tensor, state: _State,
-) -> _State:  # fmt: skip
-    builder, (hidden, cell) = group.builder, state
-    gates = builder.add(x, builder.matmul(hidden, weights))
-    three = activated(group, functions[0], group.gates(gates, 0, 3))
-    entry, exit_ = group.gates(three, 0, 1), group.gates(three, 1, 2)
-    forget = builder.sub(1, entry) if is_coupled else group.gates(three, 2, 3)
-    new = activated(group, functions[1], group.gates(gates, 3, 4))
-    cell = builder.add(builder.mul(forget, cell), builder.mul(entry, new))
-    return builder.mul(exit_, activated(group, functions[2], cell)), cell
+    functions = functions_of(call, ("Sigmoid", "Tanh", "Tanh"), layer.directions)
+    return _run(call, layer, functions, begin)
 
 
-def _lstm_peephole_step(
-    group: Layer, functions: Sequence[Function], weights: Tensor, is_coupled: bool,
-    x: Tensor, state: _State,
-) -> _State:  # fmt: skip
-    builder, (hidden, cell) = group.builder, state
-    assert group.peepholes is not None  # noqa: S101  # the step of those that have them
+def _plain_gates(group: Layer, function: Function, gates: Tensor) -> _Gate:
+    three = activated(group, function, group.gates(gates, 0, 3))
+    return lambda number, _cell: group.gates(three, number, number + 1)
+
+
+def _peephole_gates(group: Layer, function: Function, gates: Tensor) -> _Gate:
+    builder = group.builder
+    assert group.peepholes is not None  # noqa: S101  # the gates of those that have them
     seen = group.spread(group.peepholes)
 
-    def gate(number: int, looks_at: Tensor) -> Tensor:
-        part = builder.mul(group.gates(seen, number, number + 1), looks_at)
+    def gate(number: int, cell: Tensor) -> Tensor:
+        part = builder.mul(group.gates(seen, number, number + 1), cell)
         whole = builder.add(group.gates(gates, number, number + 1), part)
-        return activated(group, functions[0], whole)
+        return activated(group, function, whole)
 
-    gates = builder.add(x, builder.matmul(hidden, weights))
-    entry = gate(0, cell)
-    forget = builder.sub(1, entry) if is_coupled else gate(2, cell)
-    new = activated(group, functions[1], group.gates(gates, 3, 4))
-    cell = builder.add(builder.mul(forget, cell), builder.mul(entry, new))
-    return builder.mul(gate(1, cell), activated(group, functions[2], cell)), cell
+    return gate
 
 
 def _bias_sum(group: Layer) -> Tensor | None:
@@ -172,8 +147,8 @@ def _bias_sum(group: Layer) -> Tensor | None:
 
 def _projected(group: Layer, bias: Tensor | None) -> Tensor:
     # (direction, time * batch, gates) of all steps
-    made = group.builder.matmul(group.inputs(), group.transposed(group.weights))
-    return made if bias is None else group.builder.add(made, bias)
+    result = group.builder.matmul(group.inputs(), group.transposed(group.weights))
+    return result if bias is None else group.builder.add(result, bias)
 
 
 def _run(
@@ -237,11 +212,12 @@ def _collected(group: Layer, parts: Sequence[Tensor]) -> Tensor:
             at = group.steps - 1 - number if is_backward and group.lengths is None else number
             target = View((at * group.directions + direction) * rows, (1,))
             regions.append(Region((rows,), View(direction * rows, (1,)), target, number))
-    made = builder.raster(parts, shape, regions)
+    result = builder.raster(parts, shape, regions)
     if group.lengths is None or not any(group.backward):
-        return made
+        return result
     lines = [
-        moves.slice_axis(builder, made, 1, number, number + 1) for number in range(group.directions)
+        moves.slice_axis(builder, result, 1, number, number + 1)
+        for number in range(group.directions)
     ]
     return moves.concat(
         builder,

@@ -2,22 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.activations import activation
+from walle_stream.engine.lowering.activations import ACTIVATIONS
 from walle_stream.engine.lowering.addressing import reversed_lengths
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import INT64, is_floating, is_integer
+from walle_stream.engine.rules import INT64, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-type Function = tuple[str, float | None, float | None]
-"""Name, alpha and beta."""
+
+class Function(NamedTuple):
+    """One of ``ACTIVATIONS`` with its parameters."""
+
+    name: str
+    parameters: tuple[float, ...]
+
 
 STEPS_MAX: Final = 1 << 16
 """Most steps that are unrolled."""
@@ -27,14 +33,6 @@ _BACKWARD: Final = {
 }  # fmt: skip
 """By the attribute ``direction``; the default of the first GRU lacks a letter."""
 
-_FUNCTIONS: Final = (
-    "Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh",
-    "HardSigmoid", "Elu", "Softsign", "Softplus",
-)  # fmt: skip
-_WITH_ALPHA: Final = frozenset(
-    {"Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"}
-)
-_WITH_BETA: Final = frozenset({"Affine", "ScaledTanh", "HardSigmoid"})
 _PEEPHOLES: Final = 3
 
 
@@ -83,15 +81,7 @@ class Layer:
         return len(self.backward)
 
     def group(self, first: int, last: int) -> "Layer":
-        """Give some directions alone.
-
-        Args:
-            first: Inclusive.
-            last: Exclusive.
-
-        Returns:
-            The layer of them.
-        """
+        """Give the layer of directions ``first .. last - 1`` alone."""
         if (first, last) == (0, self.directions):
             return self
 
@@ -109,24 +99,13 @@ class Layer:
         )
 
     def inputs(self) -> Tensor:
-        """Give the inputs of every direction in the order that it reads them.
-
-        Returns:
-            (direction, time * batch, features)
-        """
+        """Give inputs as each direction reads them: ``(direction, time * batch, features)``."""
         lines = [self.reversed_in_time(self.x) if back else self.x for back in self.backward]
         shape = (1, self.steps * self.batch, self.x.shape[2])
         return moves.concat(self.builder, [self.builder.reshape(each, shape) for each in lines], 0)
 
     def reversed_in_time(self, x: Tensor) -> Tensor:
-        """Reverse the steps of each row, as many as it has.
-
-        Args:
-            x: Time in front; batches are its last axis but one.
-
-        Returns:
-            Of its shape.
-        """
+        """Reverse the steps of each row, as many as it has; time is in front, rows last but one."""
         if self.lengths is None:
             return moves.flip(self.builder, x, (0,))
         return reversed_lengths(self.builder, x, self.lengths, time=0, batch=x.rank - 2)
@@ -152,23 +131,16 @@ class Layer:
         return moves.slice_axis(self.builder, x, x.rank - 1, first * size, last * size)
 
     def as_output(self, x: Tensor) -> Tensor:
-        """Give the dtype and order of axes that the node asks for.
-
-        Args:
-            x: (..., direction, batch, hidden)
-        """
-        made = self.builder.cast(x, self.dtype)
+        """Give ``(..., direction, batch, hidden)`` the dtype and order of axes of the node."""
+        result = self.builder.cast(x, self.dtype)
         if not self.is_batch_first:
-            return made
+            return result
         order = (1, 0, 2) if x.rank == 3 else (2, 0, 1, 3)  # noqa: PLR2004  # without time
-        return moves.transpose(self.builder, made, order)
+        return moves.transpose(self.builder, result, order)
 
 
 def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     """Check the inputs of a recurrent operator.
-
-    Returns:
-        The layer.
 
     Raises:
         ShapeError: Shapes do not fit each other.
@@ -179,8 +151,7 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     direction, layout = call.text("direction", "forward"), call.number("layout", 0)
     if direction not in _BACKWARD or layout not in {0, 1}:
         raise LoweringError(f"direction {direction!r}, layout {layout}: there is none")
-    if not is_floating(x.dtype):
-        raise DTypeError(f"input 0 is of {x.dtype.name}, not floating")
+    require_floating(x)
     if x.rank != 3 or recurrence.rank != 3:  # noqa: PLR2004  # as the operators say
         raise ShapeError(f"inputs of shapes {list(x.shape)} and {list(recurrence.shape)}")
     hidden, count = recurrence.shape[2], len(_BACKWARD[direction])
@@ -209,13 +180,12 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
 
 def _wide(call: Call, number: int, shape: Shape) -> Tensor:
     # an input of the first one's dtype, in the dtype that is computed in
-    found, dtype = call.tensor(number), call.tensor(0).dtype
-    if found.dtype != dtype:
-        raise DTypeError(f"input {number} is of {found.dtype.name}, not {dtype.name}")
-    if found.shape != shape:
-        raise ShapeError(f"input {number} has shape {list(found.shape)}, not {list(shape)}")
-    narrow = dtype.itemsize < 4  # noqa: PLR2004  # float32
-    return call.builder.cast(found, np.float32) if narrow else found
+    x, dtype = call.tensor(number), call.tensor(0).dtype
+    if x.dtype != dtype:
+        raise DTypeError(f"input {number} is of {x.dtype.name}, not {dtype.name}")
+    if x.shape != shape:
+        raise ShapeError(f"input {number} has shape {list(x.shape)}, not {list(shape)}")
+    return widened(call.builder, x)
 
 
 def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
@@ -224,22 +194,19 @@ def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
     if not call.number("layout", 0):
         return _wide(call, number, shape)
     # batches are in front of the states as well
-    found = _wide(call, number, (shape[1], shape[0], shape[2]))
-    return moves.transpose(call.builder, found, (1, 0, 2))
+    result = _wide(call, number, (shape[1], shape[0], shape[2]))
+    return moves.transpose(call.builder, result, (1, 0, 2))
 
 
 def _lengths(call: Call, batch: int) -> Tensor | None:
-    found = call.optional(4)
-    if found is not None and (found.shape != (batch,) or not is_integer(found.dtype)):
-        raise ShapeError(f"lengths {found} for {batch} rows")
-    return found
+    lengths = call.optional(4)
+    if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
+        raise ShapeError(f"lengths {lengths} for {batch} rows")
+    return lengths
 
 
 def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:
-    """Give the activation functions of each direction.
-
-    Returns:
-        As many as ``defaults``, one list a direction.
+    """Give the activation functions, as many as ``defaults``, of each direction.
 
     Raises:
         LoweringError: There are too few, or one is unknown.
@@ -250,41 +217,25 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
         raise LoweringError(
             f"attribute 'activations' is {names!r}, not {len(defaults) * directions} names"
         )
-    canonical = {each.lower(): each for each in _FUNCTIONS}
-    alphas, betas = _parameters(call, "activation_alpha"), _parameters(call, "activation_beta")
-    found: list[Function] = []
+    canonical = {each.lower(): each for each in ACTIVATIONS}
+    alphas, betas = (list(call.reals(f"activation_{each}")) for each in ("alpha", "beta"))
+    results: list[Function] = []
     for each in names[: len(defaults) * directions]:
         text = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
         name = canonical.get(text.lower())
         if name is None:
-            raise LoweringError(f"there is no activation {text!r}, only {', '.join(_FUNCTIONS)}")
-        alpha = alphas.pop(0) if name in _WITH_ALPHA and alphas else None
-        beta = betas.pop(0) if name in _WITH_BETA and betas else None
-        found.append((name, alpha, beta))
+            raise LoweringError(f"there is no activation {text!r}, only {', '.join(ACTIVATIONS)}")
+        pairs = zip(ACTIVATIONS[name].defaults, (alphas, betas), strict=False)
+        results.append(
+            Function(name, tuple(own.pop(0) if own else default for default, own in pairs))
+        )
     size = len(defaults)
-    return [found[each * size : (each + 1) * size] for each in range(directions)]
-
-
-def _parameters(call: Call, name: str) -> list[float]:
-    found = call.attribute(name, ())
-    if not isinstance(found, tuple) or not all(isinstance(each, (int, float)) for each in found):
-        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
-    return [float(each) for each in found]
+    return [results[each * size : (each + 1) * size] for each in range(directions)]
 
 
 def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:
-    """Apply a function of a gate, to what the clip leaves.
-
-    Args:
-        layer: Whose clip it is.
-        function: Of ``functions_of``.
-        x: Any.
-
-    Returns:
-        Of its shape.
-    """
+    """Apply one of ``functions_of`` to what the layer's clip leaves."""
     builder = layer.builder
     if layer.clip is not None:
-        x = builder.maximum(builder.minimum(x, layer.clip), -layer.clip)
-    name, alpha, beta = function
-    return activation(builder, name, x, alpha, beta)
+        x = builder.clip(x, -layer.clip, layer.clip)
+    return ACTIVATIONS[function.name].function(builder, x, *function.parameters)

@@ -76,29 +76,16 @@ def _mean(call: Call) -> Result:
     return builder.cast(total, x.dtype)
 
 
-@lowers("ReduceSumSquare")
-def _sum_square(call: Call) -> Result:
-    return call.builder.cast(_squares(call), call.tensor(0).dtype)
-
-
-def _squares(call: Call) -> Tensor:
-    builder = call.builder
-    x = _wide(builder, call.tensor(0))
-    return builder.sum(builder.mul(x, x), _axes(call), keep=_keeps(call))
-
-
-@lowers("ReduceL2")
-def _l2(call: Call) -> Result:
-    builder = call.builder
-    root = builder.unary(Operator.SQRT, _real(builder, _squares(call)))
-    return builder.cast(root, call.tensor(0).dtype)
-
-
-@lowers("ReduceLogSum")
-def _log_sum(call: Call) -> Result:
-    builder, x = call.builder, call.tensor(0)
-    total = builder.sum(_wide(builder, x), _axes(call), keep=_keeps(call))
-    return builder.cast(builder.unary(Operator.LOG, _real(builder, total)), x.dtype)
+@lowers("ReduceSumSquare", "ReduceL2", "ReduceLogSum")
+def _of_sum(call: Call) -> Result:
+    builder, given, operator = call.builder, call.tensor(0), call.node.operator
+    x = _wide(builder, given)
+    parts = x if operator == "ReduceLogSum" else builder.mul(x, x)
+    result = builder.sum(parts, _axes(call), keep=_keeps(call))
+    last = {"ReduceL2": Operator.SQRT, "ReduceLogSum": Operator.LOG}.get(operator)
+    if last is not None:
+        result = builder.unary(last, _real(builder, result))
+    return builder.cast(result, given.dtype)
 
 
 @lowers("ReduceLogSumExp")
@@ -110,10 +97,10 @@ def _log_sum_exp(call: Call) -> Result:
     finite = builder.less(builder.unary(Operator.ABS, greatest), np.inf)
     shift = builder.select(finite, greatest, 0.0)
     powers = builder.unary(Operator.EXP, builder.sub(x, shift))
-    made = builder.add(builder.unary(Operator.LOG, builder.sum(powers, axes)), shift)
+    result = builder.add(builder.unary(Operator.LOG, builder.sum(powers, axes)), shift)
     if not _keeps(call):
-        made = builder.reshape(made, [n for axis, n in enumerate(x.shape) if axis not in axes])
-    return builder.cast(made, given.dtype)
+        result = builder.reshape(result, [n for axis, n in enumerate(x.shape) if axis not in axes])
+    return builder.cast(result, given.dtype)
 
 
 @lowers("ArgMax", "ArgMin", kind=Kind.ATOMIC)

@@ -8,6 +8,9 @@ start when it asked for what is not known yet, so it keeps nothing.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final
 
 from walle_stream.engine.graph import Node
@@ -29,7 +32,11 @@ class Stages:
     """
 
     nodes: tuple[Node, ...]
-    """They read what the node reads, and make its outputs; see ``Call.inner_name``."""
+    """They read what the node reads, and make its outputs; see ``Call.stage``."""
+
+    def __init__(self, *nodes: Node) -> None:
+        """Take the nodes in order."""
+        object.__setattr__(self, "nodes", nodes)
 
 
 type Result = Value | tuple[Value, ...] | Stages
@@ -71,31 +78,23 @@ class Call:
     # inputs
 
     def has(self, number: int) -> bool:
-        """Whether an input is given.
-
-        Returns:
-            True where it is.
-        """
+        """Whether an input is given."""
         return number < len(self.inputs) and self.inputs[number] is not None
 
     def wants(self, number: int) -> bool:
-        """Whether somebody reads an output.
-
-        Args:
-            number: Of the output, from 0.
-
-        Returns:
-            True where it has a name.
-        """
+        """Whether somebody reads an output: it has a name."""
         return number < len(self.node.outputs) and bool(self.node.outputs[number])
 
     def inner_name(self, name: str) -> str:
-        """Name a value between the stages of the node.
+        """Name a value between the stages of the node as no other value of the graph."""
+        return f"{self.node.first_output or self.node.name}/{name}"
 
-        Returns:
-            A name of no other value of the graph.
-        """
-        return f"{next((each for each in self.node.outputs if each), self.node.name)}/{name}"
+    def stage(
+        self, operator: str, inputs: tuple[str, ...], outputs: tuple[str, ...],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Node:  # fmt: skip
+        """Make a stage of the node: an operator of ``INNER_DOMAIN`` between named values."""
+        return Node(operator, inputs, outputs, attributes or {}, self.node.name, INNER_DOMAIN, 1)
 
     def tensor(self, number: int) -> Tensor:
         """Give an input that must be a tensor.
@@ -103,25 +102,18 @@ class Call:
         Raises:
             LoweringError: It is left out, or a sequence.
         """
-        found = self.inputs[number] if number < len(self.inputs) else None
-        if not isinstance(found, Tensor):
-            kind = "is missing" if found is None else "is a sequence"
+        value = self.inputs[number] if number < len(self.inputs) else None
+        if not isinstance(value, Tensor):
+            kind = "is missing" if value is None else "is a sequence"
             raise LoweringError(f"input {number} {kind}; a tensor is expected")
-        return found
+        return value
 
     def optional(self, number: int) -> Tensor | None:
-        """Give an input that may be left out.
-
-        Returns:
-            It, or None.
-        """
+        """Give an input that may be left out, or None."""
         return self.tensor(number) if self.has(number) else None
 
     def tensors(self) -> list[Tensor]:
-        """Give all inputs, which must be tensors.
-
-        Returns:
-            At least one.
+        """Give all inputs, at least one, which must be tensors.
 
         Raises:
             LoweringError: There is none.
@@ -131,32 +123,22 @@ class Call:
         return [self.tensor(number) for number in range(len(self.inputs))]
 
     def sequence(self, number: int) -> list[Value]:
-        """Give an input that must be a sequence.
-
-        Returns:
-            Its elements.
+        """Give the elements of an input that must be a sequence.
 
         Raises:
             LoweringError: It is something else.
         """
-        found = self.inputs[number] if number < len(self.inputs) else None
-        if not isinstance(found, list):
+        value = self.inputs[number] if number < len(self.inputs) else None
+        if not isinstance(value, list):
             raise LoweringError(f"input {number} is no sequence")
-        return found
+        return value
 
     def values(self, number: int) -> Array:
-        """Give the elements of an input, which a shape depends on.
-
-        Returns:
-            Its elements.
-        """
+        """Give the elements of an input, which a shape depends on."""
         return self.builder.value(self.tensor(number))
 
     def numbers(self, number: int) -> tuple[int, ...] | None:
-        """Give the elements of an input of whole numbers that may be left out.
-
-        Returns:
-            They, or None.
+        """Give the elements of an input of whole numbers, or None where it is left out.
 
         Raises:
             DTypeError: They are of another dtype.
@@ -175,19 +157,15 @@ class Call:
         return self.node.attributes.get(name, default)
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Give a whole number.
-
-        Args:
-            name: Of the attribute.
-            default: Where it is left out; None: it must be given.
+        """Give an attribute that is a whole number; without a default it must be given.
 
         Raises:
             LoweringError: It is missing, or something else.
         """
-        found = self.node.attributes.get(name, default)
-        if type(found) is not int:
-            raise LoweringError(f"attribute {name!r} must be a whole number, not {found!r}")
-        return found
+        value = self.node.attributes.get(name, default)
+        if type(value) is not int:
+            raise LoweringError(f"attribute {name!r} must be a whole number, not {value!r}")
+        return value
 
     def real(self, name: str, default: float | None = None) -> float:
         """Give a floating number; see ``number``.
@@ -195,10 +173,10 @@ class Call:
         Raises:
             LoweringError: It is something else.
         """
-        found = self.node.attributes.get(name, default)
-        if not isinstance(found, (int, float)):
-            raise LoweringError(f"attribute {name!r} must be a number, not {found!r}")
-        return float(found)
+        value = self.node.attributes.get(name, default)
+        if not isinstance(value, (int, float)):
+            raise LoweringError(f"attribute {name!r} must be a number, not {value!r}")
+        return float(value)
 
     def text(self, name: str, default: str | None = None) -> str:
         """Give text; see ``number``.
@@ -206,12 +184,12 @@ class Call:
         Raises:
             LoweringError: It is something else.
         """
-        found = self.node.attributes.get(name, default)
-        if isinstance(found, bytes):
-            return found.decode("utf-8", "replace")
-        if not isinstance(found, str):
-            raise LoweringError(f"attribute {name!r} must be text, not {found!r}")
-        return found
+        value = self.node.attributes.get(name, default)
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+        if not isinstance(value, str):
+            raise LoweringError(f"attribute {name!r} must be text, not {value!r}")
+        return value
 
     def list(self, name: str) -> tuple[int, ...] | None:
         """Give whole numbers, or None where the attribute is left out; see ``number``.
@@ -219,38 +197,33 @@ class Call:
         Raises:
             LoweringError: It is something else.
         """
-        found = self.node.attributes.get(name)
-        if found is None:
+        value = self.node.attributes.get(name)
+        if value is None:
             return None
-        if not isinstance(found, tuple) or any(type(each) is not int for each in found):
-            raise LoweringError(f"attribute {name!r} must be whole numbers, not {found!r}")
-        return found
+        if not isinstance(value, tuple) or any(type(each) is not int for each in value):
+            raise LoweringError(f"attribute {name!r} must be whole numbers, not {value!r}")
+        return value
+
+    def reals(self, name: str) -> tuple[float, ...]:
+        """Give numbers; none where the attribute is left out.
+
+        Raises:
+            LoweringError: It is something else.
+        """
+        value = self.node.attributes.get(name, ())
+        if not isinstance(value, tuple) or any(type(each) not in {int, float} for each in value):
+            raise LoweringError(f"attribute {name!r} must be numbers, not {value!r}")
+        return tuple(float(each) for each in value)
 
     # axes
 
     def axis(self, rank: int, default: int | None = None, name: str = "axis") -> int:
-        """Give an attribute that names an axis.
-
-        Args:
-            rank: Of the tensor; a negative axis counts from its end.
-            default: Where it is left out.
-            name: Of the attribute.
-
-        Returns:
-            From 0.
-        """
+        """Give an attribute that names an axis of a tensor of a rank, from 0."""
         return axis_of(self.number(name, default), rank)
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """Count an axis from the front.
-
-    Args:
-        axis: It may count from the end, where negative.
-        rank: Of the tensor.
-
-    Returns:
-        In ``0 .. rank - 1``.
+    """Count an axis, which may be negative, from the front: in ``0 .. rank - 1``.
 
     Raises:
         ShapeError: There is no such axis.
@@ -279,11 +252,7 @@ _RULES: Final[dict[tuple[str, str], Rule]] = {}
 def lowers(
     *operators: str, kind: Kind = Kind.COMPOSITE, domain: str = ""
 ) -> Callable[[RuleFunction], RuleFunction]:
-    """Register a rule.
-
-    Returns:
-        A decorator that gives the function back.
-    """
+    """Register the decorated function as the rule of operators."""
 
     def register(function: RuleFunction) -> RuleFunction:
         for operator in operators:
@@ -293,13 +262,11 @@ def lowers(
     return register
 
 
+@cache
 def rules() -> Mapping[tuple[str, str], Rule]:
-    """Give all rules, by domain and operator.
-
-    Returns:
-        Those of ``engine.lowering``, whose modules are imported by this.
-    """
-    from walle_stream.engine.lowering import families  # noqa: PLC0415  # they import this module
-
-    families.load()
+    """Give all rules, by domain and operator; imports all modules of ``engine.lowering``, once."""
+    import_module("walle_stream.engine.control")
+    package = import_module("walle_stream.engine.lowering")
+    for module in iter_modules(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
     return _RULES

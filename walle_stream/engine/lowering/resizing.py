@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, prod
-from typing import Any
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.interpolation import (
     CUBIC_A,
@@ -17,8 +17,8 @@ from walle_stream.engine.lowering.interpolation import (
     nearest_places,
     original_places,
 )
+from walle_stream.engine.lowering.precision import narrowed, weighted_dtype
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.lowering.widths import narrowed, weighted_dtype
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
@@ -34,10 +34,11 @@ _MACS_PER_MOVE = 32
 @lowers("Upsample", kind=Kind.COMPOSITE)
 def _upsample(call: Call) -> Result:
     x = call.tensor(0)
+    scales: Sequence[float]
     if call.has(1):
         scales = _reals(call, 1)
     elif "scales" in call.node.attributes:
-        scales = _attribute_reals(call, "scales")
+        scales = call.reals("scales")
     else:
         scales = [1.0, 1.0, call.real("height_scale"), call.real("width_scale")]
     return _resized_simply(call, x, scales)
@@ -56,7 +57,7 @@ def _resize(call: Call) -> Result:
         case "nearest":
             chosen = call.text("nearest_mode", "round_prefer_floor")
             indices = {n: nearest_places(at, axes[n].size, chosen) for n, at in places.items()}
-            made = _picked(call.builder, x, indices)
+            result = _picked(call.builder, x, indices)
         case "linear" | "cubic":
             kernel = Filter(
                 wanted == "cubic",
@@ -64,12 +65,12 @@ def _resize(call: Call) -> Result:
                 bool(call.number("antialias", 0)),
                 bool(call.number("exclude_outside", 0)),
             )
-            made = _weighted(call.builder, x, axes, places, kernel)
+            result = _weighted(call.builder, x, axes, places, kernel)
         case _:
             raise LoweringError(f"mode {wanted!r} is not nearest, linear or cubic")
     if mode != _CROP:
-        return made
-    return _extrapolated(call, made, axes, places)
+        return result
+    return _extrapolated(call, result, axes, places)
 
 
 def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
@@ -99,13 +100,6 @@ def _reals(call: Call, number: int) -> list[float]:
     if values.dtype.kind not in "fiu":
         raise LoweringError(f"input {number} must be numbers, not {values.dtype.name}")
     return [float(each) for each in values]
-
-
-def _attribute_reals(call: Call, name: str) -> list[float]:
-    found: Any = call.attribute(name)
-    if not isinstance(found, tuple) or any(not isinstance(each, (int, float)) for each in found):
-        raise LoweringError(f"attribute {name!r} must be numbers, not {found!r}")
-    return [float(each) for each in found]
 
 
 def _scaled(size: int, scale: float, part: float = 1.0) -> int:
@@ -224,10 +218,7 @@ def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
 
 
 def _taken(builder: Builder, x: Tensor, axis: int, places: Indices) -> Tensor:
-    before, behind = x.shape[:axis], x.shape[axis + 1 :]
-    flat = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
-    made = builder.emit(Operator.TAKE, flat, builder.constant(np.ascontiguousarray(places)))
-    return builder.reshape(made, (*before, len(places), *behind))
+    return take(builder, x, builder.constant(np.ascontiguousarray(places)), axis)
 
 
 def _weighted(
@@ -237,15 +228,15 @@ def _weighted(
     dtype = weighted_dtype(x.dtype)
     if 0 in _shape(x, axes):
         return builder.raster([x], _shape(x, axes), [])
-    made = builder.cast(x, dtype)
+    result = builder.cast(x, dtype)
     # the axes that become shorter first: less is left for the others
     for number in sorted(axes, key=lambda each: axes[each].output / axes[each].size):
         axis, at = axes[number], places[number]
         if not np.array_equal(at, np.arange(axis.size)):
-            made = _resized_axis(builder, made, number, *kernel.neighbours(at, axis))
+            result = _resized_axis(builder, result, number, *kernel.neighbours(at, axis))
     if x.dtype.kind in "iu":
-        made = builder.unary(Operator.ROUND, made)
-    return narrowed(builder, made, x.dtype)
+        result = builder.unary(Operator.ROUND, result)
+    return narrowed(builder, result, x.dtype)
 
 
 def _resized_axis(
@@ -268,12 +259,12 @@ def _resized_axis(
     outer, inner = prod(before), prod(behind)
     if inner == 1:
         columns = builder.constant(np.ascontiguousarray(matrix.T).astype(x.dtype))
-        made = builder.matmul(builder.reshape(x, (outer, size)), columns)
+        result = builder.matmul(builder.reshape(x, (outer, size)), columns)
     else:
         rows = builder.constant(matrix.astype(x.dtype))
         lead = (outer,) if outer > 1 else ()
-        made = builder.matmul(rows, builder.reshape(x, (*lead, size, inner)))
-    return builder.reshape(made, (*before, count, *behind))
+        result = builder.matmul(rows, builder.reshape(x, (*lead, size, inner)))
+    return builder.reshape(result, (*before, count, *behind))
 
 
 def _extrapolated(

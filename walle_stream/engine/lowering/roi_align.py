@@ -9,10 +9,9 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last
 from walle_stream.engine.lowering.points import Taps, first_rows, read_points, rows_of
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.lowering.widths import clipped, require_floating
 from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
@@ -58,10 +57,10 @@ def _roi_align(call: Call) -> Result:
     ]
     base = first_rows(builder, batch, x.shape[0], prod(image))
     if mode == "avg" and not ratio:
-        made = _averaged(builder, wide, batch, axes)
+        result = _averaged(builder, wide, batch, axes)
     else:
-        made = _sampled(builder, wide, base, axes, ratio, is_greatest=mode == "max")
-    return channels_first(builder, builder.cast(made, x.dtype))
+        result = _sampled(builder, wide, base, axes, ratio, is_greatest=mode == "max")
+    return channels_first(builder, builder.cast(result, x.dtype))
 
 
 def _bins_of(call: Call, corners: Tensor, *, axis: int, size: int, bins: int) -> _Axis:
@@ -106,11 +105,11 @@ def _sampled(
     if not is_greatest:
         total = builder.sum(apart, (2, 4), keep=False)
         return builder.div(total, float(counts[0] * counts[1]))
-    made = builder.reduce(Operator.REDUCE_MAX, apart, (2, 4), keep=False)
+    result = builder.reduce(Operator.REDUCE_MAX, apart, (2, 4), keep=False)
     if ratio:
-        return made
+        return result
     some = builder.less(0, builder.mul(*(builder.maximum(axis.grid, 0) for axis in axes)))
-    return builder.select(builder.reshape(some, (seen.shape[0], 1, 1, 1)), made, 0)
+    return builder.select(builder.reshape(some, (seen.shape[0], 1, 1, 1)), result, 0)
 
 
 def _greatest(builder: Builder, x: Tensor) -> Tensor:
@@ -135,10 +134,10 @@ def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Ta
     boxes, points = at.shape
     at = builder.reshape(at, (boxes, 1, points) if is_last else (boxes, points, 1))
     inside = _is_inside(builder, at, axis.size)
-    held = clipped(builder, at, 0, axis.size - 1)
+    held = builder.clip(at, 0, axis.size - 1)
     low = builder.unary(Operator.FLOOR, held)
     part = builder.sub(held, low)
-    place = clipped(builder, builder.cast(low, np.int64), 0, axis.size - 1)
+    place = builder.clip(builder.cast(low, np.int64), 0, axis.size - 1)
     return Taps(
         (place, builder.minimum(builder.add(place, 1), axis.size - 1)),
         [builder.select(inside, each, 0) for each in (builder.sub(1, part), part)],
@@ -194,7 +193,7 @@ def _row_weights(builder: Builder, axis: _Axis) -> Tensor:
     near = builder.maximum(builder.unary(Operator.FLOOR, builder.sub(near, 0.5)), first)
     sample = builder.add(near, number(_CANDIDATES, 3))
     at = builder.add(start, builder.mul(builder.add(sample, 0.5), pace))
-    held = clipped(builder, at, 0, axis.size - 1)
+    held = builder.clip(at, 0, axis.size - 1)
     distance = builder.unary(Operator.ABS, builder.sub(held, row))
     weight = builder.maximum(builder.sub(1, distance), 0)
     counted = builder.emit(

@@ -6,12 +6,12 @@ from math import prod
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last
 from walle_stream.engine.lowering.points import first_rows
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import clipped, require_floating
 from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
@@ -67,7 +67,7 @@ def _bin_range(builder: Builder, scaled: Tensor, *, axis: int, size: int, bins: 
     return _Range(
         size,
         *(
-            clipped(builder, builder.cast(builder.add(each, start), np.int64), 0, size)
+            builder.clip(builder.cast(builder.add(each, start), np.int64), 0, size)
             for each in (low, high)
         ),
     )
@@ -78,7 +78,7 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
     last = channels_last(builder, x)
     levels = [each.size.bit_length() for each in ranges]
     tables = _tables(builder, last, levels)
-    rows = builder.reshape(tables, (1, prod(tables.shape[:-1]), x.shape[1]))
+    rows = builder.reshape(tables, (prod(tables.shape[:-1]), x.shape[1]))
     axes = []
     for number, each in enumerate(ranges):
         length = builder.maximum(builder.sub(each.stop, each.start), 1)
@@ -96,21 +96,18 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
     )
     table = builder.add(builder.mul(high, levels[1]), wide)
     base = builder.add(builder.mul(table, n * height * width), base)
-    made = None
+    result = None
     for top in tops:
         for left in lefts:
             address = builder.add(builder.add(base, builder.mul(top, width)), left)
-            taken = builder.emit(Operator.TAKE, rows, builder.reshape(address, (address.size,)))
-            made = taken if made is None else builder.maximum(made, taken)
-    assert made is not None  # noqa: S101  # there are four
+            taken = take(builder, rows, address)
+            result = taken if result is None else builder.maximum(result, taken)
+    assert result is not None  # noqa: S101  # there are four
     some = [builder.less(each.start, each.stop) for each in ranges]
     is_filled = builder.binary(
         Operator.AND, *(_beside(builder, each, number) for number, each in enumerate(some))
     )
-    shape = is_filled.shape
-    return builder.select(
-        builder.reshape(is_filled, (*shape, 1)), builder.reshape(made, (*shape, x.shape[1])), 0
-    )
+    return builder.select(moves.expand_axis(builder, is_filled, 3), result, 0)
 
 
 def _beside(builder: Builder, x: Tensor, number: int) -> Tensor:

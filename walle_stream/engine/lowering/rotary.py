@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import wide_dtype
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_integer
@@ -38,8 +38,8 @@ def _rotary(call: Call) -> Result:
     ]
     rest = View(turned, strides_of(shape))
     regions.append(Region((*shape[:3], shape[3] - turned), rest, rest, 2))
-    made = builder.raster([real, imaginary, x], shape, regions)
-    return builder.cast(builder.reshape(made, given.shape), given.dtype)
+    result = builder.raster([real, imaginary, x], shape, regions)
+    return builder.cast(builder.reshape(result, given.shape), given.dtype)
 
 
 def _split(call: Call) -> tuple[Shape, int]:
@@ -75,6 +75,4 @@ def _taken(builder: Builder, cache: Tensor, places: Tensor, shape: Shape) -> Ten
         raise ShapeError(f"places of shape {list(places.shape)} of angles of {list(cache.shape)}")
     if not is_integer(places.dtype):
         raise DTypeError(f"places are whole numbers, not {places.dtype.name}")
-    flat = builder.reshape(builder.cast(places, np.int64), (places.size,))
-    taken = builder.emit(Operator.TAKE, builder.reshape(cache, (1, *cache.shape)), flat)
-    return builder.reshape(taken, (*shape, cache.shape[1]))
+    return take(builder, cache, builder.cast(places, np.int64))

@@ -15,14 +15,18 @@ from walle_stream.engine.lowering.points import (
     read_points,
     rows_of,
 )
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import (
+    narrowed,
+    require_floating,
+    weighted_dtype,
+    widened,
+)
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.lowering.widths import clipped, narrowed, require_floating, weighted_dtype
 from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import LoweringError, ShapeError
 
 _MODES = {
@@ -51,7 +55,7 @@ def _grid_sample(call: Call) -> Result:
             raise ShapeError(f"shape {list(x.shape)} has no elements to be sampled")
         return builder.raster([x], shape, [])
     given = x.dtype if mode == "nearest" else weighted_dtype(x.dtype, grid.dtype)
-    is_wide = mode != "nearest" and given != np.dtype(np.float32)
+    is_wide = mode != "nearest" and given != FLOAT32
     points = builder.cast(grid, np.float64) if is_wide else widened(builder, grid)
     corners = bool(call.number("align_corners", 0))
     border = _TAPS[mode] if padding == "zeros" else 0
@@ -62,8 +66,10 @@ def _grid_sample(call: Call) -> Result:
         at = _coordinate(builder, points, rank - 1 - axis, size, corners=corners)
         sampler = _Sampler(builder, mode, padding, size, border, corners)
         axes.append(sampler.taps(at))
-    made = read_points(builder, rows, axes, _bases(builder, x.shape[0], rows.sizes, rank))
-    return channels_first(builder, narrowed(builder, made, x.dtype) if given != x.dtype else made)
+    result = read_points(builder, rows, axes, _bases(builder, x.shape[0], rows.sizes, rank))
+    return channels_first(
+        builder, narrowed(builder, result, x.dtype) if given != x.dtype else result
+    )
 
 
 def _bases(builder: Builder, count: int, sizes: tuple[int, ...], rank: int) -> Tensor | None:
@@ -119,7 +125,7 @@ class _Sampler:
             return at
         if self._padding == "reflection":
             return self._reflected(at)
-        limited = clipped(builder, at, 0, self._size - 1)
+        limited = builder.clip(at, 0, self._size - 1)
         if self._mode != "cubic":
             return limited
         # points between the border and its middle are not moved: a cubic tells the difference
@@ -142,13 +148,13 @@ class _Sampler:
             shifted = builder.add(low, offsets[0]) if offsets[0] else low
             first = bordered_place(builder, shifted, self._size, self._border, taps=self._border)
             return [builder.add(first, n) if n else first for n in range(len(offsets))]
-        found = []
+        results = []
         for offset in offsets:
             at = builder.add(low, offset) if offset else low
             if self._padding == "reflection" and self._mode != "nearest":
                 at = self._reflected(at)
-            found.append(clipped(builder, builder.cast(at, np.int64), 0, self._size - 1))
-        return found
+            results.append(builder.clip(builder.cast(at, np.int64), 0, self._size - 1))
+        return results
 
 
 @lowers("AffineGrid", kind=Kind.COMPOSITE)
@@ -167,7 +173,7 @@ def _affine_grid(call: Call) -> Result:
         seen = moves.slice_axis(builder, wide, 2, number, number + 1)
         return builder.reshape(seen, (size[0], 1, rank))
 
-    made = builder.reshape(column(rank), (size[0], *(1,) * rank, rank))
+    result = builder.reshape(column(rank), (size[0], *(1,) * rank, rank))
     for axis, count in enumerate(spatial):
         check_table((count,), "the grid")
         at = _evenly(count, corners=corners).astype(wide.dtype).reshape(1, count, 1)
@@ -175,8 +181,8 @@ def _affine_grid(call: Call) -> Result:
         moved = builder.mul(column(rank - 1 - axis), builder.constant(at))
         shape = [1] * rank
         shape[axis] = count
-        made = builder.add(made, builder.reshape(moved, (size[0], *shape, rank)))
-    return builder.cast(made, theta.dtype)
+        result = builder.add(result, builder.reshape(moved, (size[0], *shape, rank)))
+    return builder.cast(result, theta.dtype)
 
 
 def _evenly(count: int, *, corners: bool) -> Floats:

@@ -10,10 +10,10 @@ from walle_stream.engine.lowering.activations import sigmoid
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.lowering.registry import Call
-from walle_stream.engine.lowering.text import TEXT, texts
+from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64
+from walle_stream.engine.rules import INT64, TEXT
 from walle_stream.errors import LoweringError
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -26,15 +26,7 @@ _WINITZKI: Final = 0.147
 
 
 def transformed(builder: Builder, scores: Tensor, transform: str) -> Tensor:
-    """Apply what comes after the scores.
-
-    Args:
-        builder: Of the program.
-        scores: ``(N, E)`` of floating numbers.
-        transform: One of ``TRANSFORMS``.
-
-    Returns:
-        Of the same shape.
+    """Apply one of ``TRANSFORMS`` to floating scores ``(N, E)``.
 
     Raises:
         LoweringError: There is no such transform.
@@ -79,14 +71,7 @@ def _probit(builder: Builder, x: Tensor) -> Tensor:
 
 
 def labels(call: Call, ints: str) -> Array | None:
-    """Give the labels of the classes.
-
-    Args:
-        call: Of a classifier.
-        ints: Name of the attribute of whole numbers.
-
-    Returns:
-        int64 or strings; None where neither is given.
+    """Give the labels of a classifier, int64 or strings; None where it has neither.
 
     Raises:
         LoweringError: Both are given.
@@ -100,47 +85,22 @@ def labels(call: Call, ints: str) -> Array | None:
 
 
 def greatest(builder: Builder, scores: Tensor) -> Tensor:
-    """Give the place of the greatest score, the first of equals.
-
-    Args:
-        builder: Of the program.
-        scores: ``(N, E)``.
-
-    Returns:
-        int64 ``(N,)``.
-    """
-    found = builder.emit(Operator.ARG_MAX, scores, axis=1)
-    return builder.reshape(found, (scores.shape[0],))
+    """Give the place of the greatest score ``(N, E)``, the first of equals: int64 ``(N,)``."""
+    result = builder.emit(Operator.ARG_MAX, scores, axis=1)
+    return builder.reshape(result, (scores.shape[0],))
 
 
 def labelled(builder: Builder, places: Tensor, names: Array | None) -> Tensor:
-    """Give the labels of classes by their numbers.
-
-    Args:
-        builder: Of the program.
-        places: int64.
-        names: Of the classes; None: the numbers are the labels.
-
-    Returns:
-        Of the same shape.
-    """
+    """Give the labels of classes by their int64 numbers, which are the labels without names."""
     return places if names is None else taken(builder, names, places)
 
 
 def labelled_by_sign(
     builder: Builder, scores: Tensor, names: Array | None, threshold: float, *, inclusive: bool
 ) -> Tensor:
-    """Give the labels where there is only one score.
+    """Give the labels of one score ``(N, 1)``: the name or 1, or 0 or no text below the threshold.
 
-    Args:
-        builder: Of the program.
-        scores: ``(N, 1)``.
-        names: Of the one class, if there is one.
-        threshold: Of the score.
-        inclusive: Whether the threshold itself is enough.
-
-    Returns:
-        The label of the class, or 1; where the score is too small, 0 or the empty string.
+    ``inclusive``: the threshold itself is enough.
     """
     flat = builder.reshape(scores, (scores.shape[0],))
     operator = Operator.LESS_EQUAL if inclusive else Operator.LESS
@@ -154,15 +114,6 @@ def labelled_by_sign(
 
 
 def both_sides(builder: Builder, scores: Tensor, *, complement: bool = False) -> Tensor:
-    """Give a second class the opposite of a score.
-
-    Args:
-        builder: Of the program.
-        scores: ``(N, 1)``.
-        complement: Whether the opposite of s is 1 - s, and not -s.
-
-    Returns:
-        ``(N, 2)``, the score itself last.
-    """
+    """Give a second class the opposite of a score ``(N, 1)``, -s or 1 - s: ``(N, 2)``, s last."""
     other = builder.sub(1, scores) if complement else builder.unary(Operator.NEG, scores)
     return moves.concat(builder, [other, scores], 1)

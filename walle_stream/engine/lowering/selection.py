@@ -8,15 +8,15 @@ from math import prod
 
 import numpy as np
 
-from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import flat_take
+from walle_stream.engine.lowering.addressing import flat_take, take
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import strides_of
-from walle_stream.engine.rules import BOOL, INT64, is_floating
+from walle_stream.engine.rules import BOOL, INT64, TEXT, is_floating
 from walle_stream.errors import LoweringError, ShapeError
 
 _TOP_K_BY_INPUT = 10
@@ -35,7 +35,7 @@ def _top_k(call: Call) -> Result:
     order = (*(each for each in range(x.rank) if each != axis), axis)
     moved = moves.transpose(builder, x, order)
     rank = builder.emit(
-        Operator.ARGSORT, sort_key(builder, moved), descending=bool(call.number("largest", 1))
+        Operator.ARGSORT, _sort_key(builder, moved), descending=bool(call.number("largest", 1))
     )
     best = moves.slice_axis(builder, rank, x.rank - 1, 0, k)
     rows = prod(moved.shape[:-1])
@@ -45,14 +45,9 @@ def _top_k(call: Call) -> Result:
     return moves.transpose(builder, values, back), moves.transpose(builder, best, back)
 
 
-def sort_key(builder: Builder, x: Tensor) -> Tensor:
-    """Give what ARGSORT puts in the order of a tensor.
-
-    Returns:
-        Narrow floats in float32: not every backend orders their NaN.
-    """
-    narrow = is_floating(x.dtype) and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
-    return builder.cast(x, np.float32) if narrow else x
+def _sort_key(builder: Builder, x: Tensor) -> Tensor:
+    # not every backend orders the NaN of narrow floats
+    return widened(builder, x) if is_floating(x.dtype) else x
 
 
 @lowers("NonZero")
@@ -60,20 +55,33 @@ def _non_zero(call: Call) -> Result:
     node, positions = call.node, call.inner_name("positions")
     call.tensor(0)
     return Stages(
-        (
-            Node("Positions", node.inputs[:1], (positions,), domain=INNER_DOMAIN),
-            Node(
-                "Coordinates", (node.inputs[0], positions), node.outputs[:1],
-                name=node.name, domain=INNER_DOMAIN,
-            ),
-        )
-    )  # fmt: skip
+        call.stage("Positions", node.inputs[:1], (positions,)),
+        call.stage("Coordinates", (node.inputs[0], positions), node.outputs[:1]),
+    )
+
+
+@lowers("Compress")
+def _compress(call: Call) -> Result:
+    x, condition = call.tensor(0), call.tensor(1)
+    size = x.size if call.attribute("axis") is None else x.shape[call.axis(x.rank)]
+    if condition.rank != 1 or condition.shape[0] > size or condition.dtype != BOOL:
+        raise ShapeError(f"condition {condition} of {size} slices")
+    node, positions = call.node, call.inner_name("positions")
+    return Stages(
+        call.stage("Positions", (node.inputs[1],), (positions,)),
+        call.stage("Compressed", (node.inputs[0], positions), node.outputs[:1], node.attributes),
+    )
+
+
+@lowers("Compressed", domain=INNER_DOMAIN)
+def _compressed(call: Call) -> Result:
+    return _chosen(call, call.tensor(0), call.tensor(1))
 
 
 @lowers("Positions", domain=INNER_DOMAIN)
 def _positions(call: Call) -> Result:
     x = call.tensor(0)
-    text = x.dtype == np.dtype(object)
+    text = x.dtype == TEXT
     builder = call.builder
     nonzero = builder.logical_not(builder.equal(x, "")) if text else builder.as_bool(x)
     return builder.emit(Operator.NONZERO, nonzero)
@@ -97,14 +105,11 @@ def _unique(call: Call) -> Result:
     if call.number("sorted", 1) not in {0, 1}:
         raise LoweringError("attribute 'sorted' must be 0 or 1")
     order, starts, group = (call.inner_name(each) for each in ("order", "starts", "group"))
+    inner = (order, group, starts)
     return Stages(
-        (
-            Node("UniqueGroups", node.inputs[:1], (order, group, starts), node.attributes,
-                 node.name, INNER_DOMAIN),
-            Node("UniqueOutputs", (node.inputs[0], order, group, starts), node.outputs,
-                 node.attributes, node.name, INNER_DOMAIN),
-        )
-    )  # fmt: skip
+        call.stage("UniqueGroups", node.inputs[:1], inner, node.attributes),
+        call.stage("UniqueOutputs", (node.inputs[0], *inner), node.outputs, node.attributes),
+    )
 
 
 @lowers("UniqueGroups", domain=INNER_DOMAIN)
@@ -137,7 +142,7 @@ def _rows(call: Call, x: Tensor) -> Tensor:
 
 def _ordered(builder: Builder, lines: Tensor) -> tuple[Tensor, Tensor]:
     # the order of each line, and whether the element there is the first of its equals
-    key = sort_key(builder, lines)
+    key = _sort_key(builder, lines)
     order = builder.emit(Operator.ARGSORT, key)
     count, size = lines.shape
     starts = builder.constant(np.arange(count).reshape(-1, 1) * size)
@@ -165,13 +170,15 @@ def _ranks(builder: Builder, lines: Tensor) -> Tensor:
     place = builder.constant(np.arange(size))
     rank = _running(builder, builder.select(is_first, place, 0), Operator.MAXIMUM)
     address = builder.add(order, builder.constant(np.arange(count).reshape(-1, 1) * size))
-    ranks = builder.emit(
-        Operator.PUT,
-        builder.constant(np.zeros((count * size, 1), np.int64)),
-        builder.reshape(address, (count * size,)),
-        builder.reshape(rank, (count * size, 1)),
-    )
-    return builder.reshape(ranks, lines.shape)
+    return builder.reshape(_put(builder, address, rank), lines.shape)
+
+
+def _put(builder: Builder, places: Tensor, values: Tensor) -> Tensor:
+    # (count,) int64: each value at its place, which no other has
+    count = places.size
+    zeros = builder.constant(np.zeros((count, 1), np.int64))
+    flat, rows = builder.reshape(places, (count,)), builder.reshape(values, (count, 1))
+    return builder.reshape(builder.emit(Operator.PUT, zeros, flat, rows), (count,))
 
 
 def _paired(builder: Builder, ranks: Tensor) -> Tensor:
@@ -198,41 +205,22 @@ def _running(builder: Builder, lines: Tensor, operator: Operator) -> Tensor:
 @lowers("UniqueOutputs", domain=INNER_DOMAIN)
 def _unique_outputs(call: Call) -> Result:
     x, order, group, starts = (call.tensor(number) for number in range(4))
-    builder, count, found = call.builder, order.size, starts.size
+    builder, count, result = call.builder, order.size, starts.size
     firsts = flat_take(builder, order, starts)
-    ends = moves.slice_axis(builder, starts, 0, 1, found) if found else starts
-    if found:
+    ends = moves.slice_axis(builder, starts, 0, 1, result) if result else starts
+    if result:
         ends = moves.concat(builder, [ends, builder.constant(np.array([count]))], 0)
     counts = builder.sub(ends, starts)
     if not call.number("sorted", 1):
         by_place = builder.emit(Operator.ARGSORT, firsts)
         firsts, counts = (flat_take(builder, each, by_place) for each in (firsts, counts))
-        group = flat_take(builder, _inverse(builder, by_place), group)
-    inverse = builder.emit(
-        Operator.PUT,
-        builder.constant(np.zeros((count, 1), np.int64)),
-        order,
-        builder.reshape(group, (count, 1)),
-    )
-    return _chosen(call, x, firsts), firsts, builder.reshape(inverse, (count,)), counts
+        numbers = builder.constant(np.arange(by_place.size))
+        group = flat_take(builder, _put(builder, by_place, numbers), group)
+    return _chosen(call, x, firsts), firsts, _put(builder, order, group), counts
 
 
-def _chosen(call: Call, x: Tensor, firsts: Tensor) -> Tensor:
-    builder = call.builder
+def _chosen(call: Call, x: Tensor, places: Tensor) -> Tensor:
+    # slices along the axis, or single elements
     if call.attribute("axis") is None:
-        return flat_take(builder, x, firsts)
-    axis = call.axis(x.rank)
-    lead, tail = x.shape[:axis], x.shape[axis + 1 :]
-    line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    return builder.reshape(builder.emit(Operator.TAKE, line, firsts), (*lead, firsts.size, *tail))
-
-
-def _inverse(builder: Builder, order: Tensor) -> Tensor:
-    count = order.size
-    put = builder.emit(
-        Operator.PUT,
-        builder.constant(np.zeros((count, 1), np.int64)),
-        order,
-        builder.constant(np.arange(count).reshape(count, 1)),
-    )
-    return builder.reshape(put, (count,))
+        return flat_take(call.builder, x, places)
+    return take(call.builder, x, places, call.axis(x.rank))

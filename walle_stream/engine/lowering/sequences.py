@@ -31,22 +31,22 @@ def _length(call: Call) -> Result:
 
 @lowers("SequenceAt", kind=Kind.STRUCTURE)
 def _at(call: Call) -> Result:
-    found = call.sequence(0)
-    return found[_position(call, 1, len(found))]
+    result = call.sequence(0)
+    return result[_position(call, 1, len(result))]
 
 
 @lowers("SequenceErase", kind=Kind.STRUCTURE)
 def _erase(call: Call) -> Result:
-    found = call.sequence(0)
-    place = _position(call, 1, len(found)) if call.has(1) else _last(len(found))
-    return [*found[:place], *found[place + 1 :]]
+    result = call.sequence(0)
+    place = _position(call, 1, len(result)) if call.has(1) else _last(len(result))
+    return [*result[:place], *result[place + 1 :]]
 
 
 @lowers("SequenceInsert", kind=Kind.STRUCTURE)
 def _insert(call: Call) -> Result:
-    found, given = call.sequence(0), call.tensor(1)
-    count = len(found)
-    for each in found[:1]:
+    result, given = call.sequence(0), call.tensor(1)
+    count = len(result)
+    for each in result[:1]:
         if isinstance(each, Tensor) and each.dtype != given.dtype:
             raise DTypeError(f"{given.dtype.name} for a sequence of {each.dtype.name}")
     # a place behind the last is one of count + 1, but -1 is the one before the last
@@ -56,7 +56,7 @@ def _insert(call: Call) -> Result:
         if not -count <= asked <= count:
             raise ShapeError(f"position {asked} in a sequence of {count}")
         place = asked if asked >= 0 else asked + count
-    return [*found[:place], given, *found[place:]]
+    return [*result[:place], given, *result[place:]]
 
 
 def _number(call: Call, number: int) -> int:
@@ -141,7 +141,7 @@ def _has_element(call: Call) -> Result:
 
 @lowers("OptionalGetElement", kind=Kind.STRUCTURE)
 def _get_element(call: Call) -> Result:
-    found: Value = call.inputs[0] if call.inputs else None
-    if found is None:
+    result: Value = call.inputs[0] if call.inputs else None
+    if result is None:
         raise LoweringError("the optional is empty")
-    return found
+    return result

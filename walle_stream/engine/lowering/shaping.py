@@ -9,9 +9,8 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import common_shape
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import FLOAT32, INT64, TEXT
 from walle_stream.errors import LoweringError, ShapeError
-
-_TEXT = np.dtype(object)
 
 
 @lowers("Identity", kind=Kind.TRANSFORM)
@@ -25,33 +24,33 @@ def _identity(call: Call) -> Result:
 def _constant(call: Call) -> Result:
     builder = call.builder
     for name in ("value", "sparse_value"):
-        found = call.attribute(name)
-        if found is not None:
-            if not isinstance(found, (np.ndarray, np.generic)):
+        value = call.attribute(name)
+        if value is not None:
+            if not isinstance(value, (np.ndarray, np.generic)):
                 raise LoweringError(f"attribute {name!r} must be a tensor")
-            return builder.constant(found)
+            return builder.constant(value)
     if call.attribute("value_float") is not None:
-        return builder.constant(call.real("value_float"), np.dtype(np.float32))
+        return builder.constant(call.real("value_float"), FLOAT32)
     if call.attribute("value_int") is not None:
-        return builder.constant(call.number("value_int"), np.dtype(np.int64))
+        return builder.constant(call.number("value_int"), INT64)
     if call.attribute("value_string") is not None:
-        return builder.constant(np.array(call.text("value_string"), _TEXT))
+        return builder.constant(np.array(call.text("value_string"), TEXT))
     return builder.constant(*_listed(call))
 
 
 def _listed(call: Call) -> tuple[Any, Any]:
     for name, dtype, kinds in (
         ("value_ints", np.int64, int), ("value_floats", np.float32, (int, float)),
-        ("value_strings", _TEXT, bytes),
+        ("value_strings", TEXT, bytes),
     ):  # fmt: skip
-        found = call.attribute(name)
-        if found is None:
+        value = call.attribute(name)
+        if value is None:
             continue
-        if not isinstance(found, tuple) or not all(isinstance(each, kinds) for each in found):
+        if not isinstance(value, tuple) or not all(isinstance(each, kinds) for each in value):
             raise LoweringError(f"attribute {name!r} must be a list of {np.dtype(dtype).name}")
-        if dtype is not _TEXT:
-            return found, np.dtype(dtype)
-        return [each.decode("utf-8", "replace") for each in found], dtype
+        if dtype is not TEXT:
+            return value, np.dtype(dtype)
+        return [each.decode("utf-8", "replace") for each in value], dtype
     raise LoweringError("a constant has no value")
 
 
@@ -192,17 +191,6 @@ def _tile(call: Call) -> Result:
     repeats = call.numbers(1) or ()
     if len(repeats) != x.rank or min(repeats, default=0) < 0:
         raise ShapeError(f"{list(repeats)} repeats of shape {list(x.shape)}")
-    return tile(call, x, repeats)
-
-
-def tile(call: Call, x: Tensor, repeats: tuple[int, ...]) -> Tensor:
-    """Repeat a tensor along its axes.
-
-    Args:
-        call: Of the rule.
-        x: Any.
-        repeats: One an axis.
-    """
     builder = call.builder
     paired = [each for size in x.shape for each in (1, size)]
     spread = [each for pair in zip(repeats, x.shape, strict=True) for each in pair]

@@ -9,9 +9,8 @@ from walle_stream.engine.lowering.element_types import attribute_dtype
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array
+from walle_stream.engine.rules import FLOAT32, TEXT
 from walle_stream.errors import DTypeError, ShapeError
-
-_FLOAT: Final = np.dtype(np.float32)
 
 _WINDOWS: Final[Mapping[str, tuple[float, ...]]] = {
     "HannWindow": (0.5, 0.5),
@@ -30,17 +29,17 @@ def _window(call: Call) -> Result:
     turns = size if call.number("periodic", 1) else size - 1
     # a symmetric window of one element is its own middle
     angles = np.arange(size) * (2 * np.pi / turns) if turns > 0 else np.full(size, np.pi)
-    made = np.zeros(size)
+    result = np.zeros(size)
     for number, weight in enumerate(_WINDOWS[call.node.operator]):
-        made += (-1) ** number * weight * np.cos(number * angles)
-    return call.builder.constant(_converted(call, made))
+        result += (-1) ** number * weight * np.cos(number * angles)
+    return call.builder.constant(_converted(call, result))
 
 
-def _converted(call: Call, made: Array) -> Array:
-    dtype = attribute_dtype(call, "output_datatype", _FLOAT)
-    if dtype == np.dtype(object):
+def _converted(call: Call, weights: Array) -> Array:
+    dtype = attribute_dtype(call, "output_datatype", FLOAT32)
+    if dtype == TEXT:
         raise DTypeError("weights of text")
-    return made.astype(dtype)
+    return weights.astype(dtype)
 
 
 @lowers("MelWeightMatrix", kind=Kind.TRANSFORM)
@@ -62,8 +61,8 @@ def _mel_weight_matrix(call: Call) -> Result:
     rising = (bins - first) / np.maximum(middle - first, 1)
     rising = np.where(middle == first, bins == middle, rising)
     falling = (last - bins) / np.maximum(last - middle, 1)
-    made = np.where(bins <= middle, rising * (bins >= first), falling * (bins < last))
-    return call.builder.constant(_converted(call, made))
+    result = np.where(bins <= middle, rising * (bins >= first), falling * (bins < last))
+    return call.builder.constant(_converted(call, result))
 
 
 def _edges(bands: int, length: int, rate: int, low: float, high: float) -> Array:

@@ -14,16 +14,9 @@ _REDUCTIONS = {Operator.ADD: Operator.SUM, Operator.MAXIMUM: Operator.REDUCE_MAX
 
 
 def slid(builder: Builder, operator: Operator, x: Tensor, window: Window) -> Tensor:
-    """Join the elements of each window, one axis after the other.
+    """Join the elements of each window by ADD or MAXIMUM, one axis after the other.
 
-    Args:
-        builder: Of the program.
-        operator: ADD or MAXIMUM.
-        x: Channels-last, padded with what changes nothing.
-        window: That slides over it.
-
-    Returns:
-        ``(N, *output, C)``.
+    The tensor is channels-last, padded with what changes nothing. Gives ``(N, *output, C)``.
     """
     shape = (x.shape[0], *window.output, x.shape[-1])
     if not prod(shape):

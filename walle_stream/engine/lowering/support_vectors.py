@@ -22,10 +22,9 @@ from walle_stream.engine.lowering.scores import (
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, View
-from walle_stream.engine.rules import check_size
+from walle_stream.engine.rules import FLOAT32, check_size
 from walle_stream.errors import LoweringError, ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _BINARY = 2
 _SURE = 1e-7
 """No probability of a pair is nearer to 0 or 1."""
@@ -45,8 +44,8 @@ def _svm_regressor(call: Call) -> Result:
     scores = builder.add(builder.matmul(kernels, column), _rho(call, 1).astype(x.dtype)[0].item())
     if call.number("one_class", 0):
         scores = builder.select(builder.less(0, scores), 1, builder.as_tensor(-1, scores))
-    made = transformed(builder, scores, call.text("post_transform", "NONE"))
-    return builder.cast(made, _FLOAT32)
+    result = transformed(builder, scores, call.text("post_transform", "NONE"))
+    return builder.cast(result, FLOAT32)
 
 
 @lowers("SVMClassifier", domain=ML)
@@ -68,15 +67,15 @@ def _svm_classifier(call: Call) -> Result:
         scores = _linear(call, x, classes, coefficients)
     ranked = scores if votes is None else votes
     if len(reals(call, "rho")) == 1 and classes == 1:
-        found = labelled_by_sign(builder, ranked, names, 0.0, inclusive=False)
+        label = labelled_by_sign(builder, ranked, names, 0.0, inclusive=False)
     else:
         best = greatest(builder, ranked)
         if len(reals(call, "rho")) == 1 and classes == _BINARY and not has_proba:
             best = _sure(builder, ranked, best, coefficients)
-        found = labelled(builder, best, names)
+        label = labelled(builder, best, names)
     if scores.shape[1] == 1 and classes == _BINARY and transform != "PROBIT":
         scores = both_sides(builder, scores)
-    return found, builder.cast(transformed(builder, scores, transform), _FLOAT32)
+    return label, builder.cast(transformed(builder, scores, transform), FLOAT32)
 
 
 def _sure(builder: Builder, ranked: Tensor, best: Tensor, coefficients: Array) -> Tensor:
@@ -211,15 +210,15 @@ def _distances(builder: Builder, x: Tensor, vectors: Array, factor: float) -> Te
 
 
 def _vectors(call: Call, count: int, x: Tensor) -> Array:
-    found = reals(call, "support_vectors")
+    value = reals(call, "support_vectors")
     check_size((count, x.shape[1]), "support vectors")
-    if len(found) != count * x.shape[1]:
-        raise ShapeError(f"{len(found)} numbers, {count} support vectors, {x.shape[1]} features")
-    return found.reshape(count, x.shape[1])
+    if len(value) != count * x.shape[1]:
+        raise ShapeError(f"{len(value)} numbers, {count} support vectors, {x.shape[1]} features")
+    return value.reshape(count, x.shape[1])
 
 
 def _rho(call: Call, count: int) -> Array:
-    found = reals(call, "rho")
-    if len(found) < count:
-        raise ShapeError(f"{len(found)} numbers of rho, not {count}")
-    return found[:count]
+    value = reals(call, "rho")
+    if len(value) < count:
+        raise ShapeError(f"{len(value)} numbers of rho, not {count}")
+    return value[:count]

@@ -11,6 +11,7 @@ import numpy as np
 
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import flat_take, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
 from walle_stream.engine.operators import Operator
@@ -49,47 +50,38 @@ def _non_max_suppression(call: Call) -> Result:
         call.inner_name(each) for each in ("left", "known", "best", "valid", "places")
     )
     threshold = given[3] if call.has(3) else ""
-    start = Node(
-        "SuppressionStart", (given[0], given[1], threshold, given[4] if call.has(4) else ""),
-        (left, known), call.node.attributes, call.node.name, INNER_DOMAIN,
-    )  # fmt: skip
+    least = given[4] if call.has(4) else ""
+    state, chosen = (left, known, threshold), (best, valid)
     if steps <= STEPS_UNROLLED:
-        chosen = [
-            Node("SuppressionSteps", (left, known, threshold), (best, valid), {"steps": steps},
-                 call.node.name, INNER_DOMAIN)
-        ]  # fmt: skip
+        choice = [call.stage("SuppressionSteps", state, chosen, {"steps": steps})]
     else:
-        chosen = _loop(call, steps, (left, known, threshold), (best, valid))
+        choice = _loop(call, steps, state, chosen)
     return Stages(
-        (
-            start,
-            *chosen,
-            Node("SuppressionPlaces", (valid,), (places,), domain=INNER_DOMAIN),
-            Node("SuppressionResult", (best, places), call.node.outputs[:1], domain=INNER_DOMAIN),
-        )
-    )
+        call.stage("SuppressionStart", (*given[:2], threshold, least), (left, known),
+                   call.node.attributes),
+        *choice,
+        call.stage("SuppressionPlaces", (valid,), (places,)),
+        call.stage("SuppressionResult", (best, places), call.node.outputs[:1]),
+    )  # fmt: skip
 
 
-def _loop(call: Call, steps: int, given: tuple[str, str, str], made: tuple[str, str]) -> list[Node]:
+def _loop(
+    call: Call, steps: int, given: tuple[str, str, str], outputs: tuple[str, str]
+) -> list[Node]:
     trips, left = call.inner_name("trips"), call.inner_name("left_at_end")
     inner = {each: call.inner_name(f"step/{each}") for each in (
         "number", "goes_on", "left", "next", "left_next", "best", "valid",
     )}  # fmt: skip
+    made_in_step = tuple(inner[each] for each in ("next", "left_next", "best", "valid"))
     body = Graph(
         "suppression",
         {inner[each]: None for each in ("number", "goes_on", "left")},
-        {inner[each]: None for each in ("next", "left_next", "best", "valid")},
-        (
-            Node(
-                "SuppressionStep", (inner["left"], *given[1:]),
-                tuple(inner[each] for each in ("next", "left_next", "best", "valid")),
-                name=call.node.name, domain=INNER_DOMAIN,
-            ),
-        ),
-    )  # fmt: skip
+        dict.fromkeys(made_in_step),
+        (call.stage("SuppressionStep", (inner["left"], *given[1:]), made_in_step),),
+    )
     return [
         Node("Constant", (), (trips,), {"value": np.array(steps)}, version=_LOOP_VERSION),
-        Node("Loop", (trips, "", given[0]), (left, *made), {"body": body}, call.node.name,
+        Node("Loop", (trips, "", given[0]), (left, *outputs), {"body": body}, call.node.name,
              version=_LOOP_VERSION),
     ]  # fmt: skip
 
@@ -174,13 +166,8 @@ def _step(
     best = builder.emit(Operator.ARG_MAX, left, axis=2)
     valid = builder.less(-np.inf, builder.reduce(Operator.REDUCE_MAX, left, (2,)))
     rows = builder.add(best, builder.constant(np.arange(batches).reshape(-1, 1, 1) * count))
-    wide = known.shape[2]
-    taken = builder.emit(
-        Operator.TAKE,
-        builder.reshape(known, (1, batches * count, wide)),
-        builder.reshape(rows, (batches * classes,)),
-    )
-    taken = builder.reshape(taken, (batches, classes, wide))
+    lines = builder.reshape(known, (batches * count, known.shape[2]))
+    taken = take(builder, lines, builder.reshape(rows, (batches, classes)))
     if known.dtype == BOOL:
         struck = taken
     else:
@@ -201,15 +188,11 @@ def _places(call: Call) -> Result:
 def _result(call: Call) -> Result:
     best, places, builder = call.tensor(0), call.tensor(1), call.builder
     steps, _, classes = best.shape
-    chosen = builder.emit(
-        Operator.TAKE,
-        builder.reshape(moves.transpose(builder, best, (1, 2, 0)), (1, best.size, 1)),
-        places,
-    )
+    chosen = flat_take(builder, moves.transpose(builder, best, (1, 2, 0)), places)
     row = builder.div(places, steps)
     columns = [
         builder.div(row, classes),
         builder.binary(Operator.MOD, row, classes),
-        builder.reshape(chosen, (places.size,)),
+        chosen,
     ]
     return moves.stack(builder, columns, 1)

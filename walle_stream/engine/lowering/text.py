@@ -1,25 +1,15 @@
 """Operators on strings of the domain ONNX itself."""
 
-from typing import Final
-
-import numpy as np
-
 from walle_stream.engine.lowering.builder import common_shape
 from walle_stream.engine.lowering.patterns import translated
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import BOOL, INT64
+from walle_stream.engine.rules import BOOL, INT64, TEXT
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
-
-TEXT: Final = np.dtype(object)
 
 
 def strings(call: Call, number: int) -> Tensor:
     """Give an input that must be of strings.
-
-    Args:
-        call: Of the rule.
-        number: Of the input, from 0.
 
     Raises:
         DTypeError: It is of something else.
@@ -31,20 +21,17 @@ def strings(call: Call, number: int) -> Tensor:
 
 
 def texts(call: Call, name: str) -> tuple[str, ...] | None:
-    """Give an attribute of strings.
-
-    Returns:
-        Its elements, or None where it is left out.
+    """Give an attribute of strings, or None where it is left out.
 
     Raises:
         LoweringError: It is something else.
     """
-    found = call.attribute(name)
-    if found is None:
+    value = call.attribute(name)
+    if value is None:
         return None
-    if not isinstance(found, tuple) or any(not isinstance(each, bytes) for each in found):
-        raise LoweringError(f"attribute {name!r} must be strings, not {found!r}")
-    return tuple(each.decode("utf-8", "replace") for each in found)
+    if not isinstance(value, tuple) or any(not isinstance(each, bytes) for each in value):
+        raise LoweringError(f"attribute {name!r} must be strings, not {value!r}")
+    return tuple(each.decode("utf-8", "replace") for each in value)
 
 
 @lowers("StringConcat")

@@ -11,15 +11,15 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from walle_stream.engine.graph import Function, Graph, Node
+from walle_stream.engine.graph import Function, Graph, Node, OperatorKey
 from walle_stream.engine.limits import Budget, Limits
-from walle_stream.engine.lowering.builder import Builder, Compute, ShapeUnknown, ValueUnknown
+from walle_stream.engine.lowering.builder import Builder, Compute, ValueUnknown
 from walle_stream.engine.lowering.flatten import flattened_branch, flattened_call
 from walle_stream.engine.lowering.registry import Call, Kind, Stages, Value, rules
-from walle_stream.engine.program import Tensor
+from walle_stream.engine.program import Array, ShapeUnknown, Tensor
 from walle_stream.errors import EngineError, LoweringError
 
-type Functions = Mapping[tuple[str, str, str], Function]
+type Functions = Mapping[OperatorKey, Function]
 
 
 @dataclass(slots=True)
@@ -48,71 +48,82 @@ def trace(
     compute: Compute,
     budget: Budget | None = None,
 ) -> Traced:
-    """Lower what can be.
+    """Lower what can be of nodes in order, with values known by name.
 
-    Args:
-        nodes: In order.
-        known: Values by name.
-        functions: Operators that the model defines.
-        compute: See ``Builder``.
-        budget: Of the run that this is for.
-
-    Returns:
-        The program so far and what is left.
+    ``functions`` are what the model defines, ``compute`` runs one step, ``budget`` is of the run.
 
     Raises:
         EngineError: A rule refuses its node, which the message names; or it is too much.
     """
-    budget = budget or Budget(Limits())
-    traced = Traced(Builder(compute, budget.limits), dict(known))
-    late: set[str] = set()
-    waiting = deque(nodes)
-    calls = count_nodes = 0
-    while waiting:
-        node = waiting.popleft()
-        budget.check_time()
-        count_nodes += 1
-        if count_nodes > budget.limits.nodes:
-            raise EngineError(
-                f"{node.title}: the graph has more than {budget.limits.nodes} nodes with the"
-                " functions that it calls (Limits.nodes)"
-            )
-        called = functions.get((node.domain, node.operator, node.overload))
+    tracer = _Tracer(known, functions, compute, budget or Budget(Limits()))
+    tracer.trace(nodes)
+    return tracer.traced
+
+
+class _Tracer:
+    """Walks the nodes of one piece."""
+
+    def __init__(
+        self, known: Mapping[str, Value], functions: Functions, compute: Compute, budget: Budget
+    ) -> None:
+        self.traced = Traced(Builder(compute, budget.limits), dict(known))
+        self._functions = functions
+        self._budget = budget
+        self._late: set[str] = set()
+        self._placed = 0
+
+    def trace(self, nodes: Sequence[Node]) -> None:
+        waiting, count, most = deque(nodes), 0, self._budget.limits.nodes
+        while waiting:
+            node = waiting.popleft()
+            self._budget.check_time()
+            count += 1
+            if count > most:
+                raise EngineError(
+                    f"{node.title}: the graph has more than {most} nodes with the functions that"
+                    " it calls (Limits.nodes)"
+                )
+            waiting.extendleft(reversed(self._next(node)))
+
+    def _next(self, node: Node) -> Sequence[Node]:
+        """Lower a node, put it off, or give the nodes that take its place."""
+        traced = self.traced
+        called = self._functions.get(node.key)
         if called is not None:
-            calls += 1
-            waiting.extendleft(reversed(flattened_call(node, called, _prefix(node, calls))))
-            continue
-        if needed_names(node) & late:
-            _put_off(traced, node, late)
-            continue
+            return flattened_call(node, called, self._prefix(node))
+        if needed_names(node) & self._late:
+            return self._put_off(node)
         chosen = _chosen_branch(node, traced)
         if chosen is not None:
-            calls += 1
-            placed, constants = flattened_branch(node, chosen, _prefix(node, calls))
+            nodes, constants = flattened_branch(node, chosen, self._prefix(node))
             for name, data in constants.items():
                 traced.values[name] = traced.builder.constant(data, name=name)
-            waiting.extendleft(reversed(placed))
-            continue
+            return nodes
         count = len(traced.builder.steps)
         try:
-            stages = _lower(node, traced)
-        except (ShapeUnknown, ValueUnknown, _Cut) as reason:
-            if isinstance(reason, ValueUnknown):
-                traced.asked |= _asked_names(node, traced, reason.tensor, count)
-            traced.reason = traced.reason or _reason(node, traced, reason, count)
+            return _lower(node, traced)
+        except (ShapeUnknown, ValueUnknown, _Cut) as signal:
+            asked: set[str] = set()
+            if isinstance(signal, ValueUnknown):
+                asked = _asked_names(node, traced, signal.tensor, count)
+            traced.asked |= asked
+            traced.reason = traced.reason or _reason(signal, asked)
             del traced.builder.steps[count:]
-            _put_off(traced, node, late)
-        else:
-            waiting.extendleft(reversed(stages))
-    return traced
+            return self._put_off(node)
+
+    def _put_off(self, node: Node) -> Sequence[Node]:
+        self.traced.remaining.append(node)
+        self._late.update(each for each in node.outputs if each)
+        return ()
+
+    def _prefix(self, node: Node) -> str:
+        # an output's name is of no other node, also where a later piece counts anew
+        self._placed += 1
+        return f"{node.first_output or node.name}#{self._placed}/"
 
 
 def needed_names(node: Node) -> set[str]:
-    """Give the names that a node reads, those of its graphs included.
-
-    Returns:
-        Names of values.
-    """
+    """Give the names of values that a node reads, those of its graphs included."""
     free = (name for graph in node.graphs() for name in graph.free_names)
     return {*(each for each in node.inputs if each), *free}
 
@@ -121,22 +132,9 @@ class _Cut(Exception):  # noqa: N818  # a signal, no error
     pass
 
 
-def _prefix(node: Node, count: int) -> str:
-    # an output's name is of no other node, also where a later piece counts anew
-    return f"{next((each for each in node.outputs if each), node.name)}#{count}/"
-
-
-def _put_off(traced: Traced, node: Node, late: set[str]) -> None:
-    traced.remaining.append(node)
-    late.update(each for each in node.outputs if each)
-
-
-def _reason(
-    node: Node, traced: Traced, signal: ShapeUnknown | ValueUnknown | _Cut, count: int
-) -> str:
+def _reason(signal: ShapeUnknown | ValueUnknown | _Cut, asked: set[str]) -> str:
     if isinstance(signal, ValueUnknown):
-        names = sorted(_asked_names(node, traced, signal.tensor, count))
-        listed = ", ".join(map(repr, names)) or "a value"
+        listed = ", ".join(map(repr, sorted(asked))) or "a value"
         return f"its outputs' shapes depend on the elements of {listed}"
     if isinstance(signal, ShapeUnknown):
         return "the shape of an input of it depends on values"
@@ -157,14 +155,15 @@ def _asked_names(node: Node, traced: Traced, asked: Tensor, count: int) -> set[s
 
 
 def tensors_of(value: Value) -> list[Tensor]:
-    """Give the tensors of a value.
-
-    Returns:
-        Itself, those of a sequence in order, or none.
-    """
+    """Give the tensors of a value: itself, those of a sequence in order, or none."""
     if isinstance(value, Tensor):
         return [value]
     return [] if value is None else [each for element in value for each in tensors_of(element)]
+
+
+def constant_tensors(constants: Mapping[str, Array]) -> dict[str, Value]:
+    """Describe constants by name, elements included."""
+    return {name: Tensor(data.shape, data.dtype, data, name) for name, data in constants.items()}
 
 
 def _chosen_branch(node: Node, traced: Traced) -> Graph | None:
@@ -193,10 +192,10 @@ def _lower(node: Node, traced: Traced) -> tuple[Node, ...]:
         inputs = tuple(traced.values[name] if name else None for name in node.inputs)
     except KeyError as error:
         raise LoweringError(f"{node.title}: nothing makes its input {error}") from error
-    origin = node.name or next((each for each in node.outputs if each), "")
+    origin = node.name or node.first_output
     traced.builder.origin = origin
     traced.titles[origin] = node.title
-    traced.operators[origin] = f"{node.domain}.{node.operator}" if node.domain else node.operator
+    traced.operators[origin] = node.qualified_operator
     try:
         result = rule.lower(Call(traced.builder, node, inputs))
     except EngineError as error:

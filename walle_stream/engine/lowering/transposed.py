@@ -5,11 +5,10 @@ from math import prod
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.channels import channels_first, channels_last
-from walle_stream.engine.lowering.columns import Columns, fold, overlaps
+from walle_stream.engine.lowering.columns import Columns, OuterAxis, fold, overlaps
 from walle_stream.engine.lowering.convolution import biased, convolved
-from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.widths import require_floating
 from walle_stream.engine.lowering.windows import Window, spatial, spatial_sizes
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
@@ -38,8 +37,8 @@ def _conv_transpose(call: Call) -> Result:
         empty = builder.raster([last], (x.shape[0], *window.sizes, w.shape[1] * group), [], 0)
         return channels_first(builder, biased(builder, empty, call.optional(2)))
     gathers = _gathered_work(window, w.shape) < _scattered_work(window, w.shape, group)
-    made = (_gathered if gathers else _scattered)(builder, last, w, window, group)
-    return channels_first(builder, biased(builder, made, call.optional(2)))
+    result = (_gathered if gathers else _scattered)(builder, last, w, window, group)
+    return channels_first(builder, biased(builder, result, call.optional(2)))
 
 
 def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
@@ -105,17 +104,21 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
     is_summed = overlaps(window)
     if is_summed:
         rows, matrix = widened(builder, rows), widened(builder, matrix)
-    made = builder.matmul(rows, matrix)
+    result = builder.matmul(rows, matrix)
     shape = (n, *window.sizes, group * depth)
     own = strides_of((group, n, *window.output, *window.kernel, depth))
     target = strides_of(shape)
     columns = Columns(
-        ((group, own[0], depth), (n, own[1], target[0]), (depth, 1, 1)),
+        (
+            OuterAxis(group, own[0], depth),
+            OuterAxis(n, own[1], target[0]),
+            OuterAxis(depth, 1, 1),
+        ),
         own[2 : 2 + rank],
         own[2 + rank : 2 + 2 * rank],
         target[1:-1],
     )
-    return builder.cast(fold(builder, made, shape, window, columns), x.dtype)
+    return builder.cast(fold(builder, result, shape, window, columns), x.dtype)
 
 
 def _gathered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:

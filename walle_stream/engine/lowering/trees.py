@@ -12,6 +12,7 @@ from walle_stream.engine.lowering.features import floats
 from walle_stream.engine.lowering.forests import MODES, Forest, descend
 from walle_stream.engine.lowering.linear_models import as_matrix
 from walle_stream.engine.lowering.lookups import taken
+from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.scores import (
     TRANSFORMS,
@@ -25,10 +26,9 @@ from walle_stream.engine.lowering.scores import (
 from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import check_size, is_floating
+from walle_stream.engine.rules import FLOAT32, TEXT, check_size
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
-_FLOAT32 = np.dtype(np.float32)
 _AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
 _BINARY = 2
 
@@ -52,11 +52,9 @@ def _tree_ensemble_regressor(call: Call) -> Result:
     votes = _votes(call, places, "target", count)
     aggregate = call.text("aggregate_function", "SUM")
     scores = _aggregated(builder, descend(builder, x, forest), votes, aggregate)
-    base = _doubles(call, "base_values")
-    if len(base):
-        scores = builder.add(scores, builder.constant(_base(base, count).astype(scores.dtype)))
-    made = transformed(builder, scores, call.text("post_transform", "NONE"))
-    return builder.cast(made, _FLOAT32)
+    scores = _based(call, scores, count)
+    result = transformed(builder, scores, call.text("post_transform", "NONE"))
+    return builder.cast(result, FLOAT32)
 
 
 @lowers("TreeEnsembleClassifier", domain=ML)
@@ -67,15 +65,13 @@ def _tree_ensemble_classifier(call: Call) -> Result:
     if names is None:
         raise LoweringError("one of classlabels_int64s and classlabels_strings must be given")
     votes = _votes(call, places, "class", len(names))
-    base = _doubles(call, "base_values")
     voted = {*votes.targets.reshape(-1).tolist()} - {votes.count}
     if len(names) <= _BINARY and len(voted) <= 1:
         return _binary(call, x, forest, votes, names)
     scores = _aggregated(builder, descend(builder, x, forest), votes, "SUM")
-    if len(base):
-        scores = builder.add(scores, builder.constant(_base(base, len(names)).astype(scores.dtype)))
-    made = transformed(builder, scores, transform)
-    return labelled(builder, greatest(builder, scores), names), builder.cast(made, _FLOAT32)
+    scores = _based(call, scores, len(names))
+    result = transformed(builder, scores, transform)
+    return labelled(builder, greatest(builder, scores), names), builder.cast(result, FLOAT32)
 
 
 def _binary(
@@ -90,21 +86,19 @@ def _binary(
         added = _base(base, min(len(base), len(names)))[-1]
         scores = builder.add(scores, float(added))
     if len(names) == 1:
-        found = labelled_by_sign(builder, scores, names, 0.0, inclusive=False)
-        return found, builder.cast(transformed(builder, scores, transform), _FLOAT32)
+        label = labelled_by_sign(builder, scores, names, 0.0, inclusive=False)
+        return label, builder.cast(transformed(builder, scores, transform), FLOAT32)
     # what is never negative is a share of one, unless it is to be made one
     is_share = transform == "PROBIT" or (transform == "NONE" and votes.weights.min(initial=0) >= 0)
     is_second = builder.less(0.5 if is_share else 0, builder.reshape(scores, scores.shape[:1]))
-    found = labelled(builder, builder.cast(is_second, "int64"), names)
+    label = labelled(builder, builder.cast(is_second, "int64"), names)
     sides = both_sides(builder, scores, complement=is_share)
-    return found, builder.cast(transformed(builder, sides, transform), _FLOAT32)
+    return label, builder.cast(transformed(builder, sides, transform), FLOAT32)
 
 
 @lowers("TreeEnsemble", domain=ML)
 def _tree_ensemble(call: Call) -> Result:
-    builder, given = call.builder, call.tensor(0)
-    if not is_floating(given.dtype):
-        raise DTypeError(f"floating numbers are expected, not {given.dtype.name}")
+    builder, given = call.builder, require_floating(call.tensor(0))
     count = call.number("n_targets", 1)
     forest, leaf_places = _nodes_and_leaves(call)
     x = _compared(call, forest, floats(call))
@@ -158,13 +152,13 @@ def _collected(
     reduction = {"MIN": "minimum", "MAX": "maximum"}.get(aggregate, "add")
     first = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
     begin = builder.broadcast(builder.as_tensor(first, weights), (rows * width, 1))
-    made = builder.emit(Operator.PUT, begin, flat, updates, reduction=reduction)
+    result = builder.emit(Operator.PUT, begin, flat, updates, reduction=reduction)
     if reduction != "add":
         empty = builder.broadcast(builder.constant(np.zeros((), np.bool_)), begin.shape)
         ones = builder.broadcast(builder.constant(np.ones((), np.bool_)), updates.shape)
         is_voted = builder.emit(Operator.PUT, empty, flat, ones, reduction="none")
-        made = builder.select(is_voted, made, 0)
-    return moves.slice_axis(builder, builder.reshape(made, (rows, width)), 1, 0, votes.count)
+        result = builder.select(is_voted, result, 0)
+    return moves.slice_axis(builder, builder.reshape(result, (rows, width)), 1, 0, votes.count)
 
 
 def _forest(call: Call) -> tuple[Forest, dict[tuple[int, int], int]]:
@@ -264,8 +258,8 @@ def _nodes_and_leaves(call: Call) -> tuple[Forest, Array]:
 
 def _members(call: Call, modes: Array, places: int) -> Array:
     asked = np.flatnonzero(modes == MODES.index("MEMBER"))
-    found = call.attribute("membership_values")
-    flat = np.zeros(0) if found is None else _tensor(call, "membership_values").astype(np.float64)
+    value = call.attribute("membership_values")
+    flat = np.zeros(0) if value is None else _tensor(call, "membership_values").astype(np.float64)
     ends = np.flatnonzero(np.isnan(flat))
     # the last set may be without the nan behind it
     if flat.size and (not ends.size or ends[-1] != flat.size - 1):
@@ -281,10 +275,18 @@ def _members(call: Call, modes: Array, places: int) -> Array:
 
 
 def _missing(call: Call, count: int) -> Array:
-    found = _ints(call, "nodes_missing_value_tracks_true")
-    if len(found) not in {0, count}:
-        raise ShapeError(f"{len(found)} nodes_missing_value_tracks_true of {count} nodes")
-    return found != 0 if len(found) else np.zeros(count, np.bool_)
+    value = _ints(call, "nodes_missing_value_tracks_true")
+    if len(value) not in {0, count}:
+        raise ShapeError(f"{len(value)} nodes_missing_value_tracks_true of {count} nodes")
+    return value != 0 if len(value) else np.zeros(count, np.bool_)
+
+
+def _based(call: Call, scores: Tensor, count: int) -> Tensor:
+    base = _doubles(call, "base_values")
+    if not len(base):
+        return scores
+    added = call.builder.constant(_base(base, count).astype(scores.dtype))
+    return call.builder.add(scores, added)
 
 
 def _base(base: Array, count: int) -> Array:
@@ -305,7 +307,7 @@ def _doubles(call: Call, name: str) -> Array:
 
 
 def _tensor(call: Call, name: str) -> Array:
-    found: Any = call.attribute(name)
-    if not isinstance(found, np.ndarray) or found.dtype == np.dtype(object):
-        raise LoweringError(f"attribute {name!r} must be a tensor of numbers, not {found!r}")
-    return found.reshape(-1)
+    value: Any = call.attribute(name)
+    if not isinstance(value, np.ndarray) or value.dtype == TEXT:
+        raise LoweringError(f"attribute {name!r} must be a tensor of numbers, not {value!r}")
+    return value.reshape(-1)

@@ -52,17 +52,14 @@ class Window:
 
 
 def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
-    """Read the attributes of a convolution or a pool.
-
-    Args:
-        call: Of the rule.
-        sizes: Of the spatial axes.
-        kernel: As many.
+    """Read the attributes of a convolution or a pool: one number a spatial axis each.
 
     Raises:
         LoweringError: ``auto_pad`` is unknown.
         ShapeError: An attribute does not fit.
     """
+    if call.list("kernel_shape") not in {None, kernel}:
+        raise ShapeError(f"kernel_shape {call.list('kernel_shape')} of weights {list(kernel)}")
     if len(kernel) != len(sizes):
         raise ShapeError(f"a kernel {list(kernel)} for {len(sizes)} spatial axes")
     strides = spatial(call, "strides", len(sizes), 1, least=1)
@@ -83,18 +80,12 @@ def placed(
     sizes: Shape, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape,
     *, ceil: bool = False,
 ) -> Window:  # fmt: skip
-    """Count the places of a window.
+    """Count the places of a window; one number a spatial axis, pads of begins, then of ends.
 
-    Args:
-        sizes: Of the spatial axes.
-        kernel: One an axis, as the next two.
-        strides: Positive.
-        dilations: Positive.
-        pads: Of the begins, then of the ends.
-        ceil: Whether a last window may reach beyond the padding.
+    ``ceil``: a last window may reach beyond the padding.
 
     Raises:
-        ShapeError: The numbers do not fit each other.
+        ShapeError: The numbers do not fit each other, or are not positive.
     """
     rank = len(sizes)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
@@ -139,38 +130,24 @@ def _same_pads(
 
 
 def spatial(call: Call, name: str, count: int, default: int, *, least: int) -> Shape:
-    """Read an attribute of one number an axis.
-
-    Args:
-        call: Of the rule.
-        name: Of the attribute.
-        count: How many there must be.
-        default: Each, where it is left out.
-        least: That one may be.
+    """Read an attribute of ``count`` numbers from ``least``, ``default`` each where it is left out.
 
     Raises:
         ShapeError: They are of another count, or too small.
     """
-    found = call.list(name)
-    if found is None:
+    value = call.list(name)
+    if value is None:
         return (default,) * count
-    if len(found) != count or min(found, default=least) < least:
-        raise ShapeError(f"{name} {list(found)}: {count} numbers from {least} are expected")
-    return found
+    if len(value) != count or min(value, default=least) < least:
+        raise ShapeError(f"{name} {list(value)}: {count} numbers from {least} are expected")
+    return value
 
 
 def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
-    """Give the sizes of the spatial axes.
-
-    Args:
-        x: ``(N, C, *spatial)``.
-        count: How many there must be; any by default.
-
-    Returns:
-        At least one.
+    """Give the sizes of the spatial axes of ``(N, C, *spatial)``, at least one.
 
     Raises:
-        ShapeError: There is none, or another number.
+        ShapeError: There is none, or another number than ``count``.
     """
     if x.rank <= _FIRST_SPATIAL:
         raise ShapeError(f"shape {list(x.shape)} has no spatial axis: (N, C, ...) is expected")
@@ -180,14 +157,9 @@ def spatial_sizes(x: Tensor, count: int | None = None) -> Shape:
 
 
 def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Say which element each tap of each window is, along one axis.
+    """Give which element each tap of each window is along an axis: ``(output, kernel)``.
 
-    Args:
-        window: Any.
-        axis: Of the spatial ones, from 0.
-
-    Returns:
-        ``(output, kernel)``; in the padding it is negative or beyond the size.
+    In the padding it is negative or beyond the size.
     """
     check_table((window.output[axis], window.kernel[axis]), "the taps")
     places = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]

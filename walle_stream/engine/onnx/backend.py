@@ -13,7 +13,7 @@ from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend as EngineBackend
 from walle_stream.engine.module import GraphRunner
-from walle_stream.engine.onnx.importer import OPSETS, import_model, parse_model
+from walle_stream.engine.onnx.importer import OPSETS, import_model
 from walle_stream.errors import EngineError, ModelError
 
 
@@ -116,31 +116,7 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
         return device.split(":", maxsplit=1)[0] == "CPU"
 
 
-def prepare(model: ModelProto, device: str = "CPU", **kwargs: Any) -> EngineRep:
-    """Make a model ready; see ``Backend.prepare`` of onnx."""
-    return EngineBackendApi.prepare(model, device, **kwargs)
-
-
-def run_model(model: ModelProto, inputs: Sequence[Any], device: str = "CPU") -> Any:
-    """Run a model once; see ``Backend.run_model`` of onnx."""
-    return prepare(model, device).run(inputs)
-
-
-def run_node(node: NodeProto, inputs: Sequence[Any], device: str = "CPU", **kwargs: Any) -> Any:
-    """Run one node; see ``EngineBackendApi.run_node``."""
-    return EngineBackendApi.run_node(node, inputs, device, **kwargs)
-
-
-def supports_device(device: str) -> bool:
-    """Whether a device can be asked for; see ``Backend.supports_device`` of onnx."""
-    return EngineBackendApi.supports_device(device)
-
-
-def prepare_with(model: bytes, backend: EngineBackend) -> EngineRep:
-    """Make a model ready for one of the engine's backends.
-
-    Args:
-        model: Of a ``ModelProto``.
-        backend: Any.
-    """
-    return EngineRep(parse_model(model), backend)
+prepare = EngineBackendApi.prepare
+run_model = EngineBackendApi.run_model
+run_node = EngineBackendApi.run_node
+supports_device = EngineBackendApi.supports_device

@@ -4,7 +4,7 @@ A file is checked as far as a wrong one could hurt: cut off, cyclic, data beside
 its folder. What an operator thinks of its inputs is said when it is lowered.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from walle_stream.engine.graph import (
     Graph,
     Model,
     Node,
+    OperatorKey,
     OptionalType,
     SequenceType,
     TensorType,
@@ -59,10 +60,7 @@ _PLAIN_ATTRIBUTES = {
 
 
 def load_model(path: str | Path) -> Model:
-    """Read a model.
-
-    Args:
-        path: Of an ONNX file; tensors beside it are read from its folder alone.
+    """Read an ONNX file. Blocks; tensors beside it are read from its folder alone.
 
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
@@ -79,12 +77,9 @@ def load_model(path: str | Path) -> Model:
 
 
 def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model") -> Model:
-    """Read a model from bytes.
+    """Read the bytes of a ``ModelProto``, called ``name`` in messages.
 
-    Args:
-        data: Of a ``ModelProto``.
-        folder: Where its tensors outside of the file are; None: it may have none.
-        name: For messages.
+    Its tensors outside of the file are in ``folder``; None: it may have none.
 
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
@@ -102,12 +97,7 @@ def parse_model(data: bytes, *, folder: Path | None = None, name: str = "model")
 
 
 def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "model") -> Model:
-    """Take over a model.
-
-    Args:
-        proto: As ``onnx.load`` gives it.
-        folder: Where its tensors outside of the file are; None: it may have none.
-        name: For messages.
+    """Take over what ``onnx.load`` gives; see ``parse_model``.
 
     Raises:
         ModelError: It is not a model that can be run.
@@ -122,7 +112,7 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
         check_names([f"{_domain(f.domain)}.{f.name}.{f.overload}" for f in proto.functions],
                     "function")  # fmt: skip
         functions = {
-            (_domain(each.domain), each.name, each.overload): reader.function(each)
+            OperatorKey(_domain(each.domain), each.name, each.overload): reader.function(each)
             for each in proto.functions
         }
         functions = {**published_functions(proto, opsets, functions, reader.function), **functions}
@@ -153,6 +143,16 @@ class _Reader:
         self._opsets = opsets
         self._folder = folder
         self._depth = 0
+        self._attributes: Mapping[Any, Callable[[AttributeProto], Any]] = {
+            AttributeProto.TENSOR: lambda proto: array_of(proto.t, folder),
+            AttributeProto.TENSORS: lambda proto: tuple(
+                array_of(each, folder) for each in proto.tensors
+            ),
+            AttributeProto.GRAPH: lambda proto: self.graph(proto.g),
+            AttributeProto.GRAPHS: lambda proto: tuple(map(self.graph, proto.graphs)),
+            AttributeProto.SPARSE_TENSOR: lambda proto: dense_of(proto.sparse_tensor, folder),
+            AttributeProto.TYPE_PROTO: lambda proto: value_type(proto.tp),
+        }
 
     def graph(self, proto: GraphProto) -> Graph:
         self._depth += 1
@@ -222,31 +222,14 @@ class _Reader:
         _check_text(proto.ref_attr_name)
         if proto.ref_attr_name:
             return AttributeReference(proto.ref_attr_name)
-        return self._attribute_value(proto)
-
-    def _attribute_value(self, proto: AttributeProto) -> Any:
         plain = _PLAIN_ATTRIBUTES.get(proto.type)
         if plain is not None:
             value = getattr(proto, plain)
             return value if plain in {"f", "i", "s"} else tuple(value)
-        match proto.type:
-            case AttributeProto.TENSOR:
-                return array_of(proto.t, self._folder)
-            case AttributeProto.TENSORS:
-                return tuple(array_of(each, self._folder) for each in proto.tensors)
-            case AttributeProto.GRAPH:
-                return self.graph(proto.g)
-            case AttributeProto.GRAPHS:
-                return tuple(self.graph(each) for each in proto.graphs)
-        return self._rare_attribute(proto)
-
-    def _rare_attribute(self, proto: AttributeProto) -> Any:
-        match proto.type:
-            case AttributeProto.SPARSE_TENSOR:
-                return dense_of(proto.sparse_tensor, self._folder)
-            case AttributeProto.TYPE_PROTO:
-                return value_type(proto.tp)
-        raise ModelError(f"attribute {proto.name!r} has the unknown type {proto.type}")
+        read = self._attributes.get(proto.type)
+        if read is None:
+            raise ModelError(f"attribute {proto.name!r} has the unknown type {proto.type}")
+        return read(proto)
 
     def function(self, proto: FunctionProto) -> Function:
         inner = _Reader({**self._opsets, **_opsets(proto.opset_import)}, self._folder)
@@ -290,14 +273,7 @@ def _named_type(proto: ValueInfoProto, what: str) -> ValueType:
 
 
 def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
-    """Read the type of an input or output.
-
-    Args:
-        proto: As in the file; an empty one says nothing.
-        depth: Of types around it.
-
-    Returns:
-        The type, None where none is said.
+    """Read the type of an input or output, within ``depth`` others; None where none is said.
 
     Raises:
         ModelError: It is a map, or too deep.

@@ -4,33 +4,24 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from walle_stream.engine.graph import Function, Node
+from walle_stream.engine.graph import Function, Node, OperatorKey
 from walle_stream.errors import ModelError
-
-type Key = tuple[str, str, str]
 
 CALLS_MAX: Final = 256
 """Functions that call one another in a row; names of values grow with each."""
 
 
 def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
-    """Put nodes in an order in which each finds its inputs made.
-
-    Args:
-        nodes: In any order; most files have them sorted.
-        known: Names that are made before.
-
-    Returns:
-        The nodes; as they were where that is such an order.
+    """Put nodes in an order in which each finds its inputs made, or leave them where it is one.
 
     Raises:
         ModelError: They are cyclic, or a name is made twice.
     """
-    made = set(known)
+    result = set(known)
     producer: dict[str, int] = {}
     for number, node in enumerate(nodes):
         for name in node.outputs:
-            if name and (name in made or producer.setdefault(name, number) != number):
+            if name and (name in result or producer.setdefault(name, number) != number):
                 raise ModelError(f"{node.title}: {name!r} is made twice")
         if max(Counter(filter(None, node.outputs)).values(), default=1) > 1:
             raise ModelError(f"{node.title}: two of its outputs have one name")
@@ -76,7 +67,7 @@ def check_names(names: Sequence[str], what: str) -> None:
             raise ModelError(f"{what} {name!r} is there {count} times")
 
 
-def check_calls(functions: Mapping[Key, Function]) -> None:
+def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
     """Refuse functions that call themselves, by whatever way round, and endless chains.
 
     Raises:
@@ -84,7 +75,7 @@ def check_calls(functions: Mapping[Key, Function]) -> None:
             message names those on the way.
     """
     calls = {key: _called(function.nodes, functions) for key, function in functions.items()}
-    depths: dict[Key, int] = {}
+    depths: dict[OperatorKey, int] = {}
     # without recursion: a chain of calls may be as long as a file
     for start in functions:
         way = {start: sorted(calls[start])} if start not in depths else {}
@@ -97,26 +88,26 @@ def check_calls(functions: Mapping[Key, Function]) -> None:
             key = way[last].pop()
             if key in way:
                 names = [*list(way)[list(way).index(key) :], key]
-                raise ModelError(f"function {key[1]!r} calls itself: {_listed(names)}")
+                raise ModelError(f"function {key.name!r} calls itself: {_listed(names)}")
             if key not in depths:
                 way[key] = sorted(calls[key])
     deepest = max(depths, key=lambda each: depths[each], default=None)
     if deepest is not None and depths[deepest] > CALLS_MAX:
         raise ModelError(
-            f"function {deepest[1]!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at most"
+            f"function {deepest.name!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at"
+            " most"
         )
 
 
-def _listed(keys: Sequence[Key]) -> str:
+def _listed(keys: Sequence[OperatorKey]) -> str:
     return " -> ".join(".".join(filter(None, key[:2])) for key in keys)
 
 
-def _called(nodes: Iterable[Node], functions: Mapping[Key, Function]) -> set[Key]:
-    found: set[Key] = set()
+def _called(nodes: Iterable[Node], functions: Mapping[OperatorKey, Function]) -> set[OperatorKey]:
+    results: set[OperatorKey] = set()
     for node in nodes:
-        key = (node.domain, node.operator, node.overload)
-        if key in functions:
-            found.add(key)
+        if node.key in functions:
+            results.add(node.key)
         for graph in node.graphs():
-            found |= _called(graph.nodes, functions)
-    return found
+            results |= _called(graph.nodes, functions)
+    return results

@@ -14,10 +14,8 @@ from walle_stream.engine.dtypes import is_foreign, native
 from walle_stream.engine.limits import Limits, check_memory
 from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, check_size
+from walle_stream.engine.rules import BOOL, TEXT, check_size
 from walle_stream.errors import EngineError, ModelError
-
-_TEXT: Final = np.dtype(object)
 
 _PACKED_BITS: Final = {
     TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4,
@@ -27,14 +25,7 @@ _PACKED_BITS: Final = {
 
 
 def array_of(proto: TensorProto, folder: Path | None = None) -> Array:
-    """Read a tensor.
-
-    Args:
-        proto: As in the file.
-        folder: Where data outside of the file may be.
-
-    Returns:
-        Its elements, not to be written to.
+    """Read a tensor, which is not to be written to; ``folder`` may have its data.
 
     Raises:
         ModelError: Its data is short, or outside of the folder.
@@ -54,14 +45,14 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
     shape = check_size(tuple(proto.dims), "it")
     dtype = element_type(proto.data_type)
     if proto.data_location == TensorProto.EXTERNAL:
-        if dtype == _TEXT:
+        if dtype == TEXT:
             raise ModelError("strings cannot lie beside the model")
         return _of_bytes(proto, _external(proto, folder), shape, dtype)
-    if dtype == _TEXT:
+    if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
-        made = np.empty(prod(shape), _TEXT)
-        made[:] = [_text(each) for each in proto.string_data]
-        return made.reshape(shape)
+        result = np.empty(prod(shape), TEXT)
+        result[:] = [_text(each) for each in proto.string_data]
+        return result.reshape(shape)
     if proto.HasField("raw_data"):
         return _of_bytes(proto, proto.raw_data, shape, dtype)
     # a count that does not fit is seen before anything is converted
@@ -159,14 +150,7 @@ def _place(given: dict[str, str], key: str, default: int) -> int:
 
 
 def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array:
-    """Read a sparse tensor, and spread it.
-
-    Args:
-        proto: As in the file.
-        folder: Where data outside of the file may be.
-
-    Returns:
-        All elements, not to be written to.
+    """Read a sparse tensor, and spread it to all elements; see ``array_of``.
 
     Raises:
         ModelError: Its indices are not of its shape, or not as many as its values.
@@ -180,7 +164,7 @@ def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array
     except EngineError as error:
         raise ModelError(f"sparse tensor {name!r}: {error.message}") from error
     dense = np.zeros(prod(shape), values.dtype)
-    if values.dtype == _TEXT:
+    if values.dtype == TEXT:
         dense[:] = ""
     dense[flat] = values
     dense.flags.writeable = False

@@ -56,19 +56,18 @@ class _Radix:
         return self.writes[digit - 1] // self.writes[digit] if digit else None
 
     def digits(self, address: int) -> tuple[list[int], int]:
-        found = []
+        results = []
         for write in self.writes:
-            found.append(address // write)
+            results.append(address // write)
             address %= write
-        return found, address
+        return results, address
 
 
 def compose(outer: Region, inner: Region) -> list[Region] | None:
     """Read the inner region's source in place of the tensor that it wrote.
 
-    Returns:
-        Regions that move what of the outer one the inner one wrote, with the inner
-        one's ``input``; none where they do not meet; None where it is no few boxes.
+    Gives regions that move what of the outer one the inner one wrote, with the inner one's
+    ``input``; none where they do not meet; None where it is no few boxes.
     """
     if not inner.count or not outer.count:
         return []
@@ -186,18 +185,10 @@ def _clip(
 
 
 def _spans(step: int, count: int, low: int, high: int, size: int) -> list[tuple[int, int]]:
-    """Give the coordinates of an axis at which a digit may stay below its size.
+    """Give first and last coordinates of an axis at which a digit may stay below its size.
 
-    Args:
-        step: Of the digit.
-        count: Of the axis.
-        low: Least digit of the box.
-        high: Greatest digit.
-        size: Of the digit.
-
-    Returns:
-        First and last of each span: one where all other axes stay as well, and each
-        coordinate alone where some do.
+    The digit goes from ``low`` to ``high`` in the box, by ``step`` along the axis. One span where
+    all other axes stay as well, and each coordinate alone where some do.
     """
     rest = high - low - step * (count - 1)
     first, last = max(0, -((low + rest) // step)), min(count - 1, (size - 1 - low) // step)
@@ -238,22 +229,16 @@ def _region(
 
 
 def compose_all(outer: Region, inner: Sequence[Region], *, is_covered: bool) -> list[Region] | None:
-    """Read through all regions of a raster.
+    """Read through all regions that wrote a tensor, apart from each other; see ``compose``.
 
-    Args:
-        outer: Reads the tensor.
-        inner: All that wrote it, apart from each other.
-        is_covered: Whether they wrote every element of it.
-
-    Returns:
-        As ``compose``; what no inner region wrote is left out.
+    What no inner region wrote is left out; None where it is ``is_covered`` and something is.
     """
-    found: list[Region] = []
+    results: list[Region] = []
     for each in inner:
         some = compose(outer, each)
-        if some is None or len(found) + len(some) > PIECES_MAX:
+        if some is None or len(results) + len(some) > PIECES_MAX:
             return None
-        found += some
-    if is_covered and sum(each.count for each in found) != outer.count:
+        results += some
+    if is_covered and sum(each.count for each in results) != outer.count:
         return None
-    return found
+    return results

@@ -7,6 +7,7 @@ that do the same are done once.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any, Final
 
@@ -25,22 +26,18 @@ _PIECE_COST: Final = 128
 
 
 def merge_vertically(program: Program) -> Program:
-    """Let rasters read through rasters.
-
-    Returns:
-        The same program with fewer tensors between.
-    """
-    made, seen = makers(program.steps), _seen_in_place(program)
+    """Let rasters read through rasters: fewer tensors lie between."""
+    maker_of, seen = makers(program.steps), _seen_in_place(program)
     steps: list[Step] = []
     for step in program.steps:
         merged = step
         while merged.operator is Operator.RASTER:
-            better = _merged(merged, made, seen)
+            better = _merged(merged, maker_of, seen)
             if better is None:
                 break
             merged = better
         if merged is not step:
-            made[merged.output] = merged
+            maker_of[merged.output] = merged
         steps.append(merged)
     return without_dead(program.replaced(steps))
 
@@ -54,9 +51,9 @@ def _seen_in_place(program: Program) -> Mapping[Tensor, int]:
     return counts
 
 
-def _merged(step: Step, made: Mapping[Tensor, Step], seen: Mapping[Tensor, int]) -> Step | None:
+def _merged(step: Step, maker_of: Mapping[Tensor, Step], seen: Mapping[Tensor, int]) -> Step | None:
     for number, tensor in enumerate(step.inputs):
-        inner = made.get(tensor)
+        inner = maker_of.get(tensor)
         if inner is None or inner.operator is not Operator.RASTER:
             continue
         if all(region.input != number for region in step.regions):
@@ -94,11 +91,11 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
         if region.input != number:
             regions.append(region)
             continue
-        found = compose_all(region, inner.regions, is_covered=is_covered)
-        if found is None or not (is_worth or all(_run_of(each) >= RUN_MIN for each in found)):
+        result = compose_all(region, inner.regions, is_covered=is_covered)
+        if result is None or not (is_worth or all(_run_of(each) >= RUN_MIN for each in result)):
             return None
         regions += [
-            Region(each.size, each.source, each.destination, places[each.input]) for each in found
+            Region(each.size, each.source, each.destination, places[each.input]) for each in result
         ]
     if len(regions) > max(PIECES_MAX, len(step.regions)):
         return None
@@ -106,14 +103,7 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
 
 
 def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) -> Step:
-    """Give a raster other regions, and only the inputs that they read.
-
-    Args:
-        step: The raster; it makes what it made.
-        inputs: That the regions count.
-        regions: Any.
-        fill: Of the raster.
-    """
+    """Give a raster other regions, and only those of the inputs that they read."""
     used = sorted({region.input for region in regions}) or [0]
     order = {old: new for new, old in enumerate(used)}
     kept = tuple(
@@ -121,9 +111,7 @@ def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) 
         for each in regions
     )
     parameters = {**step.parameters, "regions": kept, "fill": fill}
-    return Step(
-        step.operator, tuple(inputs[each] for each in used), step.outputs, parameters, step.origin
-    )
+    return replace(step, inputs=tuple(inputs[each] for each in used), parameters=parameters)
 
 
 def _is_worth(step: Step, number: int, inner: Step) -> bool:
@@ -151,18 +139,14 @@ def _run_of(region: Region) -> int:
 
 
 def merge_horizontally(program: Program) -> Program:
-    """Do once what several steps do.
-
-    Returns:
-        The same program without repetitions.
-    """
+    """Do once what several steps do."""
     known: dict[Any, Step] = {}
     same: dict[Tensor, Tensor] = {}
     steps = []
     for step in program.steps:
         inputs = tuple(same.get(each, each) for each in step.inputs)
         if inputs != step.inputs:
-            step = Step(step.operator, inputs, step.outputs, step.parameters, step.origin)  # noqa: PLW2901
+            step = replace(step, inputs=inputs)  # noqa: PLW2901
         first = None
         if step.operator not in {Operator.RANDOM, Operator.TEXT}:
             first = known.setdefault(_key(step), step)

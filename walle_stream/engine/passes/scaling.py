@@ -17,17 +17,13 @@ from walle_stream.engine.region import View, whole
 
 
 def fold_scales(program: Program) -> Program:
-    """Fold constants by column into products and into each other.
-
-    Returns:
-        A program that gives the same to rounding.
-    """
-    made, counts = makers(program.steps), readers(program)
+    """Fold constants by column into products and into each other; the same to rounding."""
+    maker_of, counts = makers(program.steps), readers(program)
     steps: list[Step] = []
     for step in program.steps:
-        better = _folded(step, made, counts) or [step]
+        better = _folded(step, maker_of, counts) or [step]
         for each in better:
-            made[each.output] = each
+            maker_of[each.output] = each
             if each is not step:
                 for tensor in each.inputs:
                     counts[tensor] = counts.get(tensor, 0) + 1
@@ -36,32 +32,28 @@ def fold_scales(program: Program) -> Program:
 
 
 def _folded(
-    step: Step, made: Mapping[Tensor, Step], counts: Mapping[Tensor, int]
+    step: Step, maker_of: Mapping[Tensor, Step], counts: Mapping[Tensor, int]
 ) -> list[Step] | None:
     if step.operator not in {Operator.MUL, Operator.ADD} or step.output.dtype.kind != "f":
         return None
     for value, other in (step.inputs, step.inputs[::-1]):
-        row, inner = row_of(other, made), made.get(value)
+        row, inner = row_of(other, maker_of), maker_of.get(value)
         if row is None or inner is None or counts.get(value) != 1:
             continue
         if step.operator is Operator.MUL and inner.operator is Operator.MATMUL:
             return _scaled(step, inner, row)
         if inner.operator is Operator.ADD:
-            found = _through_add(step, inner, row, made)
-            if found is not None:
-                return found
+            result = _through_add(step, inner, row, maker_of)
+            if result is not None:
+                return result
     return None
 
 
-def row_of(tensor: Tensor, made: Mapping[Tensor, Step]) -> Array | None:
-    """Give the constant of each column of a matrix, where all rows are the same.
-
-    Returns:
-        ``(columns,)``, or None.
-    """
+def row_of(tensor: Tensor, maker_of: Mapping[Tensor, Step]) -> Array | None:
+    """Give the constant of each column ``(columns,)`` of a matrix of equal rows, or None."""
     if tensor.dtype.kind != "f" or not tensor.has_shape or tensor.rank != 2:  # noqa: PLR2004
         return None
-    maker = made.get(tensor)
+    maker = maker_of.get(tensor)
     if maker is None:
         data = tensor.data
         return None if data is None or data.shape[0] != 1 else data[0]
@@ -82,10 +74,10 @@ def _scaled(step: Step, product: Step, row: Array) -> list[Step] | None:
 
 
 def _through_add(
-    step: Step, inner: Step, row: Array, made: Mapping[Tensor, Step]
+    step: Step, inner: Step, row: Array, maker_of: Mapping[Tensor, Step]
 ) -> list[Step] | None:
     for value, other in (inner.inputs, inner.inputs[::-1]):
-        shift = row_of(other, made)
+        shift = row_of(other, maker_of)
         if shift is None or value.data is not None:
             continue
         if step.operator is Operator.ADD:
@@ -107,8 +99,4 @@ def _spread(row: Array, step: Step) -> tuple[Step, Tensor]:
     shape, dtype = step.output.shape, step.output.dtype
     source = Tensor(row.shape, dtype, np.ascontiguousarray(row, dtype))
     output = Tensor(shape, dtype, np.broadcast_to(np.asarray(source.data), shape))
-    parameters = {
-        "regions": (whole(shape, View(0, (0, 1))),), "shape": shape, "dtype": dtype,
-        "fill": None, "accumulate": False,
-    }  # fmt: skip
-    return Step(Operator.RASTER, (source,), (output,), parameters, step.origin), output
+    return Step.raster(source, output, whole(shape, View(0, (0, 1))), step.origin), output

@@ -7,6 +7,7 @@ residual sums it reaches the next convolution's own, its inverse, and both go.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from walle_stream.engine.operators import ELEMENTWISE, Operator
@@ -14,27 +15,23 @@ from walle_stream.engine.passes.composition import compose_all
 from walle_stream.engine.passes.merging import rebuilt
 from walle_stream.engine.passes.users import makers, without_dead
 from walle_stream.engine.program import Program, Step, Tensor
-from walle_stream.engine.region import Region, View, simplified, strides_of
+from walle_stream.engine.region import Region, View, simplified
 
 
 def sink_permutations(program: Program) -> Program:
-    """Let elementwise steps run in the order of memory that their inputs lie in.
-
-    Returns:
-        The same program; permutations stand behind the steps.
-    """
-    made = makers(program.steps)
+    """Let elementwise steps run in the order of memory of their inputs; permutations follow."""
+    maker_of = makers(program.steps)
     steps: list[Step] = []
     for step in program.steps:
-        moved = _sunk(step, made) if step.operator in ELEMENTWISE else None
+        moved = _sunk(step, maker_of) if step.operator in ELEMENTWISE else None
         for each in moved or (step,):
             steps.append(each)
-            made[each.output] = each
+            maker_of[each.output] = each
     return without_dead(program.replaced(steps))
 
 
-def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
-    permutation = _permutation_of(step, made)
+def _sunk(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step] | None:
+    permutation = _permutation_of(step, maker_of)
     if permutation is None:
         return None
     region, shape = permutation
@@ -42,49 +39,44 @@ def _sunk(step: Step, made: Mapping[Tensor, Step]) -> list[Step] | None:
     steps: list[Step] = []
     inputs = []
     for tensor in step.inputs:
-        undone = _undone(tensor, made, back, shape, step)
+        undone = _undone(tensor, maker_of, back, shape, step)
         if undone is None:
             return None
         inputs.append(undone[0])
         steps += undone[1:]
     inner = Tensor(shape, step.output.dtype)
-    parameters = dict(step.parameters)
-    steps.append(Step(step.operator, tuple(inputs), (inner,), parameters, step.origin))
-    steps.append(_raster(inner, step.output, region, step))
+    steps.append(replace(step, inputs=tuple(inputs), outputs=(inner,)))
+    steps.append(Step.raster(inner, step.output, region, step.origin))
     return steps
 
 
 def _permutation_of(
-    step: Step, made: Mapping[Tensor, Step]
+    step: Step, maker_of: Mapping[Tensor, Step]
 ) -> tuple[Region, tuple[int, ...]] | None:
     """Find the permutation that all inputs of full size come through."""
-    found = None
+    result = None
     for tensor in step.inputs:
-        maker = made.get(tensor)
+        maker = maker_of.get(tensor)
         if tensor.data is not None or _is_spread(maker):
             continue
         if maker is None or not is_permutation(maker):
             return None
         (region,) = maker.regions
         mine = (simplified(region), maker.inputs[0].shape)
-        if found is not None and (
-            found[0].source != mine[0].source
-            or found[0].size != mine[0].size
-            or found[1] != mine[1]
+        if result is not None and (
+            result[0].source != mine[0].source
+            or result[0].size != mine[0].size
+            or result[1] != mine[1]
         ):
             return None
-        found = mine
-    if found is None or len(found[0].size) == 1:
+        result = mine
+    if result is None or len(result[0].size) == 1:
         return None  # one axis: nothing is permuted
-    return found
+    return result
 
 
 def is_permutation(step: Step) -> bool:
-    """Whether a raster moves every element of its one input to a place of its own.
-
-    Returns:
-        True for a raster of one region that covers input and output.
-    """
+    """Whether a raster of one region moves every element of its one input to a place of its own."""
     if step.operator is not Operator.RASTER or len(step.regions) != 1 or len(step.inputs) != 1:
         return False
     (region,) = step.regions
@@ -116,29 +108,22 @@ def _is_spread(maker: Step | None) -> bool:
 
 
 def _undone(
-    tensor: Tensor, made: Mapping[Tensor, Step], back: Region, shape: tuple[int, ...], step: Step
+    tensor: Tensor,
+    maker_of: Mapping[Tensor, Step],
+    back: Region,
+    shape: tuple[int, ...],
+    step: Step,
 ) -> tuple[Tensor, *tuple[Step, ...]] | None:
     """Give an input in the order before the permutation."""
-    maker = made.get(tensor)
+    maker = maker_of.get(tensor)
     if tensor.data is None and maker is not None and is_permutation(maker):
         source = maker.inputs[0]
         return (source,) if source.shape == shape else None
     output = Tensor(shape, tensor.dtype)
-    moved = _raster(tensor, output, back, step)
+    moved = Step.raster(tensor, output, back, step.origin)
     if maker is None or maker.operator is not Operator.RASTER:
         return output, moved
     regions = compose_all(back, maker.regions, is_covered=True)
     if regions is None or len(regions) != 1:
         return None
     return output, rebuilt(moved, list(maker.inputs), regions, None)
-
-
-def _raster(source: Tensor, output: Tensor, region: Region, step: Step) -> Step:
-    parameters = {
-        "regions": (Region(region.size, region.source, region.destination, 0),),
-        "shape": output.shape, "dtype": output.dtype, "fill": None, "accumulate": False,
-    }  # fmt: skip
-    return Step(Operator.RASTER, (source,), (output,), parameters, step.origin)
-
-
-__all__ = ["is_permutation", "sink_permutations", "strides_of"]

@@ -6,11 +6,9 @@ from walle_stream.engine.region import Shape, View
 
 
 def view_of(step: Step) -> View | None:
-    """Say how a raster's output can be read in place.
+    """Give the view of its one row-major input that a raster's output is.
 
-    Returns:
-        Strides by axis of the output in its one input, which lies row-major; None
-        where elements have to be moved.
+    None where elements have to be moved.
     """
     if (
         step.operator is not Operator.RASTER
@@ -41,12 +39,12 @@ def view_of(step: Step) -> View | None:
 
 def _by_axis(shape: Shape, axes: list[tuple[int, int]]) -> Shape | None:
     """Give read strides by axis of ``shape``; ``axes`` are written innermost first."""
-    found: list[int] = []
+    results: list[int] = []
     rest = iter(axes)
     count, read = 1, 0
     for size in reversed(shape):
         if size == 1:
-            found.append(0)
+            results.append(0)
             continue
         if count == 1:
             count, read = next(rest)
@@ -57,6 +55,6 @@ def _by_axis(shape: Shape, axes: list[tuple[int, int]]) -> Shape | None:
             count *= more
         if count % size:
             return None
-        found.append(read)
+        results.append(read)
         count, read = count // size, read * size
-    return tuple(reversed(found))
+    return tuple(reversed(results))

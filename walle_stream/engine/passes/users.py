@@ -8,20 +8,12 @@ from walle_stream.engine.program import Program, Step, Tensor
 
 
 def makers(steps: Iterable[Step]) -> dict[Tensor, Step]:
-    """Give the step that makes each tensor.
-
-    Returns:
-        By tensor; inputs and constants have none.
-    """
+    """Give the step that makes each tensor; inputs and constants have none."""
     return {output: step for step in steps for output in step.outputs}
 
 
 def readers(program: Program) -> dict[Tensor, int]:
-    """Count how often each tensor is read.
-
-    Returns:
-        By tensor; an output of the program counts as read once more.
-    """
+    """Count how often each tensor is read; an output counts as read once more."""
     counts: dict[Tensor, int] = defaultdict(int)
     for step in program.steps:
         for each in step.inputs:
@@ -32,11 +24,7 @@ def readers(program: Program) -> dict[Tensor, int]:
 
 
 def without_dead(program: Program) -> Program:
-    """Drop steps whose outputs nobody reads.
-
-    Returns:
-        The same program without them.
-    """
+    """Drop steps whose outputs nobody reads."""
     alive = set(program.outputs)
     kept = []
     for step in reversed(program.steps):

@@ -5,15 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from walle_stream.engine.operators import ELEMENTWISE, REDUCTION, Operator
 from walle_stream.engine.passes.strided import view_of
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View, strides_of
+from walle_stream.engine.rules import TEXT
 
 _VIEW_READERS: Final = ELEMENTWISE | REDUCTION
-_TEXT: Final = np.dtype(object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +35,12 @@ class Elision:
 
 
 def is_loose(tensor: Tensor) -> bool:
-    """Whether a tensor cannot lie in an arena.
-
-    Returns:
-        True for strings, and for shapes that depend on values.
-    """
-    return tensor.dtype == _TEXT or not tensor.has_shape
+    """Whether a tensor cannot lie in an arena: strings, and shapes that depend on values."""
+    return tensor.dtype == TEXT or not tensor.has_shape
 
 
 def is_plain(view: View, shape: Shape) -> bool:
-    """Whether a view reads row-major, without gaps.
-
-    Args:
-        view: Over the shape.
-        shape: Of the tensor.
-
-    Returns:
-        True where it does.
-    """
+    """Whether a view over a shape reads row-major, without gaps."""
     own = strides_of(shape)
     return all(
         size == 1 or mine == plain
@@ -63,22 +49,18 @@ def is_plain(view: View, shape: Shape) -> bool:
 
 
 def elide(program: Program) -> Elision:
-    """Find the rasters whose readers take a view.
-
-    Returns:
-        How each tensor is read, and the steps that remain.
-    """
+    """Find the rasters whose readers take a view."""
     readers = _readers(program)
     seen: dict[Tensor, Seen] = {each: itself(each) for each in program.inputs if not is_loose(each)}
     steps: list[Step] = []
     for step in program.steps:
         _see(step.inputs, seen)
-        found = _seen_through(step, seen, readers)
-        if found is None:
+        result = _seen_through(step, seen, readers)
+        if result is None:
             steps.append(step)
             _see(step.outputs, seen)
         else:
-            seen[step.output] = found
+            seen[step.output] = result
     _see(program.outputs, seen)
     users: dict[Tensor, list[int]] = defaultdict(list)
     reads = [step.inputs for step in steps] + [tuple(program.outputs)]
@@ -106,14 +88,7 @@ def _see(tensors: Iterable[Tensor], seen: dict[Tensor, Seen]) -> None:
 
 
 def itself(tensor: Tensor) -> Seen:
-    """Read a tensor as it lies.
-
-    Args:
-        tensor: Of a known shape.
-
-    Returns:
-        The whole of it.
-    """
+    """Read a tensor of a known shape as it lies."""
     return Seen(tensor, View(0, strides_of(tensor.shape)))
 
 

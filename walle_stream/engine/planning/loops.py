@@ -44,25 +44,21 @@ class Loop:
 
 
 def loops_of(elision: Elision) -> list[Loop]:
-    """Put steps that may share tiles together.
-
-    Returns:
-        All its steps, in order.
-    """
+    """Put steps that may share tiles together, all in order."""
     loops: list[Loop] = []
     current: Loop | None = None
-    made: set[Tensor] = set()
+    result: set[Tensor] = set()
     for step in elision.steps:
         frame = _frame_of(step)
         if frame is None:
             loops.append(Loop([step]))
             current = None
             continue
-        if current is None or not _joins(current, made, step, frame, elision):
-            current, made = Loop([], *frame), set()
+        if current is None or not _joins(current, result, step, frame, elision):
+            current, result = Loop([], *frame), set()
             loops.append(current)
         current.steps.append(step)
-        made.update(step.outputs)
+        result.update(step.outputs)
     number = 0
     for loop in loops:
         first, number = number, number + len(loop.steps)
@@ -90,14 +86,14 @@ def _frame_of(step: Step) -> tuple[int, int] | None:
 
 
 def _joins(
-    loop: Loop, made: set[Tensor], step: Step, frame: tuple[int, int], elision: Elision
+    loop: Loop, result: set[Tensor], step: Step, frame: tuple[int, int], elision: Elision
 ) -> bool:
     if frame != (loop.axis, loop.rows):
         return False
     return all(
         _is_aligned(each, elision, loop.axis, loop.rows)
         for each in step.inputs
-        if elision.seen[each].root in made
+        if elision.seen[each].root in result
     )
 
 

@@ -1,6 +1,8 @@
 """The passes in their order: what every backend runs is what comes out here."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from walle_stream.engine.passes.merging import merge_horizontally, merge_vertically
@@ -20,27 +22,11 @@ def optimised(
     compute: Callable[[Step, Sequence[Array]], Array],
     check: Callable[[Program], None] | None = None,
 ) -> Program:
-    """Make a program do less.
-
-    Args:
-        program: Lowered.
-        compute: Runs a step whose inputs are known.
-        check: Called after each pass, with what it made.
-
-    Returns:
-        A program that gives the same.
-    """
-
-    def fold(given: Program) -> Program:
-        return fold_constants(given, compute)
-
+    """Make a lowered program do less; ``check`` is called after each pass with what it made."""
     rounds: list[Pass] = [
-        merge_horizontally,
-        merge_vertically,
-        sink_permutations,
-        fold_scales,
-        fold,
-    ]
+        merge_horizontally, merge_vertically, sink_permutations, fold_scales,
+        partial(fold_constants, compute=compute),
+    ]  # fmt: skip
     current = without_dead(program)
     for _ in range(ROUNDS_MAX):
         before = len(current.steps), _moved(current)
@@ -54,35 +40,22 @@ def optimised(
 
 
 def fold_constants(program: Program, compute: Callable[[Step, Sequence[Array]], Array]) -> Program:
-    """Compute at once what depends on nothing; constants that are spread stay as they are.
-
-    Returns:
-        A program without such steps.
-    """
+    """Compute at once what depends on nothing; constants that are spread stay as they are."""
     folded: dict[Tensor, Tensor] = {}
     steps: list[Step] = []
     for step in program.steps:
         inputs = tuple(folded.get(each, each) for each in step.inputs)
-        changed = step if inputs == step.inputs else _with_inputs(step, inputs)
-        is_known = bool(inputs) and all(each.data is not None for each in inputs)
+        changed = step if inputs == step.inputs else replace(step, inputs=inputs)
+        known = [each.data for each in inputs if each.data is not None]
         grows = step.output.has_shape and step.output.size > sum(each.size for each in inputs)
-        if not is_known or grows or len(step.outputs) > 1 or not step.output.has_shape:
+        if len(known) < max(len(inputs), 1) or grows or not step.output.has_shape:
             steps.append(changed)
             continue
-        made = compute(changed, [_data(each) for each in inputs])
-        made.flags.writeable = False
-        folded[step.output] = Tensor(made.shape, made.dtype, made, step.output.name)
+        result = compute(changed, known)
+        result.flags.writeable = False
+        folded[step.output] = Tensor(result.shape, result.dtype, result, step.output.name)
     outputs = [folded.get(each, each) for each in program.outputs]
     return Program(program.inputs, outputs, steps)
-
-
-def _data(tensor: Tensor) -> Array:
-    assert tensor.data is not None  # noqa: S101
-    return tensor.data
-
-
-def _with_inputs(step: Step, inputs: tuple[Tensor, ...]) -> Step:
-    return Step(step.operator, inputs, step.outputs, step.parameters, step.origin)
 
 
 def _moved(program: Program) -> int:

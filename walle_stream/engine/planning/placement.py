@@ -42,11 +42,7 @@ class Placement:
 
 
 def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placement:
-    """Decide where the tensors of a program lie.
-
-    Returns:
-        A buffer for each root.
-    """
+    """Decide where the tensors of a program lie: a buffer for each root."""
     spans: list[tuple[int, int]] = []
     for loop in loops:
         first = len(spans)
@@ -54,7 +50,7 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
     spans.append((len(spans), len(spans)))
     inner = {each for loop in loops for each in loop.inner}
     buffers: dict[Tensor, Buffer] = {}
-    made: list[Buffer] = []
+    results: list[Buffer] = []
 
     def last_of(tensor: Tensor, least: int) -> int:
         return max([spans[number][1] for number in elision.users[tensor]] + [least])
@@ -62,7 +58,7 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
     for each in program.inputs:
         if not is_loose(each):
             buffers[each] = Buffer(each.nbytes, -1, last_of(each, -1))
-            made.append(buffers[each])
+            results.append(buffers[each])
     owners = [loop for loop in loops for _ in loop.steps]
     owner: Loop | None = None
     for number, (step, loop) in enumerate(zip(elision.steps, owners, strict=True)):
@@ -78,10 +74,10 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
             else:
                 first, last = spans[number]
                 buffers[each] = Buffer(each.nbytes, first, last_of(each, last))
-                made.append(buffers[each])
+                results.append(buffers[each])
         within.passed(step, buffers)
     total = sum(each.nbytes for each in {*buffers, *inner})
-    return Placement(buffers, _arrange(made), total)
+    return Placement(buffers, _arrange(results), total)
 
 
 class _InLoop:

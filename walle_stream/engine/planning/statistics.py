@@ -34,28 +34,20 @@ class Statistics:
 def program_statistics(program: Program) -> Statistics:
     """Count a program as it stands: each tensor has memory of its own, until its last reader.
 
-    Returns:
-        The counts; tensors whose shapes depend on values are not among the bytes.
+    Tensors whose shapes depend on values are not among the bytes.
     """
     return _counted(program.steps, _living_peak(program))
 
 
 def plan_statistics(elision: Elision, placement: Placement) -> Statistics:
-    """Count a program as it is run: rasters that are read in place move nothing.
-
-    Args:
-        elision: Of the program.
-        placement: Of the program; its arena is the peak.
-    """
+    """Count a program as it is run: rasters read in place move nothing, the arena is the peak."""
     return _counted(elision.steps, placement.arena_bytes)
 
 
 def traffic_bytes(step: Step) -> int:
-    """Say how much a step reads and writes.
+    """Count the bytes of a step's inputs and outputs, of a raster twice what it moves.
 
-    Returns:
-        Bytes of its inputs and outputs, of a raster twice what it moves; an element
-        that is spread counts as often as it is read.
+    An element that is spread counts as often as it is read.
     """
     if step.operator is Operator.RASTER:
         return 2 * _moved_bytes(step)

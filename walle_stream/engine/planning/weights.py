@@ -8,12 +8,13 @@ and what is computed of them, are the same.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.program import Array, Program, Tensor
 
 _GAP_BYTES: Final = 64
 _ROW_BYTES: Final = 1 << 10
@@ -23,11 +24,7 @@ _SIZE_MIN_BYTES: Final = 1 << 17
 def with_gaps(matrix: Array) -> Array:
     """Lay a matrix out with a gap behind each row, where that makes products faster.
 
-    Args:
-        matrix: Of weights; any array is taken.
-
-    Returns:
-        The same elements: a view of memory of its own, or the array itself.
+    Gives a view of memory of its own, or the array itself.
     """
     if matrix.dtype.name not in {"float32", "float64"} or not matrix.flags.c_contiguous:
         return matrix
@@ -37,22 +34,17 @@ def with_gaps(matrix: Array) -> Array:
     if columns * matrix.itemsize % _ROW_BYTES:
         return matrix
     memory = np.empty((rows, columns + _GAP_BYTES // matrix.itemsize), matrix.dtype)
-    found = memory[:, :columns]
-    np.copyto(found, matrix)
-    found.flags.writeable = False
-    return found
+    view = memory[:, :columns]
+    np.copyto(view, matrix)
+    view.flags.writeable = False
+    return view
 
 
 def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
     """Lay out the constants that are right operands of products and nothing else.
 
-    Args:
-        program: After the passes.
-        kept: Ids of arrays that stay as they are: others hold them, too, and a second
-            layout would be memory twice.
-
-    Returns:
-        A program that gives the same.
+    Arrays whose ids are ``kept`` stay: others hold them, too, and a second layout would be memory
+    twice.
     """
     others = {*program.outputs}
     for step in program.steps:
@@ -65,18 +57,12 @@ def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
         data = weights.data
         if data is None or weights in others or weights in changed or id(data) in kept:
             continue
-        found = with_gaps(data)
-        if found is not data:
-            changed[weights] = Tensor(weights.shape, weights.dtype, found, weights.name)
+        result = with_gaps(data)
+        if result is not data:
+            changed[weights] = Tensor(weights.shape, weights.dtype, result, weights.name)
     if not changed:
         return program
     return program.replaced(
-        Step(
-            step.operator,
-            tuple(changed.get(each, each) for each in step.inputs),
-            step.outputs,
-            step.parameters,
-            step.origin,
-        )
+        replace(step, inputs=tuple(changed.get(each, each) for each in step.inputs))
         for step in program.steps
     )

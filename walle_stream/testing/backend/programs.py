@@ -10,8 +10,9 @@ import numpy as np
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, whole
-from walle_stream.engine.rules import infer, verify_program
+from walle_stream.engine.rules import infer
 from walle_stream.testing.backend.steps import elements
+from walle_stream.testing.stages import verify_program
 
 _MAPS: Final = (Operator.NEG, Operator.ABS, Operator.TANH, Operator.ERF, Operator.SIN)
 _PAIRS: Final = (Operator.ADD, Operator.SUB, Operator.MAXIMUM, Operator.MINIMUM, Operator.MUL)

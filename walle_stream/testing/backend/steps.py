@@ -11,7 +11,8 @@ from walle_stream.engine.module import Backend
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import infer, is_floating, is_integer, verify_program
+from walle_stream.engine.rules import infer, is_floating, is_integer
+from walle_stream.testing.stages import verify_program
 
 ORIGIN: Final = "the step under test"
 """Name of the node that a step says it is of."""

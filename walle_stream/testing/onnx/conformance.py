@@ -62,14 +62,14 @@ def run_cases(
     Returns:
         What passed.
     """
-    from walle_stream.engine.onnx.backend import prepare_with  # noqa: PLC0415  # after the finder
+    from walle_stream.engine.onnx.backend import EngineRep  # noqa: PLC0415  # after the finder
     from walle_stream.engine.onnx.importer import parse_model  # noqa: PLC0415  # same
-    from walle_stream.engine.stages import verify_model  # noqa: PLC0415  # same
     from walle_stream.errors import WalleError  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.cases import read_cases  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.comparison import difference  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.raw_constants import with_raw_constants  # noqa: PLC0415  # same
     from walle_stream.testing.onnx.subsets import subsets_of  # noqa: PLC0415  # same
+    from walle_stream.testing.stages import verify_model  # noqa: PLC0415  # same
 
     tally = Tally()
     chosen = _backend(backend)
@@ -81,7 +81,7 @@ def run_cases(
             model = with_raw_constants(case.model) if is_raw else case.model
             if backend == CHECKED:
                 verify_model(parse_model(model))
-            ready = prepare_with(model, chosen)
+            ready = EngineRep(parse_model(model), chosen)
             reason = ""
             for inputs, outputs in case.sets:
                 reason = reason or difference(outputs, ready.run(inputs), case.rtol, case.atol)

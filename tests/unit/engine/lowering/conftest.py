@@ -10,7 +10,8 @@ from walle_stream.engine.backends.interpreter import InterpretedPlan, Interprete
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.program import Program
-from walle_stream.engine.rules import is_floating, verify_program
+from walle_stream.engine.rules import is_floating
+from walle_stream.testing.stages import verify_program
 
 type RunNode = Callable[..., list[Any]]
 

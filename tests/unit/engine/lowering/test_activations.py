@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from walle_stream.engine.backends.reference import compute
-from walle_stream.engine.lowering.activations import activation
+from walle_stream.engine.lowering.activations import ACTIVATIONS
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.errors import DTypeError, EngineError, LoweringError, ShapeError
 
@@ -174,11 +174,8 @@ def test_a_missing_input_is_refused(run_node):
 )
 def test_recurrent_layers_name_their_activations(name, alpha, beta, expected):
     builder = Builder(compute)
-    made = activation(builder, name, builder.constant(X), alpha, beta)
+    function, defaults = ACTIVATIONS[name]
+    pairs = zip(defaults, (alpha, beta), strict=False)
+    parameters = [default if given is None else given for default, given in pairs]
+    made = function(builder, builder.constant(X), *parameters)
     np.testing.assert_allclose(builder.value(made), expected)
-
-
-def test_an_unknown_activation_is_refused():
-    builder = Builder(compute)
-    with pytest.raises(LoweringError, match="'Sine'"):
-        activation(builder, "Sine", builder.constant(X))

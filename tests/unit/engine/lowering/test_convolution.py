@@ -11,6 +11,7 @@ from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.lowering import convolution, transposed
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.convolution import convolve
+from walle_stream.engine.lowering.windows import placed
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import DTypeError, EngineError, LoweringError, ShapeError
@@ -122,10 +123,8 @@ def test_integers_are_convolved_exactly():
     x = rng.integers(-(2**20), 2**20, (1, 3, 5, 5), np.int32)
     w = rng.integers(-200, 200, (2, 3, 3, 3), np.int32)
     builder = Builder(compute)
-    made = convolve(
-        builder, builder.constant(x), builder.constant(w), strides=(1, 1), dilations=(1, 1),
-        pads=(1, 1, 1, 1), group=1,
-    )  # fmt: skip
+    window = placed((5, 5), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
+    made = convolve(builder, builder.constant(x), builder.constant(w), window, 1)
     np.testing.assert_array_equal(
         builder.value(made), convolved(x, w, (1, 1), (1, 1), (1, 1, 1, 1), 1)
     )
@@ -144,7 +143,7 @@ def test_a_kernel_of_1_moves_no_patches():
     builder = Builder(compute)
     x = Tensor((1, 4, 8, 8), np.dtype(np.float32))
     w = builder.constant(np.ones((2, 4, 1, 1), np.float32))
-    convolve(builder, x, w, strides=(1, 1), dilations=(1, 1), pads=(0,) * 4, group=1)
+    convolve(builder, x, w, placed((8, 8), (1, 1), (1, 1), (1, 1), (0,) * 4), 1)
     kinds = [step.operator for step in builder.steps]
     raster = Operator.RASTER  # to channels-last, to a matrix, from it, to channels-first
     assert kinds == [raster, raster, Operator.MATMUL, raster, raster]
@@ -154,7 +153,7 @@ def test_padded_patches_are_one_region():
     builder = Builder(compute)
     x = Tensor((1, 4, 8, 8), np.dtype(np.float32))
     w = builder.constant(np.ones((2, 4, 3, 3), np.float32))
-    convolve(builder, x, w, strides=(1, 1), dilations=(1, 1), pads=(1,) * 4, group=1)
+    convolve(builder, x, w, placed((8, 8), (3, 3), (1, 1), (1, 1), (1,) * 4), 1)
     assert all(len(step.regions) == 1 for step in builder.steps if step.operator is Operator.RASTER)
 
 

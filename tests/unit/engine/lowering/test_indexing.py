@@ -64,7 +64,7 @@ def test_gather_of_nothing():
 def test_gather_takes_text_and_refuses_floating_indices():
     x = np.array(["a", "b", "c"], object)
     assert run("Gather", x, np.array([2, 0])).tolist() == ["c", "a"]
-    with pytest.raises(DTypeError, match="float32, not whole numbers"):
+    with pytest.raises(DTypeError, match="whole numbers, not float32"):
         run("Gather", floats(3), np.array([0.0], np.float32))
 
 

@@ -1,8 +1,7 @@
 """What is true of each stage of a model, as checks that run: graph, lowered, planned.
 
-Tests hold every stage against these, the lowered one after each pass
-(``rules.verify_program``). Nothing here is needed to run a model, and what a user can
-do wrong is refused before: a ``SpecError`` is a fault of the engine.
+Tests hold every stage against these, the lowered one after each pass. What a user
+can do wrong is refused before: a ``SpecError`` is a fault of the engine.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.placement import ALIGNMENT, Buffer, Placement
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View
+from walle_stream.engine.rules import infer
 from walle_stream.errors import SpecError
 
 _COMPARED_MAX: Final = 1 << 22
@@ -70,6 +70,34 @@ def _verify_nodes(where: str, nodes: Iterable[Node], known: set[str]) -> None:
                 raise SpecError(f"{where}: {node.title} makes {name!r} again")
             own.update({name} - {""})
         known |= own
+
+
+def _verify_step(step: Step) -> None:
+    shape, dtype = infer(step.operator, step.inputs, step.parameters)
+    (output,) = step.outputs
+    if (output.shape if output.has_shape else None) != shape or output.dtype != dtype:
+        raise SpecError(f"{step.operator} of {step.inputs} makes {dtype}{shape}, not {output}")
+
+
+def verify_program(program: Program) -> None:
+    """Hold a lowered program against the rules.
+
+    Raises:
+        SpecError: A step is wrong, made twice, or reads what is not made yet.
+    """
+    made = set(program.inputs)
+    for step in program.steps:
+        for each in step.inputs:
+            if each not in made and each.data is None:
+                raise SpecError(f"{step.operator} ({step.origin}) reads {each} before it is made")
+        _verify_step(step)
+        for each in step.outputs:
+            if each in made:
+                raise SpecError(f"{step.operator} ({step.origin}) makes {each} again")
+            made.add(each)
+    for each in program.outputs:
+        if each not in made and each.data is None:
+            raise SpecError(f"nothing makes the output {each}")
 
 
 def verify_plan(

@@ -14,8 +14,8 @@ from walle_stream.engine.operators import Operator
 from walle_stream.engine.planning.elision import Seen
 from walle_stream.engine.program import Program, Tensor
 from walle_stream.engine.region import View
-from walle_stream.engine.stages import verify_model, verify_plan
 from walle_stream.errors import SpecError
+from walle_stream.testing.stages import verify_model, verify_plan
 
 
 def node(inputs, outputs, version=13, **attributes):
