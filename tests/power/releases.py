@@ -23,7 +23,8 @@ from walle_deploy.release.model import Release
 from walle_deploy.release.proof import verify
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.rows import AuditHead
-from walle_deploy.trust.publishing import ExclusiveFile, publish_version, published_files
+from walle_deploy.trust.layout import TARGETS, blob_path
+from walle_deploy.trust.publishing import ExclusiveFile, publish_version
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import ConflictError, IntegrityError, WalleError
 from walle_stream.vm.package.build import build_package
@@ -147,12 +148,8 @@ class Repository:
         )
         signed = device.look_up("x:/metadata/", names.values())
         for version, sha256 in versions.items():
-            [file] = published_files(
-                TrustedRepository(folder), TaskRef("shop", "ipv", version)
-            ).shared
-            content = (folder / "public" / file.url).read_bytes()
+            content = (folder / TARGETS / blob_path(sha256)).read_bytes()
             found = {
-                file.sha256,
                 signed[names[version]].hashes["sha256"],
                 hashlib.sha256(content).hexdigest(),
             }

@@ -78,4 +78,4 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
 
 def _demanded(store: ReleaseStore) -> bytes | None:
     with store.reading() as reading:
-        return reading.named_snapshots(_KIND, [_KIND]).get(_KIND)
+        return reading.snapshot(_KIND, _KIND)

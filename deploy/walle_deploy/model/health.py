@@ -87,8 +87,6 @@ class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
     new: GroupHealth
     control: GroupHealth
     """Of the version before; zeros where there is none."""
-    unproven_devices: int = 0
-    """That reported the version without a receipt: counted apart, no gate looks at them."""
 
 
 class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):

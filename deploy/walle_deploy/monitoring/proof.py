@@ -1,7 +1,7 @@
 """Says for which scopes each device of a report counts: by the receipt that it shows."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from walle_deploy.model.receipts import Receipt
 from walle_deploy.monitoring.counts import ReportCounts
@@ -11,9 +11,6 @@ from walle_stream.wire.reports import DeviceRuns, TaskReport
 
 type ReadReceipt = Callable[[str], Receipt]
 """Gives what a text says, or raises ``ReceiptError``; see ``ReceiptKeys.read``."""
-
-UNPROVEN: Final = "unproven"
-"""Group of the devices of a version that had no valid receipt."""
 
 
 class ProvenReport(NamedTuple):
@@ -48,7 +45,7 @@ class Proof:
         """
         version = Scope(report.task, report.version)
         scopes = (version, *_release_scopes(report))
-        rest = () if self._is_needed else (version, version._replace(group=UNPROVEN))
+        rest = () if self._is_needed else (version,)
         ran = [each for each in report.devices if each.runs]
         proven = [each for each in ran if each.receipt and self._is_valid(each, report)]
         names = {id(each) for each in proven}

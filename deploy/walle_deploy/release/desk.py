@@ -99,9 +99,7 @@ class ReleaseDesk:
             ConflictError: It was published with other files.
         """
         with self._store.writing() as transaction:
-            is_new = version not in transaction.versions(task)
-            transaction.put_version(task, version, files)
-            if is_new:
+            if transaction.put_version(task, version, files):
                 digest = digest_files(files)
                 self._record(
                     transaction, action="publish", task=task, version=version, digest=digest

@@ -35,7 +35,7 @@ def read_memory(transaction: ReadTransaction, release_id: str) -> Memory:
     Raises:
         IntegrityError: What is there is no memory of gates.
     """
-    data = transaction.named_snapshots(_KIND, [release_id]).get(release_id)
+    data = transaction.snapshot(_KIND, release_id)
     if data is None:
         return Memory()
     try:

@@ -55,7 +55,7 @@ class StoredRows:
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.reading() as transaction:
-            return transaction.named_snapshots(_ROWS, [key]).get(key)
+            return transaction.snapshot(_ROWS, key)
 
     def save(self, key: str, row: bytes) -> None:
         """Keep a row in place of the one before; blocks.

@@ -1,7 +1,6 @@
 """Queries of a transaction, the same on both databases."""
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import batched
 from typing import Any, Final
 
 import msgspec
@@ -18,9 +17,6 @@ from walle_deploy.store.rows import (
     StoredScope,
 )
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
-
-NAMES_AT_ONCE: Final = 500
-"""Values of a statement; SQLite takes 999 at least."""
 
 SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, bare, wrong"
 """Columns of a scope."""
@@ -103,18 +99,6 @@ class ReadTransaction:
             for version, files in rows
         }
 
-    def has_version(self, task: str, version: str) -> bool:
-        """Return whether a version was published; quick, whatever files it has.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
-        row = self._execute(
-            "SELECT 1 FROM walle_versions WHERE task = ? AND version = ?", (task, version)
-        ).fetchone()
-        return row is not None
-
     def release(self, release_id: str) -> StoredRelease | None:
         """Return a release, or None where there is none of that name.
 
@@ -172,37 +156,12 @@ class ReadTransaction:
             for number, release_id, text, found in rows
         ]
 
-    def snapshots(self, kind: str, prefix: str = "") -> Mapping[str, bytes]:
-        """Return by name what was put with ``put_snapshot``.
-
-        Args:
-            kind: Of which kind.
-            prefix: Only names that begin with it.
-        """
-        rows = self._execute(
-            # no comparison by order, which is the locale's in PostgreSQL
-            "SELECT name, data FROM walle_snapshots WHERE kind = ?"
-            " AND substr(name, 1, CAST(? AS INTEGER)) = ? ORDER BY name",
-            (kind, len(prefix), prefix),
-        ).fetchall()
-        return {name: bytes(data) for name, data in rows}
-
-    def named_snapshots(self, kind: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """Return those of these names that are there; quick, whatever else there is.
-
-        Args:
-            kind: Of which kind.
-            names: Any number.
-        """
-        found: dict[str, bytes] = {}
-        for part in batched(names, NAMES_AT_ONCE, strict=False):
-            rows = self._execute(
-                "SELECT name, data FROM walle_snapshots WHERE kind = ?"  # noqa: S608 - ours
-                f" AND name IN ({marks(part)})",
-                (kind, *part),
-            ).fetchall()
-            found |= {name: bytes(data) for name, data in rows}
-        return found
+    def snapshot(self, kind: str, name: str) -> bytes | None:
+        """Return what ``put_snapshot`` kept, None where it kept nothing."""
+        row = self._execute(
+            "SELECT data FROM walle_snapshots WHERE kind = ? AND name = ?", (kind, name)
+        ).fetchone()
+        return None if row is None else bytes(row[0])
 
     def device_counts(self, task: str) -> Mapping[str, int]:
         """Return by version how many devices reported it last; each is counted once.
@@ -270,11 +229,6 @@ class ReadTransaction:
         query = f"SELECT {columns} FROM walle_head"  # noqa: S608 - ours
         row: Sequence[Any] | None = self._execute(query, ()).fetchone()
         return row or no_head()
-
-
-def marks(values: Sequence[object]) -> str:
-    """Return the placeholders of values in a statement."""
-    return ", ".join("?" * len(values))
 
 
 def _release(row: Sequence[Any]) -> StoredRelease:

@@ -117,7 +117,7 @@ def open_until_ms(transaction: ReadTransaction) -> int:
     Args:
         transaction: To look in.
     """
-    return int(transaction.named_snapshots(_KIND, [_OPEN]).get(_OPEN, b"0"))
+    return int(transaction.snapshot(_KIND, _OPEN) or b"0")
 
 
 def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:
@@ -125,7 +125,7 @@ def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:
 
 
 def _read(transaction: ReadTransaction) -> Sequence[_StoredKey]:
-    data = transaction.named_snapshots(_KIND, [_NAME]).get(_NAME)
+    data = transaction.snapshot(_KIND, _NAME)
     if data is None:
         return []
     try:

@@ -8,7 +8,6 @@
     FOLDER/public/metadata/tree/ab/SHA256      nodes of the trees of exclusive files
     FOLDER/public/targets/ab/SHA256            shared files, by content
     FOLDER/private/exclusive/ab/SHA256         exclusive files, by content
-    FOLDER/private/versions/SCENARIO/TASK/VERSION.json   addresses of a published version
     FOLDER/keys/                               private keys; may lie elsewhere
 
 ``public`` is what a static server serves to everybody; nothing else of it may be served.
@@ -35,7 +34,6 @@ TARGETS: Final = "public/targets"
 TREE: Final = "public/metadata/tree"
 PRIVATE: Final = "private"
 EXCLUSIVE: Final = f"{PRIVATE}/exclusive"
-VERSIONS: Final = f"{PRIVATE}/versions"
 RETIRED: Final = f"{PRIVATE}/retired"
 
 _CHUNK_BYTES: Final = 1024 * 1024

@@ -45,7 +45,6 @@ kind: ReleaseService
 metadata: {name: shop}
 spec:
   poll: 20ms
-  knownDevices: {flush: 100ms}
   AUTHENTICATION
 """
 TOKENS = "authentication: {mode: tokens, keys: keys.json, issuer: shop, revoked: revoked.txt}"

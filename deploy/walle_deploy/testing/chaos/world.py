@@ -37,7 +37,6 @@ metadata: {name: chaos}
 spec:
   poll: 100ms
   lease: 2s
-  knownDevices: {flush: 500ms}
   authentication: {mode: tokens, keys: keys.json, issuer: chaos}
 """
 
