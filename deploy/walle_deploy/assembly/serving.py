@@ -19,9 +19,8 @@ from starlette.routing import Route
 
 from walle_deploy.assembly.alarming import alarming
 from walle_deploy.assembly.operating import demand_operators
-from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
-from walle_deploy.distribution.signed_urls import read_ring
+from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.gathering import ReportGatherer
 from walle_deploy.monitoring.monitor import Monitor
@@ -185,12 +184,12 @@ def check_parts(setup: Mapping[str, str]) -> None:
         load_alarms(Path(setup["alarms"]))
 
 
-def _signer(setup: Mapping[str, str]) -> CenSigner | None:
+def _signer(setup: Mapping[str, str]) -> UrlSigner | None:
     if not setup.get("repository"):
         return None
     folder = Path(setup["repository"])
     ring = Path(setup.get("keys") or folder / "keys") / _RING
-    return CenSigner(read_ring(ring)) if ring.exists() else None
+    return UrlSigner(read_ring(ring)) if ring.exists() else None
 
 
 def _stop(

@@ -15,7 +15,7 @@ from walle_stream.vm.package.reader import read_package
 
 
 class PulledFiles:
-    """A ``FileSource`` of the agents of one machine. Any thread; blocks."""
+    """Files for the agents of one machine. Any thread; blocks."""
 
     def __init__(self, files: VerifiedFiles, secrets: Mapping[str, str] | None = None) -> None:
         """Share a folder of files.
@@ -33,7 +33,7 @@ class PulledFiles:
     def pull(
         self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
     ) -> Mapping[str, bytes]:
-        """Return a version's files; see ``FileSource``."""
+        """Return a version's verified files by resource, the package under an empty name."""
         secret = self._secrets.get(device.device, "")
         identity = DeviceIdentity(device.device, device.user, secret)
         with _explained(self._files.folder):

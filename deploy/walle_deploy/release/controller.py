@@ -20,12 +20,7 @@ from walle_deploy.release.events import RolledBack, Simulated, Tick
 from walle_deploy.release.gates import judge
 from walle_deploy.release.machine import AnyEvent, advance
 from walle_deploy.release.memory import Memory, look
-from walle_deploy.release.ports import (
-    HealthSource,
-    SimulationRequest,
-    SimulationResult,
-    Simulator,
-)
+from walle_deploy.release.ports import HealthSource, SimulationResult, Simulator
 from walle_deploy.release.state import OFFERED, ReleaseState
 from walle_deploy.release.stored_health import put_memory, read_memory
 from walle_deploy.store.port import LEADER, ReleaseStore
@@ -193,9 +188,7 @@ class Controller:
     ) -> Simulated | None:
         running = self._running.get(stored.release_id)
         if running is None:
-            request, stop = self._request(stored, state), threading.Event()
-            future = self._pool.submit(self._simulator.simulate, request, stop)
-            self._running[stored.release_id] = _Running(future, stop)
+            self._running[stored.release_id] = self._begun(stored, state)
             return None
         if not running.future.done():
             return None
@@ -212,29 +205,22 @@ class Controller:
             result = SimulationResult(passed=False, why=why)
         return Simulated(now_ms, result.passed, result.why)
 
-    def _stop_simulations(self, wanted: Collection[str]) -> None:
-        for name in self._running.keys() - wanted:
-            running = self._running.pop(name)
-            running.stop.set()
-            running.future.cancel()
-
-    def _request(self, stored: StoredRelease, state: ReleaseState) -> SimulationRequest:
-        step = state.release.spec.simulation
+    def _begun(self, stored: StoredRelease, state: ReleaseState) -> _Running:
+        step, stop = state.release.spec.simulation, threading.Event()
         with self._store.reading() as transaction:
             files = transaction.files(stored.task, stored.version)
             before = transaction.files(stored.task, state.before)
         if step is None or files is None:
             raise ConflictError(f"{stored.task}@{stored.version} is not in the store")
-        return SimulationRequest(
-            release_id=stored.release_id,
-            task=stored.task,
-            version=stored.version,
-            previous=state.before,
-            files=files,
-            previous_files=before,
-            kinds=step.kinds,
-            events=step.events,
+        return _Running(
+            self._pool.submit(self._simulator.simulate, files, before, step, stop), stop
         )
+
+    def _stop_simulations(self, wanted: Collection[str]) -> None:
+        for name in self._running.keys() - wanted:
+            running = self._running.pop(name)
+            running.stop.set()
+            running.future.cancel()
 
     def _refuse_follower(self, transaction: WriteTransaction) -> None:
         if not transaction.take_lease(LEADER, self._owner, self._lease_ms):

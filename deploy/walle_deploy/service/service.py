@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from walle_deploy.distribution.signed_urls import UrlSigner
 from walle_deploy.model.profile import decode_profile
 from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
@@ -24,15 +25,12 @@ from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.door import Door
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
-from walle_deploy.service.ports import (
-    ReceiptSource,
-    TableSource,
-    UrlSigner,
-)
 from walle_deploy.service.pushing import PushBuilder
 from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
+from walle_deploy.store.adapters import StoredTables
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_stream.errors import (
     ForbiddenError,
     ProfileError,
@@ -47,10 +45,10 @@ _log = logging.getLogger(__name__)
 class Parts(NamedTuple):
     """What a service is put together of."""
 
-    table: TableSource
+    table: StoredTables
     signer: UrlSigner | None = None
     """None: no exclusive files are offered."""
-    receipts: ReceiptSource | None = None
+    receipts: StoredReceiptKeys | None = None
     """None: devices get none."""
     routes: Sequence[Any] = ()
     """Starlette routes beside those of the service; they let nobody in past its door."""
@@ -77,7 +75,7 @@ class ReleaseService:
 
         Args:
             spec: How it is set up.
-            parts: Its seams.
+            parts: Of it.
             door: Of a service that is set up so; None: one is made.
 
         Raises:

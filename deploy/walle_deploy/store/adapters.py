@@ -12,7 +12,7 @@ _ROWS: Final = "rows"
 
 
 class StoredTables:
-    """A ``TableSource``. Every method blocks for a query."""
+    """Where a service has its table from. Every method blocks for a query."""
 
     def __init__(self, store: ReleaseStore) -> None:
         """Watch a store."""

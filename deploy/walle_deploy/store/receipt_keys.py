@@ -34,7 +34,7 @@ class _StoredKey(msgspec.Struct, frozen=True):
 
 
 class StoredReceiptKeys:
-    """A ``ReceiptSource``. Any thread; ``refresh`` blocks for a query, seldom."""
+    """Keys of receipts, and the clock that these go by. Any thread; ``refresh`` blocks, seldom."""
 
     def __init__(
         self,

@@ -27,11 +27,11 @@ class FakeSimulator:
     """Answers, or raises, one after the other, when ``let_go`` is set."""
 
     def __init__(self, *answers):
-        self.answers, self.requests, self.let_go = list(answers), [], threading.Event()
+        self.answers, self.asked, self.let_go = list(answers), [], threading.Event()
         self.let_go.set()
 
-    def simulate(self, request, stop):
-        self.requests.append(request)
+    def simulate(self, files, previous, step, stop):
+        self.asked.append((files, previous, step))
         while not self.let_go.wait(0.01):
             if stop.is_set():
                 raise ReleaseStateError("stopped")
@@ -188,7 +188,11 @@ def test_a_simulation_runs_beside_the_other_releases(controller, store, desk, re
     controller.turn()
     controller.turn()
     assert stage(store) == "gray"
-    assert [each.previous for each in controller._simulator.requests] == ["v1"]
+    with store.reading() as reading:
+        stored = reading.release("r")
+        files = [reading.files(stored.task, version) for version in (stored.version, "v1")]
+    step = read_state(stored).release.spec.simulation
+    assert controller._simulator.asked == [(*files, step)]
 
 
 @pytest.mark.parametrize("end", ["by hand", "at the end", "elsewhere"])
