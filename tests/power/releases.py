@@ -83,7 +83,7 @@ def _changes(task, name):
     }
 
     def go(desk):
-        desk.apply(name, lambda now: Tick(now, "go", 5))
+        desk.apply(name, lambda look, _: Tick(look.now_ms(), "go", 5))
 
     for version in VERSIONS:
         yield lambda desk, version=version: desk.publish(task, version, VersionFiles(()))

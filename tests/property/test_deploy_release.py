@@ -169,7 +169,7 @@ def do(desk, action, name, version):
         case "back":
             desk.roll_back(name)
         case _:
-            desk.apply(name, lambda now: Tick(now, action, 5))
+            desk.apply(name, lambda look, _: Tick(look.now_ms(), action, 5))
 
 
 def check(store):

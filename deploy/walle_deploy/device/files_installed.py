@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.model.pushes import PushedTask
-from walle_deploy.trust.layout import put_file
+from walle_deploy.trust.layout import full_disk, put_file
 from walle_stream.errors import IntegrityError
 from walle_stream.store.files import make_folder
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from threading import Lock
 
 from walle_deploy.device.files import DeviceIdentity, VerifiedFiles
-from walle_deploy.device.files_blobs import KEPT_MS, full_disk
+from walle_deploy.device.files_blobs import KEPT_MS
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedTask
+from walle_deploy.trust.layout import full_disk
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreError
 from walle_stream.vm.package.reader import read_package

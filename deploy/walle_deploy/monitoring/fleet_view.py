@@ -18,7 +18,7 @@ RECENT_WINDOWS: Final = 15
 
 
 class FleetView:
-    """A ``Seen`` of ``watch``. One thread; blocks on the store."""
+    """What ``watch`` looks at. One thread; blocks on the store."""
 
     def __init__(self, store: ReleaseStore, wanted: Callable[[], Collection[Version]]) -> None:
         """Read nothing yet.

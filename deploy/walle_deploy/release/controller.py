@@ -131,7 +131,7 @@ class Controller:
         # most turns change nothing: no transaction for these
         if event is not None and advance(state, event) is not None:
             change = self._desk.apply(
-                stored.release_id, lambda _: event, stored.revision, self._refuse_follower
+                stored.release_id, lambda *_: event, stored.revision, self._refuse_follower
             )
             _log.info("release %s: %s", change.release_id, read_state(change).stage)
 

@@ -14,8 +14,7 @@ from msgspec import json as packed
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.model import Policy
-from walle_deploy.release.audit import AuditEntry, read_entry, record
-from walle_deploy.release.digests import digest_files, digest_release
+from walle_deploy.release.audit import AuditEntry, digest, read_entry, record
 from walle_deploy.release.events import Advanced, Approved, Paused, Resumed, RolledBack, Superseded
 from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release
@@ -53,7 +52,9 @@ def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., St
             RefNotFoundError: There is none of that name.
             ReleaseStateError: That cannot be done where it stands.
         """
-        return desk.apply(release_id, lambda now: event(now, why, desk.person), revision)
+        return desk.apply(
+            release_id, lambda look, _: event(look.now_ms(), why, desk.person), revision
+        )
 
     return change
 
@@ -100,10 +101,8 @@ class ReleaseDesk:
         """
         with self._store.writing() as transaction:
             if transaction.put_version(task, version, files):
-                digest = digest_files(files)
-                self._record(
-                    transaction, action="publish", task=task, version=version, digest=digest
-                )
+                named = {"task": task, "version": version}
+                self._record(transaction, action="publish", **named, digest=digest(files))
 
     def adopt(self, task: str, version: str, why: str = "") -> None:
         """Say which version devices have already, of a task that was never released here.
@@ -221,12 +220,12 @@ class ReleaseDesk:
                 return Advanced(transaction.now_ms(), "stop", judgement.why)
             return Advanced(transaction.now_ms(), why=why)
 
-        return self._change(release_id, make, revision, None)
+        return self.apply(release_id, make, revision)
 
     def apply(
         self,
         release_id: str,
-        make_event: Callable[[int], AnyEvent],
+        make_event: Callable[[ReadTransaction, StoredRelease], AnyEvent],
         revision: int | None = None,
         guard: Guard | None = None,
     ) -> StoredRelease:
@@ -234,7 +233,7 @@ class ReleaseDesk:
 
         Args:
             release_id: Which.
-            make_event: Makes it of the database's clock.
+            make_event: Makes it within the transaction, of the release as it is.
             revision: Refuse it where the release was changed since this one.
             guard: Looked at within the transaction.
 
@@ -245,17 +244,6 @@ class ReleaseDesk:
             ConflictError: Somebody changed it since.
             RefNotFoundError: There is none of that name.
         """
-        return self._change(
-            release_id, lambda transaction, _: make_event(transaction.now_ms()), revision, guard
-        )
-
-    def _change(
-        self,
-        release_id: str,
-        make_event: Callable[[ReadTransaction, StoredRelease], AnyEvent],
-        revision: int | None,
-        guard: Guard | None,
-    ) -> StoredRelease:
         with self._store.writing() as transaction:
             if guard is not None:
                 guard(transaction)
@@ -343,7 +331,7 @@ class ReleaseDesk:
             stage=state.stage,
             percent=state.percent,
             stable=change.stable,
-            digest=digest_release(stored),
+            digest=digest(stored),
         )
         return stored
 

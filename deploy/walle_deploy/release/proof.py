@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from walle_deploy.release.audit import broken, read_entry
-from walle_deploy.release.digests import digest_files, digest_release, digest_text
+from walle_deploy.release.audit import broken, digest, digest_text, read_entry
 from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import AuditHead, SealedEntry
 from walle_stream.errors import IntegrityError
@@ -33,7 +32,7 @@ def verify(transaction: ReadTransaction, expected: AuditHead | None = None) -> P
     if expected is not None:
         need_head(entries, expected)
     read = [read_entry(each) for each in entries]
-    rows = {each.release_id: digest_release(each) for each in transaction.releases()}
+    rows = {each.release_id: digest(each) for each in transaction.releases()}
     logged_rows = {each.release: each.digest for each in read if each.release}
     _compare(logged_rows, rows, "release")
     for name, found_name in zip(logged_rows, rows, strict=True):
@@ -45,7 +44,7 @@ def verify(transaction: ReadTransaction, expected: AuditHead | None = None) -> P
             )
     published = [each for each in read if each.action == "publish"]
     files = {
-        f"{task}@{version}": digest_files(found)
+        f"{task}@{version}": digest(found)
         for task in transaction.tasks()
         for version, found in transaction.versions(task).items()
     }

@@ -6,7 +6,6 @@ large at most.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -21,7 +20,7 @@ from walle_deploy.identity.tokens import TokenAuthenticator
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.files import WatchedFile, read_lines
-from walle_deploy.service.seldom import Seldom
+from walle_deploy.service.refused import RefusedRequests
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ForbiddenError, IdentityError, ServiceBusyError, WalleError
@@ -40,8 +39,6 @@ CLOSED: Final = (
 
 _UNPROVEN_COST: Final = 10
 """Of an address, in checks: to verify a signature takes as long as some of them."""
-
-_log = logging.getLogger(__name__)
 
 
 class Visit(NamedTuple):
@@ -81,7 +78,7 @@ class Door:
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
         self.headers = own | ({FORWARDED} if spec.proxies else frozenset())
         """Those of a request that are looked at."""
-        self._seldom: dict[str, Seldom] = {}
+        self._refusals = RefusedRequests(self.refused)
 
     @property
     def is_open(self) -> bool:
@@ -229,16 +226,7 @@ class Door:
         return self._refused("over_budget", address, error)
 
     def _refused[E: WalleError](self, why: str, address: str, error: E) -> E:
-        self.refused[why] += 1
-        if self._seldom.setdefault(why, Seldom()).is_due():
-            _log.warning(
-                "%s was refused: %s; %d such requests since the start of this worker, the next "
-                "line comes in a minute at the earliest (why=%s)",
-                address or "a client",
-                error.message,
-                self.refused[why],
-                why,
-            )
+        self._refusals.add(why, address, error.message)
         return error
 
 

@@ -63,7 +63,7 @@ def create(desk):
 
 
 def go(desk):
-    desk.apply("r", lambda now: Tick(now, "go", 5))
+    desk.apply("r", lambda look, _: Tick(look.now_ms(), "go", 5))
 
 
 CHANGES = (

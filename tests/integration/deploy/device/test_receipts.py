@@ -177,7 +177,7 @@ def test_reports_carry_what_the_service_said_through_restarts(world):
                 }
             )
         )
-        world.desk.apply(name, lambda now: Tick(now, "go", 0, "ok"))
+        world.desk.apply(name, lambda look, _: Tick(look.now_ms(), "go", 0, "ok"))
         world.look()
         world.await_device(DEVICES[0], "v2", name, "new")
         world.await_device(DEVICES[1], "v1", name, "control")

@@ -2,6 +2,7 @@ import argparse
 import io
 import json
 from contextlib import redirect_stdout
+from functools import partial
 
 import pytest
 
@@ -75,8 +76,8 @@ def release(tmp_path):
     command.store.close()
 
 
-def go(now_ms):
-    return Tick(now_ms, "go", 99, "ok")
+def go(look, _, later_ms=0):
+    return Tick(look.now_ms() + later_ms, "go", 99, "ok")
 
 
 def test_a_release_is_created_paused_resumed_and_rolled_back(release):
@@ -206,7 +207,7 @@ def test_a_watch_shows_each_step_until_all_devices_have_it(release, monkeypatch,
 
     def step(_):
         later_ms = next(hours) * 3_600_000
-        release.desk.apply("ipv-v2", lambda now: go(now + later_ms))
+        release.desk.apply("ipv-v2", partial(go, later_ms=later_ms))
 
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", step)
     shown = release("watch", "ipv-v2")

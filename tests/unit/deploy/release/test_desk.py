@@ -22,7 +22,7 @@ BAD = look(
 
 
 def to_end(desk, name):
-    while desk.apply(name, lambda now: Tick(now, "go", 9, "ok")).is_open:
+    while desk.apply(name, lambda look, _: Tick(look.now_ms(), "go", 9, "ok")).is_open:
         pass
 
 
@@ -42,7 +42,7 @@ def test_a_rolled_back_version_is_offered_no_more_and_the_stable_one_is_as_befor
     store, desk, release
 ):
     desk.create(release())
-    desk.apply("r", lambda now: Tick(now, "go"))
+    desk.apply("r", lambda look, _: Tick(look.now_ms(), "go"))
     with store.reading() as reading:
         assert [each.version for each in reading.table().releases] == ["v2"]
     desk.roll_back("r", "slow")

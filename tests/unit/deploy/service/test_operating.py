@@ -74,7 +74,9 @@ class Api:
             return [read_entry(each) for each in reading.audit()]
 
     def begin(self, name="r"):
-        ReleaseDesk(self.store, "controller").apply(name, lambda now: Tick(now, "go", 99, "ok"))
+        ReleaseDesk(self.store, "controller").apply(
+            name, lambda look, _: Tick(look.now_ms(), "go", 99, "ok")
+        )
 
 
 @pytest.fixture

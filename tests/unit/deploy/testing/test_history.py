@@ -29,11 +29,11 @@ def store(tmp_path):
     desk.adopt(TASK, "v1")
     desk.create(release("r1", "v2"))
     for _ in range(4):
-        desk.apply("r1", lambda now: Tick(now, "go", 5))
+        desk.apply("r1", lambda look, _: Tick(look.now_ms(), "go", 5))
     desk.create(release("r2", "v3"))
     desk.pause("r2")
     desk.resume("r2")
-    desk.apply("r2", lambda now: Tick(now, "go", 5))
+    desk.apply("r2", lambda look, _: Tick(look.now_ms(), "go", 5))
     desk.create(release("r3", "v2"), supersede=True)
     desk.roll_back("r3")
     desk.create(release("r4", "v3"))
