@@ -267,7 +267,8 @@ def test_a_file_of_ids_that_cannot_be_read_is_an_error(ran, folder):
             r"population\.jsonl:3:1: device 'd' stands in line 1 already",
         ),
         ("\n", "there is no device in it"),
-        (None, "the population cannot be read: No such file"),
+        ('{"device": "d"}\n{"device": "user:ann"}\n', "cannot begin with 'user:'"),
+        (None, "cannot be read: No such file"),
     ],
 )
 def test_a_population_that_is_none_is_refused(ran, folder, text, message):
