@@ -59,12 +59,7 @@ class OfferedVersions:
         return self._found
 
     def has(self, task: str, version: str) -> bool:
-        """Return whether a version was among them when somebody looked last.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return whether a version was among them when somebody looked last."""
         return (task, version) in self._found
 
 

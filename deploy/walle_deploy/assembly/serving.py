@@ -166,10 +166,7 @@ def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
 
 
 def check_parts(setup: Mapping[str, str]) -> None:
-    """Refuse a set-up that no worker could be made of.
-
-    Args:
-        setup: As for ``open_parts``.
+    """Refuse a set-up, as of ``open_parts``, that no worker could be made of.
 
     Raises:
         RefNotFoundError: The repository is none.

@@ -115,9 +115,6 @@ def end_on_signals() -> None:
 def need_extra(*modules: str) -> None:
     """Say in one line what is to be installed, if it is not.
 
-    Args:
-        modules: Of the extra ``deploy``.
-
     Raises:
         SpecFileError: One of them is not there.
     """

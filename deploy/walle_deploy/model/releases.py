@@ -84,11 +84,6 @@ class ReleaseTable(msgspec.Struct, frozen=True):
     one, and is given no other, loses it."""
 
     def interpreters(self, task: str, version: str) -> tuple[str, ...]:
-        """Return those that a version was checked with; empty: any.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return those that a version was checked with; empty: any."""
         found = self.files.get(f"{task}@{version}")
         return () if found is None else found.interpreters

@@ -59,12 +59,7 @@ class ReportBatch:
         return bool(report.parts)
 
     def write(self, transaction: CountTransaction, now_ms: int) -> None:
-        """Write what was counted.
-
-        Args:
-            transaction: Of the store.
-            now_ms: Its clock.
-        """
+        """Write what was counted."""
         number = now_ms // WINDOW_MS
         beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
         wanted = {*self._parts, *self._unproven, *self._last, *beside.values()}

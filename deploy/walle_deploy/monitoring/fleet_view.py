@@ -57,11 +57,6 @@ class FleetView:
         return dict(self._since_ms)
 
     def recent(self, task: str, version: str) -> VersionHealth:
-        """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look."""
         windows = self._found.get((task, version), [])
         return health_of(task, version, windows, merged_counts(each.data for each in windows))

@@ -119,9 +119,6 @@ class Monitor:
     def take_together(self, calls: Sequence[Call]) -> list[int | ForbiddenError]:
         """Do what ``take`` does for many, in one transaction; blocks.
 
-        Args:
-            calls: What it would be given.
-
         Returns:
             For each call what it would return, or raise.
 

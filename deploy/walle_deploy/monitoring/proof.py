@@ -38,11 +38,7 @@ class Proof:
         self._is_needed = is_needed
 
     def sort(self, report: TaskReport) -> ProvenReport:
-        """Sort the devices of a report; those that ran nothing say nothing.
-
-        Args:
-            report: As it came.
-        """
+        """Sort the devices of a report; those that ran nothing say nothing."""
         version = Scope(report.task, report.version)
         scopes = (version, *_release_scopes(report))
         rest = () if self._is_needed else (version,)
@@ -78,13 +74,7 @@ class Proof:
 
 
 def group_scope(task: str, release: str, group: str) -> Scope:
-    """Return the scope of a group. Its release and name say which version it has.
-
-    Args:
-        task: ``SCENARIO/TASK``.
-        release: Id of it.
-        group: ``new`` or ``control``.
-    """
+    """Return the scope of ``new`` or ``control``. Its release and name say which version it has."""
     return Scope(task, "", release, group)
 
 

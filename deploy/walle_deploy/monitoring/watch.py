@@ -77,9 +77,6 @@ class AlarmWatch:
     def look(self, now_ms: int) -> list[AlarmMessage]:
         """Look once and tell; the thread does so by itself. Blocks on the store.
 
-        Args:
-            now_ms: Epoch milliseconds.
-
         Returns:
             What was told.
 

@@ -59,12 +59,7 @@ class Compiler:
         return self._leaf("interpreter", wanted, wanted.__contains__)
 
     def outcomes(self, field: int, value: Any) -> tuple[Truth, ...]:
-        """Return what the tests of a field say of a value.
-
-        Args:
-            field: Index in ``FIELDS``.
-            value: Of a profile.
-        """
+        """Return what the tests of a field, an index in ``FIELDS``, say of a value."""
         return tuple(test(value) for test in self._tests[field])
 
     @property

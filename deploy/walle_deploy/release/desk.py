@@ -91,11 +91,6 @@ class ReleaseDesk:
     def publish(self, task: str, version: str, files: VersionFiles) -> None:
         """Make a version known, so that it can be released; the same once more changes nothing.
 
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Name of it.
-            files: Where its files are.
-
         Raises:
             ConflictError: It was published with other files.
         """

@@ -102,12 +102,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def judge(gates: Gates, memory: Memory) -> Judgement:
-    """Return what the gates of a release say.
-
-    Args:
-        gates: Of the release.
-        memory: What they have seen.
-    """
+    """Return what the gates of a release say."""
     health = memory.health
     if health is None:
         return Judgement("wait", (), 0)

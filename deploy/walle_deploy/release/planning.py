@@ -73,12 +73,7 @@ def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) 
 
 
 def only_task(table: ReleaseTable, task: str) -> ReleaseTable:
-    """Return what a table says of one task.
-
-    Args:
-        table: Any.
-        task: ``SCENARIO/TASK``.
-    """
+    """Return what a table says of one task."""
     releases: tuple[ActiveRelease, ...] = tuple(
         each for each in table.releases if each.task == task
     )

@@ -53,12 +53,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
-    """Return how a release goes.
-
-    Args:
-        transaction: To look in.
-        stored: The release.
-    """
+    """Return how a release goes."""
     state = read_state(stored)
     judgement = judge_stored(transaction, state)
     version = Scope(stored.task, stored.version)

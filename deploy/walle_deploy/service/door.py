@@ -114,10 +114,6 @@ class Door:
     ) -> Visit:
         """Let a batch of reports in, whose body is not read yet.
 
-        Args:
-            headers: As for ``admit_check``.
-            client: As for ``admit_check``.
-
         Raises:
             IdentityError: Who sends them has not proven who he is.
             ServiceBusyError: He sent too much.
@@ -128,10 +124,6 @@ class Door:
         self, headers: Iterable[tuple[bytes, bytes]], client: tuple[str, int] | None
     ) -> Operator:
         """Let a person in who works on releases.
-
-        Args:
-            headers: Of the request.
-            client: As for ``admit_check``.
 
         Raises:
             IdentityError: He has not proven who he is.
@@ -154,13 +146,7 @@ class Door:
             raise self._refused("forbidden" if is_proven else "unproven", address, error) from None
 
     def took(self, visit: Visit, frames: int, size_bytes: int) -> None:
-        """Take from budgets what a batch was.
-
-        Args:
-            visit: Of ``admit_reports``.
-            frames: In it.
-            size_bytes: Of it.
-        """
+        """Take from budgets what a batch was."""
         now_s = monotonic_ms() / 1_000
         for what, amount in (("frames", frames), ("bytes", size_bytes)):
             if visit.address:

@@ -14,11 +14,7 @@ class RefusedRequests:
     """Those of one worker, by why. One event loop."""
 
     def __init__(self, counts: Counter[str]) -> None:
-        """Begin with none.
-
-        Args:
-            counts: Counts them.
-        """
+        """Begin with none."""
         self._counts = counts
         self._quiet_until_ms: dict[str, float] = {}
 

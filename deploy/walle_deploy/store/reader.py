@@ -25,7 +25,10 @@ _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, sta
 
 
 class ReadTransaction:
-    """One state of everything that the store keeps. Every method may block for I/O."""
+    """One state of everything that the store keeps. Every method may block for I/O.
+
+    A task is ``SCENARIO/TASK`` everywhere.
+    """
 
     def __init__(self, execute: Execute, dialect: Dialect) -> None:
         """Read through an open transaction."""
@@ -67,12 +70,7 @@ class ReadTransaction:
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
     def files(self, task: str, version: str) -> VersionFiles | None:
-        """Return the files of a published version; None where there is none.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return the files of a published version; None where there is none."""
         row = self._execute(
             "SELECT files FROM walle_versions WHERE task = ? AND version = ?", (task, version)
         ).fetchone()
@@ -84,11 +82,7 @@ class ReadTransaction:
         return sorted(_converted(str, task, "a version's task") for (task,) in rows)
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
-        """Return the published versions of a task, the oldest first.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-        """
+        """Return the published versions of a task, the oldest first."""
         rows = self._execute(
             "SELECT version, files FROM walle_versions WHERE task = ?"
             " ORDER BY published_ms, version",
@@ -100,11 +94,7 @@ class ReadTransaction:
         }
 
     def release(self, release_id: str) -> StoredRelease | None:
-        """Return a release, or None where there is none of that name.
-
-        Args:
-            release_id: Its name.
-        """
+        """Return a release, or None where there is none of that name."""
         row = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases WHERE release_id = ?",  # noqa: S608 - ours
             (release_id,),
@@ -164,11 +154,7 @@ class ReadTransaction:
         return None if row is None else bytes(row[0])
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices reported it last; each is counted once.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-        """
+        """Return by version how many devices reported it last; each is counted once."""
         rows = self._execute(
             "SELECT versions.version, walle_windows.seen FROM walle_scopes"
             " JOIN walle_windows ON walle_windows.scope = walle_scopes.id"
@@ -180,22 +166,14 @@ class ReadTransaction:
         return dict(rows)
 
     def lease_ends_ms(self, name: str) -> int:
-        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it.
-
-        Args:
-            name: What for.
-        """
+        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it."""
         row = self._execute(
             "SELECT expires_ms FROM walle_leases WHERE name = ?", (name,)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
-        """Return those of some scopes that something was counted for.
-
-        Args:
-            wanted: Any number.
-        """
+        """Return those of some scopes that something was counted for."""
         columns = ("task", "version", "release_id", "kind")
         given = self._dialect.given(**dict.fromkeys(columns, "TEXT"))
         rows = self._execute(

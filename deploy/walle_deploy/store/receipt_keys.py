@@ -113,9 +113,6 @@ def open_until_ms(transaction: ReadTransaction) -> int:
     """Return until when services asked nobody who he is; 0 for never.
 
     What was reported, or asked for, before may be from anybody.
-
-    Args:
-        transaction: To look in.
     """
     return int(transaction.snapshot(_KIND, _OPEN) or b"0")
 

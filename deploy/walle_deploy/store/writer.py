@@ -27,11 +27,6 @@ class WriteTransaction(ReadTransaction):
     def put_version(self, task: str, version: str, files: VersionFiles) -> bool:
         """Publish a version; return whether it is new.
 
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Name of it.
-            files: Where its files are.
-
         Raises:
             ConflictError: It was published with other files.
         """
@@ -152,13 +147,7 @@ class WriteTransaction(ReadTransaction):
         return done.rowcount > 0
 
     def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
-        """Keep bytes under a name, in place of those from before.
-
-        Args:
-            kind: What they are.
-            name: Whose they are.
-            data: At most 64 MiB.
-        """
+        """Keep bytes, at most 64 MiB, under a kind and a name, in place of those from before."""
         self._execute(
             "INSERT INTO walle_snapshots (kind, name, taken_ms, data) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (kind, name) DO UPDATE"

@@ -91,10 +91,6 @@ def build_version(
 def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
     """Write a version's files under their names, the index last; files there are replaced.
 
-    Args:
-        built: What.
-        folder: Where; it is made.
-
     Returns:
         The paths: the package, exclusive files, ``version.json`` with ``format`` (1), ``ref``,
         ``commit``, ``shared`` and ``exclusive`` (by audience).

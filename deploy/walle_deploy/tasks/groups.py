@@ -90,9 +90,6 @@ class Group(msgspec.Struct, frozen=True):
 def group_of_url(url: str) -> tuple[Group, str]:
     """Return the group and the scenario of a repository's URL.
 
-    Args:
-        url: Of a clone's ``origin``.
-
     Raises:
         RefNotFoundError: It is not of a scenario.
     """

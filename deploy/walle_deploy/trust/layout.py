@@ -73,11 +73,6 @@ def full_disk(path: Path | str) -> Iterator[None]:
 def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a kill at any point, sees the old or the new one.
 
-    Args:
-        path: Where; its folder is made.
-        data: Its content.
-        mode: Its rights.
-
     Raises:
         StoreFullError: The disk is full; nothing was changed.
     """

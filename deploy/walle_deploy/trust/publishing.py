@@ -88,13 +88,7 @@ def publish_version(
 
 
 def exclusive_name(ref: TaskRef, owner: str, resource: str) -> str:
-    """Return the name of an exclusive file in its version's tree.
-
-    Args:
-        ref: The version.
-        owner: A device's id, or ``user:ID``.
-        resource: Name for the script.
-    """
+    """Return the name of an exclusive file of a device or of ``user:ID`` in its version's tree."""
     return f"{ref.name}/{ref.version}/for/{quote(owner, safe='')}/{resource}"
 
 
