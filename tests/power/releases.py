@@ -20,7 +20,7 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
-from walle_deploy.release.proof import verify
+from walle_deploy.release.proof import need_head, verify
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.rows import AuditHead
 from walle_deploy.trust.layout import TARGETS, blob_path
@@ -65,8 +65,9 @@ class ReleaseStore:
         try:
             store = open_store(str(root / "releases.db"))
             with store.reading() as reading:
-                for head in heads or [None]:
-                    verify(reading, head)
+                verify(reading)
+                for head in heads:
+                    need_head(reading.audit(), head)
             ReleaseDesk(store, "power").publish("shop/ipv", "later", VersionFiles(()))
             store.close()
         except WalleError as error:

@@ -186,7 +186,7 @@ def read_secrets(file: Path) -> dict[str, str]:
     for number, line in enumerate(_read(file).splitlines(), 1):
         if line.strip():
             try:
-                each = msgspec.json.decode(line, type=enrolled)
+                each: Any = msgspec.json.decode(line, type=enrolled)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise SpecFileError(f"{file}:{number}: {error}", str(file), number) from error
             found[each.device] = each.secret

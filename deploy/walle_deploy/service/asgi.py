@@ -7,7 +7,6 @@ proven who he is, 403 for a profile of another device, 413 for a body that is to
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import msgspec
@@ -89,9 +88,8 @@ def service_app(service: ReleaseService) -> App:
 
 
 async def _live(service: ReleaseService, receive: Receive, send: Send) -> None:
-    async with AsyncExitStack() as stack:
-        await receive()
-        await stack.enter_async_context(service.running())
+    await receive()
+    async with service.running():
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await send({"type": "lifespan.shutdown.complete"})

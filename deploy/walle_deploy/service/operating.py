@@ -227,7 +227,7 @@ def _all(store: ReleaseStore) -> Sequence[Progress]:
 
 def _audit(store: ReleaseStore) -> AuditLog:
     with store.reading() as transaction:
-        return AuditLog(verify(transaction).head, transaction.audit())
+        return AuditLog(verify(transaction), transaction.audit())
 
 
 def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:

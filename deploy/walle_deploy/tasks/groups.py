@@ -103,10 +103,8 @@ def group_of_url(url: str) -> tuple[Group, str]:
     return Group.parse(address), scenario
 
 
-def cache_folder(given: Path | None = None) -> Path:
+def cache_folder() -> Path:
     """Return where copies of repositories and checkouts are kept; it can be deleted any time."""
-    if given is not None:
-        return given.absolute()
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()

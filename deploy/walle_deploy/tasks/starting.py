@@ -80,14 +80,13 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
     return Started(ref, folder, commit, is_found=bool(there))
 
 
-def checkout_task(group: Group, ref: TaskRef, folder: Path, cache: Path | None = None) -> Started:
+def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Started:
     """Bring a task, or one version of it, into a folder; blocks.
 
     Args:
         group: Where the scenario is.
         ref: Which; a version's folder is for looking and testing, not for commits.
         folder: Must not exist, be empty, or be a working folder without changes.
-        cache: Where copies of repositories are kept; None: the user's.
 
     Returns:
         What is there now.
@@ -106,9 +105,9 @@ def checkout_task(group: Group, ref: TaskRef, folder: Path, cache: Path | None =
                     f"{folder} has changes that are not committed: commit them, or check out "
                     "into another folder"
                 )
-            with open_mirror(work.group, ref.scenario, cache) as mirror:
+            with open_mirror(work.group, ref.scenario) as mirror:
                 return _bring(work, mirror, folder)
-    with open_mirror(group, ref.scenario, cache) as mirror:
+    with open_mirror(group, ref.scenario) as mirror:
         mirror.commit(ref)  # what is not there is said before a folder is made
         with _new_folder(folder) as part:
             _make_clone(Git(part / ".git", work_tree=part), group, ref)

@@ -27,7 +27,7 @@ class Bench:
         return init_task(self.group, IPV, self.root / name).folder
 
     def author(self, name):
-        return checkout_task(self.group, IPV, self.root / name, self.cache).folder
+        return checkout_task(self.group, IPV, self.root / name).folder
 
     def commit(self, folder, files, **options):
         for path, content in files.items():

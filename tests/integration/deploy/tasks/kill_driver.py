@@ -87,7 +87,8 @@ class Case:
             case "tag":
                 tag_version(self.folder, "v1")
             case "checkout":
-                checkout_task(self.group, IPV, self.folder, self.root / "cache")
+                os.environ["WALLE_CACHE"] = str(self.root / "cache")
+                checkout_task(self.group, IPV, self.folder)
             case _:
                 commit_folder(self.folder, "mine", rebase=True)
 
