@@ -27,7 +27,7 @@ _COUNTERS: Final = {
     "reports_total": ("Devices' reports by what became of them.", "outcome"),
     "reports_without_receipt_total": ("Reports of devices without a receipt.", "version"),
     "reports_with_invalid_receipt_total": ("Reports of devices with an invalid one.", "version"),
-    "refused_total": ("Requests that were refused at the door.", "why"),
+    "refused_total": ("Requests that were not admitted.", "why"),
 }
 _GAUGES: Final = {
     "unfit_devices": ("Devices whose Python a release's version was not checked with.", "release"),

@@ -15,7 +15,7 @@ from walle_deploy.model.pushes import Push, PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk
-from walle_deploy.service.door import Door
+from walle_deploy.service.admission import Admission
 from walle_deploy.service.middleware import push_middleware
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
@@ -99,7 +99,7 @@ def test_services_of_a_store_issue_receipts_that_each_of_them_believes(store):
 
 
 def test_a_service_without_operators_has_no_page_but_a_line(store):
-    parts = open_parts({"store": store}, Door(ServiceSpec()))
+    parts = open_parts({"store": store}, Admission(ServiceSpec()))
     with parts.beside():
         app = Starlette(routes=parts.routes)
         for path in ("/", "/releases/r"):

@@ -16,7 +16,7 @@ from walle_deploy.operators.operator import Operator
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
-from walle_deploy.service.door import Door
+from walle_deploy.service.admission import Admission
 from walle_deploy.service.operating import operator_routes
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.sqlite import SqliteStore
@@ -41,7 +41,7 @@ DEFINITION = {
 
 
 class Api:
-    """The routes behind a door, as ``walle serve`` has them."""
+    """The routes with admission, as ``walle serve`` has them."""
 
     def __init__(self, folder, operators=None, **spec):
         self.key = SigningKey.create("shop")
@@ -50,10 +50,10 @@ class Api:
         if operators is not None:
             operators = {"keys": str(folder / "keys.json"), "issuer": "shop", **operators}
         made = ServiceSpec.model_validate({"operators": operators, **spec}, by_alias=True)
-        door = Door(made)
+        admission = Admission(made)
 
         async def prove(request):
-            return await door.admit_operator(request.scope["headers"], ("192.0.2.1", 7))
+            return await admission.admit_operator(request.scope["headers"], ("192.0.2.1", 7))
 
         needs_second = operators is not None and bool(made.operators.second_person)
         routes = operator_routes(self.store, prove, needs_second=needs_second)

@@ -49,7 +49,7 @@ class Visit(NamedTuple):
     """What has one budget; empty where there is none."""
 
 
-class Door:
+class Admission:
     """Of one service. One event loop, but for ``refresh``."""
 
     def __init__(self, spec: ServiceSpec) -> None:
