@@ -28,8 +28,8 @@ from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.operators.operator import Operator
 from walle_deploy.page.app import page_routes
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import LEASE_MS, Controller
-from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.service.admission import OPEN_MODE, Admission, picked
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.operating import operator_routes
@@ -193,8 +193,8 @@ def _stop(
     store: ReleaseStore, operator: Operator, name: str, action: str, why: str, revision: int
 ) -> None:
     operator.need("author")
-    desk = ReleaseDesk(store, operator)
-    change = desk.pause if action == "pause" else desk.roll_back
+    commands = ReleaseCommands(store, operator)
+    change = commands.pause if action == "pause" else commands.roll_back
     change(name, why, revision)
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from walle_deploy.model.health import ReleaseHealthQuery
-from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.commands import ReleaseCommands, read_state
 from walle_deploy.release.events import RolledBack, Simulated, Tick
 from walle_deploy.release.gates import judge
 from walle_deploy.release.machine import AnyEvent, advance
@@ -70,7 +70,7 @@ class Controller:
         """Whether a file that was signed was taken back: no device takes its version then."""
         self._packages: dict[tuple[str, str], str] = {}
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._desk = ReleaseDesk(store, CONTROLLER)
+        self._commands = ReleaseCommands(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
         self._running: dict[str, _Running] = {}
 
@@ -130,7 +130,7 @@ class Controller:
         event = self._event(stored, state, now_ms)
         # most turns change nothing: no transaction for these
         if event is not None and advance(state, event) is not None:
-            change = self._desk.apply(
+            change = self._commands.apply(
                 stored.release_id, lambda *_: event, stored.revision, self._refuse_follower
             )
             _log.info("release %s: %s", change.release_id, read_state(change).stage)

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
-from walle_deploy.release.desk import read_state
+from walle_deploy.release.commands import read_state
 from walle_deploy.release.events import Superseded
 from walle_deploy.release.machine import advance
 from walle_deploy.release.model import Release

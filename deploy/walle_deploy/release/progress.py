@@ -2,7 +2,7 @@
 
 import msgspec
 
-from walle_deploy.release.desk import read_state
+from walle_deploy.release.commands import read_state
 from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored

@@ -9,11 +9,11 @@ from walle_stream.errors import IntegrityError
 
 
 @pytest.fixture
-def altered(store, desk, release, tmp_path):
+def altered(store, commands, release, tmp_path):
     """Change the database past the log, then look at it."""
-    desk.create(release())
-    desk.pause("r", "lunch")
-    desk.resume("r")
+    commands.create(release())
+    commands.pause("r", "lunch")
+    commands.resume("r")
 
     def alter(*statements, expected=None):
         with sqlite3.connect(tmp_path / "releases.db") as connection:
@@ -72,9 +72,9 @@ def test_whatever_is_altered_past_the_log_is_found(altered, statement, message):
     assert IntegrityError.exit_code == 17
 
 
-def test_releases_that_changed_places_are_found(altered, desk, release):
-    desk.roll_back("r", "no")
-    desk.create(release("later"))
+def test_releases_that_changed_places_are_found(altered, commands, release):
+    commands.roll_back("r", "no")
+    commands.create(release("later"))
     with pytest.raises(IntegrityError, match="release 'later' stands where 'r' was made"):
         altered("UPDATE walle_releases SET position = -position")
 
@@ -104,7 +104,7 @@ def test_a_log_cut_off_with_its_head_is_found_by_the_head_that_was_kept(altered,
         altered(expected=AuditHead(0, "x"))
 
 
-def test_publishing_the_same_twice_is_one_entry(store, desk):
-    desk.publish("shop/ipv", "v1", VersionFiles(()))
+def test_publishing_the_same_twice_is_one_entry(store, commands):
+    commands.publish("shop/ipv", "v1", VersionFiles(()))
     with store.reading() as reading:
         assert len(reading.audit()) == 4

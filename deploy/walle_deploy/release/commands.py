@@ -36,12 +36,12 @@ type Guard = Callable[[WriteTransaction], None]
 
 def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., StoredRelease]:
     def change(
-        desk: "ReleaseDesk", release_id: str, why: str = "", revision: int | None = None
+        commands: "ReleaseCommands", release_id: str, why: str = "", revision: int | None = None
     ) -> StoredRelease:
         """Change a release.
 
         Args:
-            desk: Whose method it is.
+            commands: Whose method it is.
             release_id: Which.
             why: For the audit log.
             revision: Refuse it where the release was changed since this one.
@@ -52,14 +52,14 @@ def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., St
             RefNotFoundError: There is none of that name.
             ReleaseStateError: That cannot be done where it stands.
         """
-        return desk.apply(
-            release_id, lambda look, _: event(look.now_ms(), why, desk.person), revision
+        return commands.apply(
+            release_id, lambda look, _: event(look.now_ms(), why, commands.person), revision
         )
 
     return change
 
 
-class ReleaseDesk:
+class ReleaseCommands:
     """Changes releases on a store; safe in any number of processes at once."""
 
     def __init__(
