@@ -25,8 +25,8 @@ from walle_deploy.release.events import (
 )
 from walle_deploy.release.machine import advance
 from walle_deploy.release.model import Release
-from walle_deploy.release.proof import verify, verify_chain
 from walle_deploy.release.state import OFFERED, ReleaseState, offer_of
+from walle_deploy.release.verification import verify, verify_chain
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,

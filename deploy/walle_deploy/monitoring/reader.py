@@ -11,9 +11,9 @@ from walle_deploy.model.health import (
     ReleaseHealthQuery,
     VersionHealth,
 )
+from walle_deploy.monitoring.attribution import group_scope
 from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import UNIT, WindowCounts, merged_counts
-from walle_deploy.monitoring.proof import group_scope
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import CountedWindow, Scope, StoredScope

@@ -2,9 +2,9 @@
 
 An entry is canonical JSON that names the hash of the entry before, and digests of what the
 store keeps since: the release's row, the stable version, a version's files. So an edit, a
-removal, a swap or an addition is found by ``proof.verify``, in the log and in what it is about. The
-end of the chain is kept beside it; who can write all of the database can make all of it anew,
-but not the head that somebody has written down elsewhere.
+removal, a swap or an addition is found by ``verification.verify``, in the log and in what it is
+about. The end of the chain is kept beside it; who can write all of the database can make all of it
+anew, but not the head that somebody has written down elsewhere.
 """
 
 import hashlib

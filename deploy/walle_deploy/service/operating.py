@@ -24,7 +24,7 @@ from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands, find_release
 from walle_deploy.release.model import Release
 from walle_deploy.release.progress import Progress, describe
-from walle_deploy.release.proof import verify
+from walle_deploy.release.verification import verify
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore

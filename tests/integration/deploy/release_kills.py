@@ -14,7 +14,7 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
-from walle_deploy.release.proof import verify
+from walle_deploy.release.verification import verify
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.sqlite import SqliteStore
 

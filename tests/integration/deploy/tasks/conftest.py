@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.groups import Group
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 
 IPV = TaskRef("shop", "ipv")

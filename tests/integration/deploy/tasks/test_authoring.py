@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.differences import diff_versions
 from walle_deploy.tasks.history import list_tasks, log_task
 from walle_deploy.tasks.mirrors import seen_version
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_stream.errors import (
     ConflictError,

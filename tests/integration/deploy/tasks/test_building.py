@@ -11,9 +11,9 @@ import pytest
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks import trees
 from walle_deploy.tasks.building import build_version, write_version
+from walle_deploy.tasks.cloning import checkout_task
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.history import list_tasks
-from walle_deploy.tasks.starting import checkout_task
 from walle_stream.errors import (
     GitError,
     PackageError,

@@ -9,10 +9,10 @@ import pytest
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.building import build_version
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.history import list_tasks, log_task
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 

@@ -12,8 +12,8 @@ from tests.unit.deploy.hasty import hasty
 from tests.unit.deploy.monitoring.reporting import Clocked
 from walle_deploy.model.health import LEVELS
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.attribution import group_scope
 from walle_deploy.monitoring.counts import WindowCounts, encode_counts
-from walle_deploy.monitoring.proof import group_scope
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.operators.operator import Operator
 from walle_deploy.page.app import page_routes

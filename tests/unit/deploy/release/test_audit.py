@@ -3,7 +3,7 @@ import sqlite3
 import pytest
 
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.proof import need_head, verify
+from walle_deploy.release.verification import need_head, verify
 from walle_deploy.store.rows import AuditHead
 from walle_stream.errors import IntegrityError
 

@@ -13,7 +13,7 @@ type ReadReceipt = Callable[[str], Receipt]
 """Gives what a text says, or raises ``ReceiptError``; see ``ReceiptKeys.read``."""
 
 
-class ProvenReport(NamedTuple):
+class AttributedReport(NamedTuple):
     """What a report says of each scope that something of it counts for."""
 
     version: Scope
@@ -24,7 +24,7 @@ class ProvenReport(NamedTuple):
     """Devices with one that is not valid for what they report."""
 
 
-class Proof:
+class Attribution:
     """Looks at receipts. Any thread; never blocks."""
 
     def __init__(self, read: ReadReceipt | None, *, is_needed: bool) -> None:
@@ -37,7 +37,7 @@ class Proof:
         self._read = read
         self._is_needed = is_needed
 
-    def sort(self, report: TaskReport) -> ProvenReport:
+    def sort(self, report: TaskReport) -> AttributedReport:
         """Sort the devices of a report; those that ran nothing say nothing."""
         version = Scope(report.task, report.version)
         scopes = (version, *_release_scopes(report))
@@ -59,7 +59,7 @@ class Proof:
             # times and sizes are those of all devices of a report together
             parts[version].add_runs_of(report)
         bare = sum(not each.receipt for each in others)
-        return ProvenReport(version, parts, bare, len(others) - bare)
+        return AttributedReport(version, parts, bare, len(others) - bare)
 
     def _is_valid(self, device: DeviceRuns, report: TaskReport) -> bool:
         if self._read is None:

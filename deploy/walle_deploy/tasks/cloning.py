@@ -21,7 +21,7 @@ from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import HEADS, TAGS, Mirror, open_mirror, remote_refs
 from walle_deploy.tasks.protection import protect
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
-from walle_deploy.tasks.settling import Move, move, settle
+from walle_deploy.tasks.recovery import Move, move, recover
 from walle_deploy.tasks.trees import list_tree
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
@@ -30,7 +30,7 @@ _TEMPLATE: Final = "task-template"
 _NAME: Final = b"name: visit\n"
 
 
-class Started(msgspec.Struct, frozen=True):
+class Clone(msgspec.Struct, frozen=True):
     """A working folder."""
 
     ref: TaskRef
@@ -41,7 +41,7 @@ class Started(msgspec.Struct, frozen=True):
     """The group had the task already, as this person began it and nobody went on."""
 
 
-def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
+def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Make a task with a definition, script, sample and test; the scenario, too; blocks.
 
     Args:
@@ -77,10 +77,10 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
             else:
                 push_commit(work, commit, "")
             move(work, Move(tree, tree, commit, ref.task, commit))
-    return Started(ref, folder, commit, is_found=bool(there))
+    return Clone(ref, folder, commit, is_found=bool(there))
 
 
-def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Started:
+def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Bring a task, or one version of it, into a folder; blocks.
 
     Args:
@@ -98,7 +98,7 @@ def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Started:
     """
     if (folder / ".git").is_dir():
         with open_folder(folder, ref) as work:
-            settle(work)
+            recover(work)
             head = work.head()
             if work.staged_tree() != work.tree_of(head):
                 raise ConflictError(
@@ -115,7 +115,7 @@ def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Started:
                 return _bring(work, mirror, folder)
 
 
-def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Started:
+def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
     ref, head = work.ref, work.head()
     commit = mirror.commit(ref)
     list_tree(mirror.git, commit, str(ref))
@@ -142,7 +142,7 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Started:
     upstream = commit if branch else ""
     target = Move(work.tree_of(head), work.tree_of(commit), commit, branch, upstream)
     move(work, target)
-    return Started(ref, folder, commit)
+    return Clone(ref, folder, commit)
 
 
 def _refuse_version(ref: TaskRef) -> None:

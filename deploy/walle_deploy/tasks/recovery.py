@@ -55,7 +55,7 @@ def move(work: WorkingFolder, target: Move) -> None:
     work.lock.note({})
 
 
-def settle(work: WorkingFolder) -> str:
+def recover(work: WorkingFolder) -> str:
     """Finish what a killed command began, or forget it where it reached nobody; blocks.
 
     Returns:
