@@ -171,10 +171,7 @@ def _access(options: argparse.Namespace) -> Any:
 
 
 def read_secrets(file: Path) -> dict[str, str]:
-    """Read secrets of devices.
-
-    Args:
-        file: JSON Lines with ``device`` and ``secret``.
+    """Read secrets of devices: JSON Lines with ``device`` and ``secret``.
 
     Raises:
         SpecFileError: A line is none.

@@ -14,11 +14,7 @@ _READING: Final = {"list", "log", "diff", "build"}
 
 
 def add(verbs: Any) -> None:
-    """Add the verbs to ``walle task``; an entry point of ``walle_stream.task_commands``.
-
-    Args:
-        verbs: Its sub-parsers; ``build`` is among them.
-    """
+    """Add the verbs to ``walle task``; an entry point of ``walle_stream.task_commands``."""
     init = verbs.add_parser("init", help="make a task: branch, definition, script, sample, test")
     init.add_argument("ref", metavar="SCENARIO/TASK")
     checkout = verbs.add_parser("checkout", help="bring a task or version into a folder, or on")

@@ -113,10 +113,6 @@ class ProxyAuthenticator:
     def __init__(self, spec: ProxySpec, proxies: Proxies) -> None:
         """Read the secret; blocks.
 
-        Args:
-            spec: How it is set up.
-            proxies: Who may speak, where it is known.
-
         Raises:
             SpecFileError: The secret's file cannot be read, or is too short.
         """

@@ -21,12 +21,7 @@ class FleetView:
     """What ``watch`` looks at. One thread; blocks on the store."""
 
     def __init__(self, store: ReleaseStore, wanted: Callable[[], Collection[Version]]) -> None:
-        """Read nothing yet.
-
-        Args:
-            store: That monitors write to.
-            wanted: Gives the versions to look at.
-        """
+        """Read nothing yet."""
         self._store = store
         self._wanted = wanted
         self._found: dict[Version, list[CountedWindow]] = {}

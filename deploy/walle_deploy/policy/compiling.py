@@ -27,11 +27,7 @@ class Compiler:
     """Makes trees; equal tests of a field are one."""
 
     def __init__(self, sources: Sources) -> None:
-        """Start without any test.
-
-        Args:
-            sources: Where files of ids and attributes are.
-        """
+        """Start without any test."""
         self._sources = sources
         self._tests: list[list[Callable[[Any], Truth]]] = [[] for _ in FIELDS]
         self._numbers: dict[Hashable, Static] = {}

@@ -75,12 +75,7 @@ class Controller:
         self._running: dict[str, _Running] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
-        """Take turns until asked to stop; a turn that fails is logged and taken again.
-
-        Args:
-            stop: Ends it at the next turn.
-            every_s: Seconds between turns.
-        """
+        """Take turns until asked to stop; a turn that fails is logged and taken again."""
         while not stop.is_set():
             try:
                 self.turn()

@@ -55,9 +55,6 @@ class Admission:
     def __init__(self, spec: ServiceSpec) -> None:
         """Read keys and lists; blocks.
 
-        Args:
-            spec: How the service is set up.
-
         Raises:
             SpecFileError: One of its files cannot be read.
         """

@@ -77,12 +77,7 @@ class FiguresFolder:
     """Where the workers of one service leave their figures. Every method blocks on the disk."""
 
     def __init__(self, folder: Path, worker: str) -> None:
-        """Leave nothing yet.
-
-        Args:
-            folder: Of all workers, and of nobody else.
-            worker: Name of this one.
-        """
+        """Leave nothing yet."""
         self._folder = folder
         self._own = folder / f"{worker}.json"
 

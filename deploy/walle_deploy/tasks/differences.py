@@ -42,11 +42,6 @@ class Difference(msgspec.Struct, frozen=True):
 def diff_versions(group: Group, before: TaskRef, after: TaskRef) -> Difference:
     """Return what differs between two tasks or versions of a scenario; blocks.
 
-    Args:
-        group: Where the scenario is.
-        before: The one.
-        after: The other.
-
     Raises:
         RefNotFoundError: One is not there, or they are of different scenarios.
         SpecFileError: A ``files.yaml`` is wrong.
@@ -63,9 +58,6 @@ def diff_versions(group: Group, before: TaskRef, after: TaskRef) -> Difference:
 
 def diff_folder(folder: Path) -> Difference:
     """Return what differs between a working folder and its last commit; blocks.
-
-    Args:
-        folder: It, or a folder in it.
 
     Raises:
         RefNotFoundError: It is no working folder of a task.

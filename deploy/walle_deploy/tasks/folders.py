@@ -40,10 +40,7 @@ class WorkingFolder:
         return found.stdout.decode().strip()
 
     def tree_of(self, commit: str) -> str:
-        """Return the tree of a commit; empty for none.
-
-        Args:
-            commit: Its id, or an empty text.
+        """Return the tree of a commit; empty for an empty text.
 
         Raises:
             GitError: There is no such commit here.

@@ -55,10 +55,6 @@ class TaskEntry(msgspec.Struct, frozen=True):
 def list_tasks(group: Group, scenario: str) -> list[TaskEntry]:
     """Return the tasks of a scenario with their versions, by name; blocks.
 
-    Args:
-        group: Where the scenario is.
-        scenario: Its name.
-
     Raises:
         RefNotFoundError: There is no such scenario.
         GitError: The group does not answer.

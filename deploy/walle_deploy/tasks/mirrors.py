@@ -116,10 +116,6 @@ class Mirror:
 def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
     """Bring the copy of a scenario up to date, and keep others from changing it; blocks.
 
-    Args:
-        group: Where the scenario is.
-        scenario: Its name.
-
     Yields:
         The copy.
 

@@ -137,10 +137,6 @@ def remove_parts(folder: Path, before_ms: int) -> None:
 def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
     """Hold a repository's lock; a killed process gives it back.
 
-    Args:
-        folder: The repository.
-        wait_ms: How long another command may hold it.
-
     Raises:
         ConflictError: It is still held then.
         RefNotFoundError: There can be no such folder.
