@@ -10,7 +10,7 @@ from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.model import Release
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
@@ -30,16 +30,16 @@ def stock_pages(address: str) -> None:
         address: Of the store.
     """
     with closing(open_store(address)) as store:
-        desk, keys = ReleaseDesk(store, "bench"), StoredReceiptKeys(store)
+        commands, keys = ReleaseCommands(store, "bench"), StoredReceiptKeys(store)
         keys.refresh()
         monitor = Monitor(store, lambda token: keys.keys.read(token, keys.now_ms()))
         for number in range(RELEASES):
             task = f"shop/task-{number}"
             for version in ("v1", "v2"):
-                desk.publish(task, version, VersionFiles(()))
-            desk.adopt(task, "v1", "devices have it")
+                commands.publish(task, version, VersionFiles(()))
+            commands.adopt(task, "v1", "devices have it")
             given = {"metadata": {"name": f"r-{number}"}, "spec": {"task": task, "version": "v2"}}
-            desk.create(
+            commands.create(
                 Release.model_validate({"apiVersion": "walle/v1", "kind": "Release", **given}),
                 "better than v1",
             )

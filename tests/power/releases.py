@@ -17,13 +17,14 @@ from walle_deploy.device.files_metadata import VerifiedMetadata
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.pushes import PushedTask
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
-from walle_deploy.release.proof import verify
+from walle_deploy.release.verification import need_head, verify
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.rows import AuditHead
-from walle_deploy.trust.publishing import ExclusiveFile, publish_version, published_files
+from walle_deploy.trust.layout import TARGETS, blob_path
+from walle_deploy.trust.publishing import ExclusiveFile, publish_version
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import ConflictError, IntegrityError, WalleError
 from walle_stream.vm.package.build import build_package
@@ -48,11 +49,11 @@ class ReleaseStore:
                 env={**os.environ, "WALLE_POWER_SECOND": "1"},
             )
         store = open_store(str(root / "releases.db"))
-        desk = ReleaseDesk(store, "power")
+        commands = ReleaseCommands(store, "power")
         for change in _changes(
             "shop/other" if is_second else "shop/ipv", "b" if is_second else "a"
         ):
-            change(desk)
+            change(commands)
             with store.reading() as reading:
                 head = reading.audit_head()
             promise(f"{head.number} {head.hash}")
@@ -64,9 +65,10 @@ class ReleaseStore:
         try:
             store = open_store(str(root / "releases.db"))
             with store.reading() as reading:
-                for head in heads or [None]:
-                    verify(reading, head)
-            ReleaseDesk(store, "power").publish("shop/ipv", "later", VersionFiles(()))
+                verify(reading)
+                for head in heads:
+                    need_head(reading.audit(), head)
+            ReleaseCommands(store, "power").publish("shop/ipv", "later", VersionFiles(()))
             store.close()
         except WalleError as error:
             return f"{type(error).__name__}: {error}"
@@ -81,18 +83,18 @@ def _changes(task, name):
         "spec": hasty({"task": task, "version": "v2", "gray": [{"percent": 5}]}),
     }
 
-    def go(desk):
-        desk.apply(name, lambda now: Tick(now, "go", 5))
+    def go(commands):
+        commands.apply(name, lambda look, _: Tick(look.now_ms(), "go", 5))
 
     for version in VERSIONS:
-        yield lambda desk, version=version: desk.publish(task, version, VersionFiles(()))
-    yield lambda desk: desk.adopt(task, "v1")
-    yield lambda desk: desk.create(Release.model_validate(definition), supersede=True)
+        yield lambda commands, version=version: commands.publish(task, version, VersionFiles(()))
+    yield lambda commands: commands.adopt(task, "v1")
+    yield lambda commands: commands.create(Release.model_validate(definition), supersede=True)
     yield go
-    yield lambda desk: desk.pause(name)
-    yield lambda desk: desk.resume(name)
+    yield lambda commands: commands.pause(name)
+    yield lambda commands: commands.resume(name)
     yield go
-    yield lambda desk: desk.roll_back(name)
+    yield lambda commands: commands.roll_back(name)
 
 
 class Repository:
@@ -147,12 +149,8 @@ class Repository:
         )
         signed = device.look_up("x:/metadata/", names.values())
         for version, sha256 in versions.items():
-            [file] = published_files(
-                TrustedRepository(folder), TaskRef("shop", "ipv", version)
-            ).shared
-            content = (folder / "public" / file.url).read_bytes()
+            content = (folder / TARGETS / blob_path(sha256)).read_bytes()
             found = {
-                file.sha256,
                 signed[names[version]].hashes["sha256"],
                 hashlib.sha256(content).hexdigest(),
             }

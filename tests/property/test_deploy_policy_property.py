@@ -86,13 +86,11 @@ def tables(folder, count):
         max_size=count[1],
     )
     stable = st.dictionaries(st.sampled_from(TASKS), st.sampled_from(["", "v0", "v1"]))
-    concerns = st.dictionaries(st.sampled_from(TASKS), policies(folder))
     return st.builds(
         ReleaseTable,
         generation=st.just(1),
         releases=releases.map(tuple),
         stable=stable,
-        stable_policy=concerns,
         files=st.dictionaries(
             st.tuples(st.sampled_from(TASKS), st.sampled_from(["v0", "v1", "v2"])).map("@".join),
             st.lists(st.sampled_from(INTERPRETERS[1:]), max_size=2).map(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
-from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.commands import ReleaseCommands, read_state
 from walle_deploy.release.events import (
     Advanced,
     Approved,
@@ -25,8 +25,8 @@ from walle_deploy.release.events import (
 )
 from walle_deploy.release.machine import advance
 from walle_deploy.release.model import Release
-from walle_deploy.release.proof import verify, verify_chain
 from walle_deploy.release.state import OFFERED, ReleaseState, offer_of
+from walle_deploy.release.verification import verify, verify_chain
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
     ConflictError,
@@ -145,31 +145,31 @@ STEPS = st.lists(
 def test_the_store_holds_one_release_in_progress_and_one_entry_for_each_change(steps):
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "r.db")
-        desk = ReleaseDesk(store, "ann")
+        commands = ReleaseCommands(store, "ann")
         for version in ("v1", "v2", "v3"):
-            desk.publish(TASK, version, VersionFiles(()))
+            commands.publish(TASK, version, VersionFiles(()))
         for action, number in steps:
             with suppress(ConflictError, ReleaseStateError, LookupError):
-                do(desk, action, f"r{number}", f"v{number + 1}")
+                do(commands, action, f"r{number}", f"v{number + 1}")
             check(store)
         store.close()
 
 
-def do(desk, action, name, version):
+def do(commands, action, name, version):
     match action:
         case "create" | "supersede":
             release = Release.model_validate(definition(name, {"gray": [{"percent": 5}]}, version))
-            desk.create(release, supersede=action == "supersede")
+            commands.create(release, supersede=action == "supersede")
         case "pause":
-            desk.pause(name)
+            commands.pause(name)
         case "resume":
-            desk.resume(name)
+            commands.resume(name)
         case "advance":
-            desk.advance(name)
+            commands.advance(name)
         case "back":
-            desk.roll_back(name)
+            commands.roll_back(name)
         case _:
-            desk.apply(name, lambda now: Tick(now, action, 5))
+            commands.apply(name, lambda look, _: Tick(look.now_ms(), action, 5))
 
 
 def check(store):
@@ -191,10 +191,10 @@ def log():
     """A log of a few entries with its head."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqliteStore(Path(folder) / "r.db")
-        desk = ReleaseDesk(store, "ann")
-        desk.publish(TASK, "v2", VersionFiles(()))
-        desk.create(Release.model_validate(definition("r", {})), "why not: é")
-        desk.pause("r")
+        commands = ReleaseCommands(store, "ann")
+        commands.publish(TASK, "v2", VersionFiles(()))
+        commands.create(Release.model_validate(definition("r", {})), "why not: é")
+        commands.pause("r")
         with store.reading() as reading:
             found = list(reading.audit()), reading.audit_head()
         store.close()

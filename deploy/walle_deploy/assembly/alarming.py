@@ -13,8 +13,7 @@ from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.fleet_view import FleetView
-from walle_deploy.monitoring.opening import watching
-from walle_deploy.monitoring.watch import WatchOptions
+from walle_deploy.monitoring.watch import WatchOptions, watching
 from walle_deploy.release.audit import AuditEntry, read_entry
 from walle_deploy.release.controller import CONTROLLER
 from walle_deploy.store.adapters import StoredRows
@@ -60,12 +59,7 @@ class OfferedVersions:
         return self._found
 
     def has(self, task: str, version: str) -> bool:
-        """Return whether a version was among them when somebody looked last.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return whether a version was among them when somebody looked last."""
         return (task, version) in self._found
 
 
@@ -129,7 +123,7 @@ def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
     """
     spec, owner = load_alarms(file), uuid4().hex
     offered = OfferedVersions(store)
-    board = AlarmBoard(rule.rule for rule in spec.rules)
+    board = AlarmBoard(spec.rules)
 
     def wanted() -> frozenset[tuple[str, str]]:
         # what is firing is looked at until it is over

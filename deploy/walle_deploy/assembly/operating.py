@@ -16,7 +16,7 @@ from walle_deploy.operators.operator import Operator
 from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.outbound.bounded import one_line
 from walle_deploy.release.controller import CONTROLLER
-from walle_deploy.service.door import picked
+from walle_deploy.service.admission import picked
 from walle_deploy.service.operating import operator_routes
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.schema import altered
@@ -78,4 +78,4 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
 
 def _demanded(store: ReleaseStore) -> bytes | None:
     with store.reading() as reading:
-        return reading.named_snapshots(_KIND, [_KIND]).get(_KIND)
+        return reading.snapshot(_KIND, _KIND)

@@ -19,9 +19,8 @@ from starlette.routing import Route
 
 from walle_deploy.assembly.alarming import alarming
 from walle_deploy.assembly.operating import demand_operators
-from walle_deploy.assembly.signing import CenSigner
 from walle_deploy.assembly.simulating import PackageSimulator
-from walle_deploy.distribution.signed_urls import read_ring
+from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.gathering import ReportGatherer
 from walle_deploy.monitoring.monitor import Monitor
@@ -29,10 +28,10 @@ from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.operators.operator import Operator
 from walle_deploy.page.app import page_routes
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import LEASE_MS, Controller
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.service.admission import OPEN_MODE, Admission, picked
 from walle_deploy.service.bodies import BodyRoom, read_body
-from walle_deploy.service.door import OPEN_MODE, Door, picked
 from walle_deploy.service.operating import operator_routes
 from walle_deploy.service.refusals import refusal
 from walle_deploy.service.service import Parts, ReleaseService
@@ -63,14 +62,14 @@ _SHORT_BYTES: Final = 16_384  # read within less time than a thread takes to beg
 _log = logging.getLogger(__name__)
 
 
-def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
+def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     """Open the seams of a whole service.
 
     Args:
         setup: ``store``: address of a release store. Where they are given, ``repository``: folder
             of the signed files, for simulations and exclusive addresses, ``keys``: of its keys,
             ``alarms``: YAML of the kind Alarms, ``lease_ms``: of the controllers.
-        door: Lets in who may report.
+        admission: Lets in who may report.
 
     Raises:
         WalleError: One of them cannot be opened.
@@ -78,18 +77,18 @@ def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
     store = open_store(setup["store"])
     # one more connection: a check's table waits for no reports
     counted = open_store(setup["store"])
-    receipts = StoredReceiptKeys(store, is_open=door.is_open)
+    receipts = StoredReceiptKeys(store, is_open=admission.is_open)
     monitor = Monitor(
         counted,
         lambda token: receipts.keys.read(token, receipts.now_ms()),
-        needs_receipts=not door.is_open,
+        needs_receipts=not admission.is_open,
     )
-    asked = None if door.operators is None else door.operators.spec
+    asked = None if admission.operators is None else admission.operators.spec
     if asked is not None:
         demand_operators(store, asked)
 
     async def prove(request: Request) -> Operator:
-        return await door.admit_operator(request.scope["headers"], request.scope["client"])
+        return await admission.admit_operator(request.scope["headers"], request.scope["client"])
 
     needs_second = asked is not None and asked.second_person
     folder = Path(setup["repository"]) if setup.get("repository") else None
@@ -98,9 +97,9 @@ def open_parts(setup: Mapping[str, str], door: Door) -> Parts:
         _signer(setup),
         receipts,
         (
-            Route(REPORTS_PATH, _taking(monitor, door), methods=["POST"]),
+            Route(REPORTS_PATH, _taking(monitor, admission), methods=["POST"]),
             *operator_routes(store, prove, needs_second=needs_second),
-            *page_routes(store, door.admit_operator, partial(_stop, store)),
+            *page_routes(store, admission.admit_operator, partial(_stop, store)),
         ),
         _beside(
             store,
@@ -137,11 +136,11 @@ def open_service(
     need_addresses(spec, has_own_files=bool(repository))
     opened = open_store(store, make=False)
     signer = _signer({"repository": repository, "keys": keys})
-    door = Door(spec)
-    receipts = StoredReceiptKeys(opened, is_open=door.is_open)
+    admission = Admission(spec)
+    receipts = StoredReceiptKeys(opened, is_open=admission.is_open)
     parts = Parts(StoredTables(opened), signer, receipts)
-    service = ReleaseService(spec, parts._replace(beside=lambda: closing(opened)), door)
-    if door.is_open:
+    service = ReleaseService(spec, parts._replace(beside=lambda: closing(opened)), admission)
+    if admission.is_open:
         service.warn_once(OPEN_MODE)
     return service
 
@@ -167,10 +166,7 @@ def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
 
 
 def check_parts(setup: Mapping[str, str]) -> None:
-    """Refuse a set-up that no worker could be made of.
-
-    Args:
-        setup: As for ``open_parts``.
+    """Refuse a set-up, as of ``open_parts``, that no worker could be made of.
 
     Raises:
         RefNotFoundError: The repository is none.
@@ -185,36 +181,36 @@ def check_parts(setup: Mapping[str, str]) -> None:
         load_alarms(Path(setup["alarms"]))
 
 
-def _signer(setup: Mapping[str, str]) -> CenSigner | None:
+def _signer(setup: Mapping[str, str]) -> UrlSigner | None:
     if not setup.get("repository"):
         return None
     folder = Path(setup["repository"])
     ring = Path(setup.get("keys") or folder / "keys") / _RING
-    return CenSigner(read_ring(ring)) if ring.exists() else None
+    return UrlSigner(read_ring(ring)) if ring.exists() else None
 
 
 def _stop(
     store: ReleaseStore, operator: Operator, name: str, action: str, why: str, revision: int
 ) -> None:
     operator.need("author")
-    desk = ReleaseDesk(store, operator)
-    change = desk.pause if action == "pause" else desk.roll_back
+    commands = ReleaseCommands(store, operator)
+    change = commands.pause if action == "pause" else commands.roll_back
     change(name, why, revision)
 
 
-def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
+def _taking(monitor: Monitor, admission: Admission) -> Callable[[Request], object]:
     room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
     gatherer = ReportGatherer(monitor)
 
     async def take(request: Request) -> Response:
         try:
-            headers = picked(request.scope["headers"], door.headers)
-            visit = door.admit_reports(headers, request.scope["client"])
+            headers = picked(request.scope["headers"], admission.headers)
+            visit = admission.admit_reports(headers, request.scope["client"])
             with room.share() as share:
                 is_own = visit.proven.role == "device"
                 most = OWN_MAX_BYTES if is_own else BATCH_MAX_BYTES
                 body = await read_body(request, most, share)
-                door.took(visit, 0, share.held_bytes)
+                admission.took(visit, 0, share.held_bytes)
                 if isinstance(body, Response):
                     return body
                 own = visit.proven.name if is_own else ""
@@ -222,10 +218,10 @@ def _taking(monitor: Monitor, door: Door) -> Callable[[Request], object]:
                     frames = read_batch(body, own)
                 else:
                     frames = await asyncio.to_thread(read_batch, body, own)
-                door.took(visit, len(frames), 0)
+                admission.took(visit, len(frames), 0)
                 new = await gatherer.take(frames, own)
         except ForbiddenError as error:
-            return _refused(door.refused_later(visit.address, error))
+            return _refused(admission.refused_later(visit.address, error))
         except (EnvelopeError, IdentityError, ServiceBusyError) as error:
             return _refused(error)
         except WalleError as error:

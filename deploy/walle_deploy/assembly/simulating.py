@@ -6,7 +6,8 @@ from threading import Event
 
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.ports import SimulationRequest, SimulationResult
+from walle_deploy.release.ports import SimulationResult
+from walle_deploy.release.steps import SimulationStep
 from walle_deploy.simulation.events import read_events
 from walle_deploy.simulation.kinds import load_kinds
 from walle_deploy.simulation.simulate import simulate
@@ -21,7 +22,13 @@ class PackageSimulator:
         """Keep where packages are."""
         self._public = public
 
-    def simulate(self, request: SimulationRequest, stop: Event) -> SimulationResult:
+    def simulate(
+        self,
+        files: VersionFiles,
+        previous: VersionFiles | None,
+        step: SimulationStep,
+        stop: Event,
+    ) -> SimulationResult:
         """Run it; see ``Simulator``.
 
         Raises:
@@ -30,22 +37,12 @@ class PackageSimulator:
             IntegrityError: One is not what was published.
             WalleError: Kinds or events cannot be read.
         """
-        package = self._package(request.files)
-        before = request.previous_files
-        previous = None if before is None else self._package(before)
-        kinds = load_kinds(request.kinds)
-        report = simulate(package, kinds, read_events(request.events), previous, stop=stop)
-        lines = [
-            f"{kind.kind}: {kind.status.replace('_', ' ')}"
-            + (f" ({'; '.join(kind.reasons)})" if kind.reasons else "")
-            for kind in report.kinds
-            if kind.status != "passed"
-        ]
-        passed = sum(kind.status == "passed" for kind in report.kinds)
+        package = self._package(files)
+        before = None if previous is None else self._package(previous)
+        kinds, events = load_kinds(step.kinds), read_events(step.events)
+        report = simulate(package, kinds, events, before, stop=stop)
         # what was not simulated has not passed: somebody has to say that it does not matter
-        return SimulationResult(
-            passed=not lines, why="; ".join(lines) or f"passed on {passed} kinds of devices"
-        )
+        return SimulationResult(report.status == "passed", report.text)
 
     def _package(self, files: VersionFiles) -> bytes:
         file = files.shared[0]

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from walle_deploy.cli.numbers import bounded
 from walle_deploy.cli.store_option import add_store
 
 
@@ -27,7 +28,9 @@ def add(commands: Any) -> None:
         help="profiles of devices, a JSON object per line",
     )
     stage = parser.add_mutually_exclusive_group()
-    stage.add_argument("--percent", type=_percent, metavar="P", help="FILE at a gray step")
+    stage.add_argument(
+        "--percent", type=bounded(float, 0, 100), metavar="P", help="FILE at a gray step"
+    )
     stage.add_argument("--beta", action="store_true", help="FILE at its beta")
     stage.add_argument(
         "--full", action="store_true", help="FILE at its last step, all devices (the default)"
@@ -57,13 +60,3 @@ def _run(options: argparse.Namespace) -> int:
     from walle_deploy.cli.dry_running import run_dry_run  # noqa: PLC0415 - only when it runs
 
     return run_dry_run(options)
-
-
-def _percent(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 100:  # noqa: PLR2004 - per cent
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 100")
-    return value

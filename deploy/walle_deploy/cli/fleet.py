@@ -106,6 +106,7 @@ def _run_one(options: argparse.Namespace) -> int:
 
 def _run_many(options: argparse.Namespace) -> int:
     from walle_deploy.device.machine import with_interpreter  # noqa: PLC0415 - beside it
+    from walle_deploy.policy.population import read_population  # noqa: PLC0415 - beside it
     from walle_stream.app.assembly import Assembly  # noqa: PLC0415 - heavy
     from walle_stream.app.local import LocalRun  # noqa: PLC0415 - heavy
     from walle_stream.app.logs import configure_logging  # noqa: PLC0415 - beside it
@@ -117,7 +118,7 @@ def _run_many(options: argparse.Namespace) -> int:
     refuse_device_options(options)
     assembly = Assembly.load(find_definition(options.file), _overrides(options))
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
-    profiles = [with_interpreter(each) for each in read_profiles(options.profiles)]
+    profiles = [with_interpreter(each) for each in read_population(options.profiles)]
     data_dir = options.data_dir or Path("walle-data") / assembly.name
     hosting = _hosting(options, profiles, data_dir)
     hosting.fit(assembly)
@@ -169,39 +170,8 @@ def _access(options: argparse.Namespace) -> Any:
     return Access(options.service, token and (lambda _: token()), token)
 
 
-def read_profiles(file: Path) -> list[Any]:
-    """Read profiles of devices.
-
-    Args:
-        file: JSON Lines.
-
-    Raises:
-        SpecFileError: A line is none, or of a device that an earlier one is of.
-    """
-    from walle_deploy.model.owners import device_problem  # noqa: PLC0415 - of this alone
-    from walle_deploy.model.profile import DeviceProfile  # noqa: PLC0415 - beside it
-
-    found, lines = [], dict[str, int]()
-    for number, profile in _lines(file, DeviceProfile):
-        if problem := device_problem(profile.device):
-            raise SpecFileError(f"{file}:{number}: {problem}", str(file), number)
-        before = lines.setdefault(profile.device, number)
-        if before != number:
-            raise SpecFileError(
-                f"{file}:{number}: device {profile.device!r} is in line {before}, too: each has "
-                "one profile",
-                str(file),
-                number,
-            )
-        found.append(profile)
-    return found
-
-
 def read_secrets(file: Path) -> dict[str, str]:
-    """Read secrets of devices.
-
-    Args:
-        file: JSON Lines with ``device`` and ``secret``.
+    """Read secrets of devices: JSON Lines with ``device`` and ``secret``.
 
     Raises:
         SpecFileError: A line is none.
@@ -209,19 +179,14 @@ def read_secrets(file: Path) -> dict[str, str]:
     import msgspec  # noqa: PLC0415 - of this alone
 
     enrolled = msgspec.defstruct("Enrolled", [("device", str), ("secret", str)])
-    return {each.device: each.secret for _, each in _lines(file, enrolled)}
-
-
-def _lines(file: Path, kind: Any) -> list[tuple[int, Any]]:
-    import msgspec  # noqa: PLC0415 - of this alone
-
-    decoder, found = msgspec.json.Decoder(kind), []
+    found = {}
     for number, line in enumerate(_read(file).splitlines(), 1):
         if line.strip():
             try:
-                found.append((number, decoder.decode(line)))
+                each: Any = msgspec.json.decode(line, type=enrolled)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise SpecFileError(f"{file}:{number}: {error}", str(file), number) from error
+            found[each.device] = each.secret
     return found
 
 

@@ -19,11 +19,7 @@ _FIELDS: Final = {
 
 
 def add_device(parser: Any) -> None:
-    """Add the options that go with ``--id``.
-
-    Args:
-        parser: Of ``walle fleet``.
-    """
+    """Add the options that go with ``--id``."""
     group = parser.add_argument_group("with --id")
     group.add_argument(
         "--events", metavar="EVENTS", help="JSON Lines of its events, or - for standard input (-)"
@@ -37,9 +33,6 @@ def add_device(parser: Any) -> None:
 
 def refuse_device_options(options: argparse.Namespace) -> None:
     """Refuse what goes with ``--id`` alone, as ``--profiles`` says it of each device.
-
-    Args:
-        options: As parsed, without ``--id``.
 
     Raises:
         SpecFileError: One of them is there.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from walle_deploy.cli import dry_run, publish, simulate
+from walle_deploy.cli.numbers import bounded
 from walle_deploy.cli.store_option import add_releases
 from walle_stream.errors import DeployError
 from walle_stream.errors.extras import how_to_install
@@ -52,7 +53,11 @@ def add_verbs(verbs: Any) -> None:
     watch = verbs.add_parser("watch", help="follow a release until it ends")
     watch.add_argument("release", metavar="RELEASE")
     watch.add_argument(
-        "--every", type=_seconds, default=1.0, metavar="S", help="seconds between looks (1)"
+        "--every",
+        type=bounded(float, 0.01, 3_600, "seconds"),
+        default=1.0,
+        metavar="S",
+        help="seconds between looks (1)",
     )
     for name, text in _CHANGES.items():
         change = verbs.add_parser(name, help=text)
@@ -107,16 +112,6 @@ def _later(name: str) -> Any:
         return int(getattr(point, function)(options))
 
     return run
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.01 <= value <= 3_600:  # noqa: PLR2004 - an hour
-        raise argparse.ArgumentTypeError(f"{text!r} is not seconds from 0.01 to 3600")
-    return value
 
 
 def _head(text: str) -> tuple[int, str]:

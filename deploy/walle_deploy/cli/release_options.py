@@ -36,11 +36,7 @@ def given_store(
 
 
 def who(options: argparse.Namespace) -> str:
-    """Return who does something, as far as this process knows.
-
-    Args:
-        options: Maybe with ``by``.
-    """
+    """Return who does something, as far as this process knows."""
     by = getattr(options, "by", None)
     if by:
         return str(by)

@@ -16,7 +16,7 @@ from walle_deploy.cli.release_view import detail, overview, shown_time, step_lin
 from walle_deploy.release.audit import AuditEntry, read_entry, shown_by
 from walle_deploy.release.head import read_head, sign_head
 from walle_deploy.release.progress import Progress
-from walle_deploy.release.proof import need_head, verify_chain
+from walle_deploy.release.verification import need_head, verify_chain
 from walle_deploy.service.operating import AUDIT_PATH, RELEASES_PATH, AuditLog
 from walle_deploy.store.rows import AuditHead
 from walle_stream.errors import ReleaseStateError, ServiceUnreachableError, SpecFileError

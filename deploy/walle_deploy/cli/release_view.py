@@ -88,11 +88,7 @@ def step_line(progress: Progress) -> str:
 
 
 def shown_time(at_ms: int) -> str:
-    """Return a moment as people read it, in UTC.
-
-    Args:
-        at_ms: Epoch milliseconds; 0 for never.
-    """
+    """Return a moment as people read it, in UTC; 0 is never."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z" if at_ms else "–"
 
 

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from walle_deploy.cli.numbers import bounded
 from walle_stream.errors import DeployError, RefNotFoundError
 from walle_stream.errors.extras import how_to_install
 
@@ -19,7 +20,6 @@ _RING: Final = "cen.json"
 _ROLES: Final = ("root", "targets", "packages", "snapshot", "timestamp")
 _RINGS: Final = ("urls", "devices")
 _ROOT_KEYS_MAX: Final = 16
-_DIGITS: Final = 2
 _ROTATE: Final = f"{', '.join(_ROLES)}; {', '.join(_RINGS)}"
 
 
@@ -37,9 +37,19 @@ def add(commands: Any) -> None:
         return parser
 
     init = action("init", _run_init, "make keys and an empty repository")
-    init.add_argument("--root-keys", type=_count, default=1, metavar="N", help="how many there are")
     init.add_argument(
-        "--root-threshold", type=_count, default=1, metavar="N", help="how many a new root needs"
+        "--root-keys",
+        type=bounded(int, 1, _ROOT_KEYS_MAX),
+        default=1,
+        metavar="N",
+        help="how many there are",
+    )
+    init.add_argument(
+        "--root-threshold",
+        type=bounded(int, 1, _ROOT_KEYS_MAX),
+        default=1,
+        metavar="N",
+        help="how many a new root needs",
     )
     publish = action("publish", _run_publish, "sign a version's package and exclusive files")
     publish.add_argument("package", type=Path, metavar="PACKAGE", help="NAME.walle")
@@ -212,13 +222,6 @@ def _progress(done: int, total: int) -> None:
 def _say(options: argparse.Namespace, fields: Any, text: str) -> None:
     sys.stdout.write((msgspec.json.encode(fields).decode() if options.json else text) + "\n")
     sys.stdout.flush()
-
-
-def _count(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
-    if not 1 <= value <= _ROOT_KEYS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_ROOT_KEYS_MAX}")
-    return value
 
 
 def _need_extra() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from walle_deploy.cli.addresses import need_url
+from walle_deploy.cli.numbers import bounded
 from walle_deploy.cli.store_option import add_store, need_store
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
 from walle_stream.errors.extras import how_to_install
@@ -48,7 +49,11 @@ def add(commands: Any) -> None:
         help="address (default: %(default)s); port 0 takes a free one",
     )
     parser.add_argument(
-        "--workers", type=_workers, default=1, metavar="N", help="processes (default: 1)"
+        "--workers",
+        type=bounded(int, 1, _WORKERS_MAX),
+        default=1,
+        metavar="N",
+        help="processes (default: 1)",
     )
     parser.add_argument("--json", action="store_true", help="say the address as JSON")
     parser.set_defaults(run=run_serve)
@@ -110,9 +115,6 @@ def end_on_signals() -> None:
 def need_extra(*modules: str) -> None:
     """Say in one line what is to be installed, if it is not.
 
-    Args:
-        modules: Of the extra ``deploy``.
-
     Raises:
         SpecFileError: One of them is not there.
     """
@@ -149,10 +151,3 @@ def listen(address: str, option: str) -> socket.socket:
         ) from error
     listener.set_inheritable(True)
     return listener
-
-
-def _workers(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= 3 else 0  # noqa: PLR2004
-    if not 1 <= value <= _WORKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_WORKERS_MAX}")
-    return value

@@ -6,17 +6,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from walle_deploy.cli.numbers import bounded
+
 _RUN: Final = "run"
-_DIGITS: Final = 9
+_COUNT_MAX: Final = 10**9
 _READING: Final = {"list", "log", "diff", "build"}
 
 
 def add(verbs: Any) -> None:
-    """Add the verbs to ``walle task``; an entry point of ``walle_stream.task_commands``.
-
-    Args:
-        verbs: Its sub-parsers; ``build`` is among them.
-    """
+    """Add the verbs to ``walle task``; an entry point of ``walle_stream.task_commands``."""
     init = verbs.add_parser("init", help="make a task: branch, definition, script, sample, test")
     init.add_argument("ref", metavar="SCENARIO/TASK")
     checkout = verbs.add_parser("checkout", help="bring a task or version into a folder, or on")
@@ -40,7 +38,9 @@ def add(verbs: Any) -> None:
     listed.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all")
     log = verbs.add_parser("log", help="the commits of a task, or up to a version")
     log.add_argument("ref", nargs="?", metavar="REF", help="default: of the folder here")
-    log.add_argument("-n", "--count", type=_count, metavar="N", help="the last N alone")
+    log.add_argument(
+        "-n", "--count", type=bounded(int, 1, _COUNT_MAX), metavar="N", help="the last N alone"
+    )
     diff = verbs.add_parser("diff", help="files and audiences that differ")
     diff.add_argument(
         "refs", nargs="*", metavar="A B", help="default: the folder here and its last commit"
@@ -76,13 +76,6 @@ def _build(of_file: Callable[[argparse.Namespace], int]) -> Callable[[argparse.N
         return (_later("build") if _is_ref(options.file) else of_file)(options)
 
     return run
-
-
-def _count(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
-    return value
 
 
 def _is_ref(text: str) -> bool:

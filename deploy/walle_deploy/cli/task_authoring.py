@@ -12,10 +12,10 @@ import msgspec
 from walle_deploy.cli.task_output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.checkouts import checkout
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import open_mirror
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_deploy.tasks.trials import try_task
 

@@ -6,18 +6,19 @@ after a pause that doubles; what was installed before goes on meanwhile.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from walle_deploy.device.client import ReleaseClient
-from walle_deploy.model.held import HeldReceipts
+from walle_deploy.device.pulling import PulledFiles
+from walle_deploy.device.receipts import ReceiptBook
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import DeviceProfile, with_versions
 from walle_deploy.model.pushes import PushedTask
-from walle_stream.app.installation import NO_HOST, Change
+from walle_stream.app.installation import NO_HOST, Change, Installation
 from walle_stream.app.installed import NewVersion
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
@@ -48,52 +49,6 @@ NOT_INSTALLED: Final = "not installed"
 _REFUSALS: Final = (DeployError, PackageError, StoreError, VmError)
 
 
-class Installer(Protocol):
-    """The host of devices, as ``app.installation.Installation`` is. Any thread."""
-
-    def tasks_of(self, device_ids: Iterable[str]) -> Mapping[str, Mapping[str, InstalledTask]]:
-        """Return which tasks devices have, by name."""
-        ...
-
-    def install(self, changes: Mapping[str, Mapping[str, Change]]) -> Mapping[str, str]:
-        """Change tasks of devices; returns those that stay as they were, and why."""
-        ...
-
-    def report_refusal(self, device_id: str, task: str, version: str, error: str) -> None:
-        """Report that a device refused a version."""
-        ...
-
-
-class FileSource(Protocol):
-    """Verified files, as ``device.pulling.PulledFiles`` gives them. Any thread."""
-
-    def pull(
-        self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
-    ) -> Mapping[str, bytes]:
-        """Return a version's verified files by resource, the package under an empty name."""
-        ...
-
-    def record(self, device: str, task: PushedTask) -> None:
-        """Take note that a version is installed."""
-        ...
-
-    def clear(self) -> None:
-        """Remove what no device of the host has or is being given; the disk is full."""
-        ...
-
-
-class ReceiptKeeper(Protocol):
-    """Receipts of devices, as ``device.receipts.ReceiptBook`` keeps them. Any thread."""
-
-    def held(self, device: str, versions: Mapping[str, str]) -> HeldReceipts:
-        """Return what a device says of its receipts."""
-        ...
-
-    def keep(self, device: str, tokens: Collection[str]) -> None:
-        """Keep new ones; blocks for the disk."""
-        ...
-
-
 class Outcome(Enum):
     """What became of a check."""
 
@@ -119,10 +74,10 @@ class DeviceAgent:
         self,
         profile: DeviceProfile,
         client: ReleaseClient,
-        files: FileSource,
-        installer: Installer,
+        files: PulledFiles,
+        installer: Installation,
         scenario: str = "",
-        receipts: ReceiptKeeper | None = None,
+        receipts: ReceiptBook | None = None,
     ) -> None:
         """Begin; asks nothing yet.
 

@@ -10,7 +10,6 @@ Any number of threads and processes share a folder: who comes second to a file w
 first, and a killed one gives its locks back.
 """
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -20,15 +19,14 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from walle_deploy.trust.layout import blob_path
+from walle_deploy.trust.layout import FULL, blob_path, full_disk
 from walle_stream.clock import wall_ms
-from walle_stream.errors import IntegrityError, StoreFullError
+from walle_stream.errors import IntegrityError
 from walle_stream.store.files import make_folder, place_file
 
 KEPT_MS: Final = 3_600_000
 """A file that nothing names is removed when nobody asked for it for so long."""
 
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
@@ -72,7 +70,7 @@ class BlobStore:
                     fill(file, have_bytes)
                 file.flush()
             except OSError as error:
-                if error.errno in _FULL:
+                if error.errno in FULL:
                     part.unlink()  # the space is needed for something else
                 raise
             if not _is_right(part, sha256, size_bytes):
@@ -126,25 +124,6 @@ class BlobStore:
         with (self.folder / "LOCK").open("ab") as lock:
             fcntl.flock(lock, how)
             yield
-
-
-@contextmanager
-def full_disk(path: Path | str) -> Iterator[None]:
-    """Say in our words that the disk is full.
-
-    Raises:
-        OSError: Another one than a full disk's, as it was.
-        StoreFullError: It is.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        raise StoreFullError(
-            f"{path}: this device's disk is full: nothing was changed, what was installed stays; "
-            "free some space"
-        ) from error
 
 
 @contextmanager

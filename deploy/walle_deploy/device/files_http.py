@@ -111,14 +111,7 @@ class HttpSource:
     def fill(
         self, into: BinaryIO, have_bytes: int, url: str, size_bytes: int, headers: Mapping[str, str]
     ) -> None:
-        """Write a file as far as it comes, with all attempts.
-
-        Args:
-            into: The file, open to append.
-            have_bytes: What is in it.
-            url: Of the file.
-            size_bytes: How long it is.
-            headers: Beside those that are needed.
+        """Append a file as far as it comes, with all attempts, behind the bytes that are there.
 
         Raises:
             DownloadHTTPError: The server will not send it.

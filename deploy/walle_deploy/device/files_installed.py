@@ -1,7 +1,7 @@
 """Which versions a device has: the one that is installed of each task, and the one before.
 
-One small file per device, replaced whole; the version before stays until the next one is
-installed, so that a device can go back without a network.
+One small file per device, replaced whole; the files of the version before stay until the next one
+is installed, so that a device that is to go back gets none of them again.
 """
 
 import hashlib
@@ -10,10 +10,9 @@ from typing import Final
 
 import msgspec
 
-from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.model.pushes import PushedTask
-from walle_deploy.trust.layout import put_file
-from walle_stream.errors import IntegrityError, RefNotFoundError
+from walle_deploy.trust.layout import full_disk, put_file
+from walle_stream.errors import IntegrityError
 from walle_stream.store.files import make_folder
 
 _FORMAT: Final = 1
@@ -58,22 +57,6 @@ class InstalledVersions:
         before = self.tasks.get(task.task, InstalledTask()).current
         current = task if task.version else None
         self._write({**self.tasks, task.task: InstalledTask(current, before)})
-
-    def go_back(self, task: str) -> PushedTask:
-        """Record that the version before is in use again, and return it.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-
-        Raises:
-            RefNotFoundError: There is none.
-            StoreFullError: The disk is full; the record is as it was.
-        """
-        previous = self.tasks.get(task, InstalledTask()).previous
-        if previous is None:
-            raise RefNotFoundError(f"device {self._device!r}: has no version of {task} before")
-        self._write({**self.tasks, task: InstalledTask(previous, None)})
-        return previous
 
     def versions(self) -> dict[str, str]:
         """Return what is installed, as a profile carries it."""

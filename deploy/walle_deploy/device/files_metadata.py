@@ -29,9 +29,9 @@ from tuf.api.exceptions import (
 from tuf.api.metadata import Metadata, Root, TargetFile, Timestamp
 from tuf.ngclient import FetcherInterface, Updater
 
-from walle_deploy.device.files_blobs import full_disk
 from walle_deploy.device.files_http import HttpSource
 from walle_deploy.outbound.bounded import one_line
+from walle_deploy.trust.layout import full_disk
 from walle_deploy.trust.roles import BINS, MADE
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError

@@ -25,13 +25,7 @@ class Fleet:
     """Keeps agents going. Start once, close once."""
 
     def __init__(self, agents: Iterable[DeviceAgent], every_s: float, threads: int = 4) -> None:
-        """Plan the first checks, evenly spread over one interval.
-
-        Args:
-            agents: Of the devices.
-            every_s: Seconds between two requests of a device.
-            threads: That ask at once.
-        """
+        """Plan the first checks, evenly spread over one interval."""
         self.counts: Counter[str] = Counter()
         """Checks by outcome."""
         self._every_ms = every_s * 1_000

@@ -6,16 +6,17 @@ from pathlib import Path
 from threading import Lock
 
 from walle_deploy.device.files import DeviceIdentity, VerifiedFiles
-from walle_deploy.device.files_blobs import KEPT_MS, full_disk
+from walle_deploy.device.files_blobs import KEPT_MS
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedTask
+from walle_deploy.trust.layout import full_disk
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreError
 from walle_stream.vm.package.reader import read_package
 
 
 class PulledFiles:
-    """A ``FileSource`` of the agents of one machine. Any thread; blocks."""
+    """Files for the agents of one machine. Any thread; blocks."""
 
     def __init__(self, files: VerifiedFiles, secrets: Mapping[str, str] | None = None) -> None:
         """Share a folder of files.
@@ -33,7 +34,7 @@ class PulledFiles:
     def pull(
         self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
     ) -> Mapping[str, bytes]:
-        """Return a version's files; see ``FileSource``."""
+        """Return a version's verified files by resource, the package under an empty name."""
         secret = self._secrets.get(device.device, "")
         identity = DeviceIdentity(device.device, device.user, secret)
         with _explained(self._files.folder):

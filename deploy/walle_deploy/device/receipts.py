@@ -60,12 +60,7 @@ class ReceiptBook:
         return _NOTHING if kept is None else kept.proof
 
     def held(self, device: str, versions: Mapping[str, str]) -> HeldReceipts:
-        """Return what a device says of its receipts.
-
-        Args:
-            device: Its id.
-            versions: That it has, by task.
-        """
+        """Return what a device says of its receipts."""
         found, since, others = self._of(device), 0, dict[str, HeldReceipt]()
         keys = set[str]()
         for task, version in versions.items():

@@ -87,12 +87,7 @@ class UrlSigner:
     """Signs addresses of exclusive files, and checks requests for them."""
 
     def __init__(self, ring: KeyRing, clock: Callable[[], int] = wall_ms) -> None:
-        """Take the keys.
-
-        Args:
-            ring: Shared by the service and the file servers.
-            clock: Epoch milliseconds.
-        """
+        """Take the keys."""
         self._ring = ring
         self._clock = clock
 

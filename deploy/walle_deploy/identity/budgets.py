@@ -46,13 +46,7 @@ class Budget:
         return 0.0
 
     def spend(self, name: str, amount: float, now_s: float) -> None:
-        """Take from a bucket, whatever is in it.
-
-        Args:
-            name: Whose.
-            amount: As for ``take``.
-            now_s: As for ``take``.
-        """
+        """Take from a bucket, whatever is in it."""
         if not self._cost_s:
             return
         full = self._full_at

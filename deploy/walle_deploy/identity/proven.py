@@ -27,11 +27,6 @@ ANYBODY: Final = Proven("anybody", "")
 def proven_as(role: Role, name: str, token: str = "") -> Proven:
     """Return who asks.
 
-    Args:
-        role: What the proof is for.
-        name: As the proof says it.
-        token: Id of the token.
-
     Raises:
         IdentityError: Nobody can have that name.
     """

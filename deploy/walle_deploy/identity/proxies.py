@@ -41,11 +41,7 @@ class Proxies:
     """Which addresses are proxies, and whom they ask for."""
 
     def __init__(self, networks: Sequence[str]) -> None:
-        """Take the networks.
-
-        Args:
-            networks: Of all proxies.
-        """
+        """Take the networks."""
         self._networks = tuple(map(ip_network, networks))
         self.is_told = bool(networks)
         """Whether there are any."""
@@ -54,10 +50,6 @@ class Proxies:
 
     def client(self, peer: str, forwarded: bytes) -> str:
         """Return the address that a request is from.
-
-        Args:
-            peer: Who connected.
-            forwarded: Value of ``FORWARDED``.
 
         Returns:
             The last address that no proxy has; the peer's, where that is no proxy, or where what
@@ -120,10 +112,6 @@ class ProxyAuthenticator:
 
     def __init__(self, spec: ProxySpec, proxies: Proxies) -> None:
         """Read the secret; blocks.
-
-        Args:
-            spec: How it is set up.
-            proxies: Who may speak, where it is known.
 
         Raises:
             SpecFileError: The secret's file cannot be read, or is too short.

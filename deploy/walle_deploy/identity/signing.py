@@ -40,11 +40,7 @@ class SigningKey(msgspec.Struct, frozen=True):
 
     @classmethod
     def create(cls, issuer: str) -> Self:
-        """Make a new one.
-
-        Args:
-            issuer: Whose.
-        """
+        """Make a new one."""
         made = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
         # its thumbprint (RFC 7638)
         named = {name: made[name] for name in ("crv", "kty", "x")}
@@ -134,11 +130,7 @@ class SelfSigned:
         self._tokens: dict[tuple[str, str], tuple[str, int]] = {}
 
     def device(self, name: str) -> str:
-        """Return a token of a device.
-
-        Args:
-            name: Its id.
-        """
+        """Return a token of a device."""
         return self._token("device", name)
 
     def relay(self) -> str:

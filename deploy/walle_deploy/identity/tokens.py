@@ -129,9 +129,6 @@ class TokenAuthenticator(Tokens[Proven]):
     def __init__(self, spec: TokensSpec) -> None:
         """Read the keys; blocks.
 
-        Args:
-            spec: How it is set up.
-
         Raises:
             SpecFileError: The keys cannot be read.
         """

@@ -31,10 +31,6 @@ def is_url(text: str, *, has_path: bool = True, is_bare: bool = True) -> bool:
 def checked_url(text: str, *, is_bare: bool = True) -> str:
     """Return an address of a server as it is, for fields of a set-up.
 
-    Args:
-        text: As it was given.
-        is_bare: As for ``is_url``.
-
     Raises:
         ValueError: It is none.
     """

@@ -4,7 +4,7 @@ Made by monitoring out of what devices report, read by the gates of a release.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -15,9 +15,6 @@ always soon has many, however long the others took to have a few.
 They are counted since the device was first counted in the release, in whichever group: one that
 moves from ``control`` to ``new`` takes its number along. Were it to begin anew, devices that fail
 under any version would fail afresh in ``new``, and have done so long ago in ``control``."""
-
-type ComparedGroup = Literal["new", "control"]
-"""``new`` has the release's version by its share, ``control`` could have had it and has not."""
 
 
 class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +84,6 @@ class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
     new: GroupHealth
     control: GroupHealth
     """Of the version before; zeros where there is none."""
-    unproven_devices: int = 0
-    """That reported the version without a receipt: counted apart, no gate looks at them."""
 
 
 class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,19 +76,11 @@ class ReleaseTable(msgspec.Struct, frozen=True):
     business, they keep what they have."""
     files: Mapping[str, VersionFiles] = {}
     """By ``SCENARIO/TASK@VERSION``."""
-    stable_policy: Mapping[str, Mapping[str, Any]] = {}
-    """For each task whom its stable version concerns, as ``ActiveRelease.policy``: devices of
-    another app must not get it. A task that is not named: every device."""
     withdrawn: Mapping[str, frozenset[str]] = {}
     """For each task versions that were rolled back, or superseded before they were done: who has
     one, and is given no other, loses it."""
 
     def interpreters(self, task: str, version: str) -> tuple[str, ...]:
-        """Return those that a version was checked with; empty: any.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return those that a version was checked with; empty: any."""
         found = self.files.get(f"{task}@{version}")
         return () if found is None else found.interpreters

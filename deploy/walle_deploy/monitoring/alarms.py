@@ -13,10 +13,7 @@ import msgspec
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.counts import percentile
-
-type Measure = Literal["failureRate", "failingDevices", "crashingDevices", "latencyP99", "silence"]
-"""What a rule looks at: failed of all runs, devices with a failed run, devices where the task
-crashed, the 99th percentile of runs' times in milliseconds, milliseconds without a report."""
+from walle_deploy.monitoring.definition import AlarmRule
 
 ALARM_VERSION: Final = 1
 """Of the JSON that a receiver gets."""
@@ -25,21 +22,6 @@ type _Key = tuple[str, str, str]
 
 _US: Final = 1_000.0
 _P99: Final = 0.99
-
-
-class AlarmRule(msgspec.Struct, frozen=True, kw_only=True):
-    """When there is an alarm."""
-
-    name: str
-    measure: Measure
-    above: float
-    """There is one while the measure is above this: a share of 0 to 1, or milliseconds."""
-    tasks: str = "*"
-    """Which ones, as a pattern of ``SCENARIO/TASK``."""
-    min_runs: int = 100
-    """With fewer runs in the window nothing is said, but of silence."""
-    min_devices: int = 1
-    """Same, with fewer devices."""
 
 
 class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import Final
 
 from walle_deploy.model.health import LEVELS
+from walle_deploy.monitoring.attribution import AttributedReport, group_scope
 from walle_deploy.monitoring.counts import (
     ReportCounts,
     WindowCounts,
@@ -15,7 +16,6 @@ from walle_deploy.monitoring.counts import (
     merged_counts,
 )
 from walle_deploy.monitoring.folding import NEVER_FOLDED, kept_from
-from walle_deploy.monitoring.proof import ProvenReport, group_scope
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.rows import LAST, CountedDevice, CountedWindow, Scope, StoredScope
 
@@ -41,7 +41,7 @@ class ReportBatch:
         self._unproven: dict[Scope, tuple[int, int]] = {}
         self._last: dict[Scope, dict[int, Scope]] = {}
 
-    def add(self, report: ProvenReport) -> bool:
+    def add(self, report: AttributedReport) -> bool:
         """Take a report of a version that was published.
 
         Returns:
@@ -59,12 +59,7 @@ class ReportBatch:
         return bool(report.parts)
 
     def write(self, transaction: CountTransaction, now_ms: int) -> None:
-        """Write what was counted.
-
-        Args:
-            transaction: Of the store.
-            now_ms: Its clock.
-        """
+        """Write what was counted."""
         number = now_ms // WINDOW_MS
         beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
         wanted = {*self._parts, *self._unproven, *self._last, *beside.values()}

@@ -7,12 +7,14 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from walle_deploy.model.addresses import checked_url
-from walle_deploy.monitoring.alarms import AlarmRule, Measure
-from walle_deploy.monitoring.webhook import WebhookOptions
 from walle_stream.spec.models import Metadata
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.single import load_single
 from walle_stream.spec.strict import Strict, refuse_twice
+
+type Measure = Literal["failureRate", "failingDevices", "crashingDevices", "latencyP99", "silence"]
+"""What a rule looks at: failed of all runs, devices with a failed run, devices where the task
+crashed, the 99th percentile of runs' times in milliseconds, milliseconds without a report."""
 
 _Share = Annotated[float, Field(ge=0, le=1)] | None
 _MEASURES: Final[dict[str, Measure]] = {
@@ -22,11 +24,10 @@ _MEASURES: Final[dict[str, Measure]] = {
     "latency_p99": "latencyP99",
     "silence": "silence",
 }
-_S: Final = 1_000
 
 
-class RuleSpec(Strict):
-    """One rule: exactly one of its measures, and how much is too much."""
+class AlarmRule(Strict):
+    """When there is an alarm: exactly one of its measures, and how much is too much."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     tasks: Annotated[str, Field(min_length=1, max_length=200)] = Field(
@@ -46,30 +47,27 @@ class RuleSpec(Strict):
 
     @model_validator(mode="after")
     def _has_one_measure(self) -> Self:
-        given = [measure for name, measure in _MEASURES.items() if getattr(self, name) is not None]
-        if len(given) != 1:
+        if len(self._given) != 1:
             raise ValueError(
                 f"expected one of {', '.join(_MEASURES.values())}, found "
-                f"{' and '.join(given) or 'none of them'}"
+                f"{' and '.join(self._given) or 'none of them'}"
             )
         return self
 
     @property
-    def rule(self) -> AlarmRule:
-        """As the board takes it."""
-        [(measure, above)] = [
-            (measure, getattr(self, name))
-            for name, measure in _MEASURES.items()
-            if getattr(self, name) is not None
-        ]
-        return AlarmRule(
-            name=self.name,
-            measure=measure,
-            above=above,
-            tasks=self.tasks,
-            min_runs=self.min_runs,
-            min_devices=self.min_devices,
-        )
+    def measure(self) -> Measure:
+        """What it looks at."""
+        return next(iter(self._given))
+
+    @property
+    def above(self) -> float:
+        """There is an alarm while the measure is above this: a share of 0 to 1, or milliseconds."""
+        return self._given[self.measure]
+
+    @property
+    def _given(self) -> dict[Measure, float]:
+        found = ((measure, getattr(self, name)) for name, measure in _MEASURES.items())
+        return {measure: above for measure, above in found if above is not None}
 
 
 class WebhookSpec(Strict):
@@ -86,11 +84,6 @@ class WebhookSpec(Strict):
     timeout: Annotated[DurationMs, Field(ge=10, le=60_000)] = 5_000
     attempts: Annotated[int, Field(ge=1, le=20)] = 6
 
-    @property
-    def options(self) -> WebhookOptions:
-        """As the webhook takes them."""
-        return WebhookOptions(timeout_s=self.timeout / _S, attempts=self.attempts)
-
 
 class AlarmsSpec(Strict):
     """All of it."""
@@ -99,7 +92,7 @@ class AlarmsSpec(Strict):
         default=10_000, description="How often somebody looks."
     )
     webhook: WebhookSpec
-    rules: Annotated[tuple[RuleSpec, ...], Field(min_length=1, max_length=1_000)]
+    rules: Annotated[tuple[AlarmRule, ...], Field(min_length=1, max_length=1_000)]
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -18,15 +18,10 @@ RECENT_WINDOWS: Final = 15
 
 
 class FleetView:
-    """A ``Seen`` of ``watch``. One thread; blocks on the store."""
+    """What ``watch`` looks at. One thread; blocks on the store."""
 
     def __init__(self, store: ReleaseStore, wanted: Callable[[], Collection[Version]]) -> None:
-        """Read nothing yet.
-
-        Args:
-            store: That monitors write to.
-            wanted: Gives the versions to look at.
-        """
+        """Read nothing yet."""
         self._store = store
         self._wanted = wanted
         self._found: dict[Version, list[CountedWindow]] = {}
@@ -57,11 +52,6 @@ class FleetView:
         return dict(self._since_ms)
 
     def recent(self, task: str, version: str) -> VersionHealth:
-        """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look."""
         windows = self._found.get((task, version), [])
         return health_of(task, version, windows, merged_counts(each.data for each in windows))

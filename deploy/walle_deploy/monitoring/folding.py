@@ -20,20 +20,12 @@ _STEP_DEVICES: Final = 1_000
 
 
 def kept_from(number: int) -> tuple[int, int]:
-    """Return the first window that is kept as a minute, and the first that is kept in an hour.
-
-    Args:
-        number: Of the window now.
-    """
+    """Return the first window that is kept as a minute, and the first that is kept in an hour."""
     return _hour_of(number - _MINUTES_KEPT), _hour_of(number - _HOURS_KEPT)
 
 
 def fold_step(transaction: CountTransaction, number: int) -> bool:
     """Do a small part of what is to be done.
-
-    Args:
-        transaction: Of the store.
-        number: Of the window now.
 
     Returns:
         Whether there may be more.

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from walle_deploy.monitoring.attribution import AttributedReport, Attribution, ReadReceipt
 from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
 from walle_deploy.monitoring.folding import fold_step
-from walle_deploy.monitoring.proof import Proof, ProvenReport, ReadReceipt
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError
@@ -68,7 +68,7 @@ type Call = tuple[Sequence[ReportFrame], str]
 class _Frame(NamedTuple):
     partition: tuple[str, int]
     number: int
-    reports: Sequence[ProvenReport] | None
+    reports: Sequence[AttributedReport] | None
     """None: it is malformed."""
 
 
@@ -92,7 +92,7 @@ class Monitor:
         """
         self.counts = MonitorCounts()
         self._store = store
-        self._proof = Proof(read_receipt, is_needed=needs_receipts)
+        self._attribution = Attribution(read_receipt, is_needed=needs_receipts)
         self._lock = threading.Lock()
         self._fold_ms = 0
 
@@ -118,9 +118,6 @@ class Monitor:
 
     def take_together(self, calls: Sequence[Call]) -> list[int | ForbiddenError]:
         """Do what ``take`` does for many, in one transaction; blocks.
-
-        Args:
-            calls: What it would be given.
 
         Returns:
             For each call what it would return, or raise.
@@ -166,7 +163,7 @@ class Monitor:
                         f"device {device!r} sent a report of {min(others)[:256]!r}: each reports "
                         "for itself alone"
                     )
-                reports = [self._proof.sort(each) for each in found]
+                reports = [self._attribution.sort(each) for each in found]
             made.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
         return made
 

@@ -11,9 +11,9 @@ from walle_deploy.model.health import (
     ReleaseHealthQuery,
     VersionHealth,
 )
+from walle_deploy.monitoring.attribution import group_scope
 from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import UNIT, WindowCounts, merged_counts
-from walle_deploy.monitoring.proof import UNPROVEN, group_scope
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import CountedWindow, Scope, StoredScope
@@ -60,11 +60,9 @@ class HealthReader:
             ServiceUnreachableError: The store cannot be read.
         """
         with self._looking(f"release {query.release_id}") as look:
-            unproven = Scope(query.task, query.version, group=UNPROVEN)
             return ReleaseHealth(
                 new=look.group(query, "new", query.version),
                 control=look.group(query, "control", query.before),
-                unproven_devices=look.health(unproven, 0, query.task, query.version).devices,
             )
 
     @contextmanager

@@ -2,13 +2,17 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
+from walle_deploy.monitoring.definition import AlarmsSpec
+from walle_deploy.monitoring.fleet_view import FleetView
+from walle_deploy.monitoring.webhook import Webhook, WebhookOptions
 from walle_deploy.store.adapters import StoredRows
 from walle_stream.clock import wall_ms
 from walle_stream.errors import WalleError
@@ -16,21 +20,7 @@ from walle_stream.errors import WalleError
 _log = logging.getLogger(__name__)
 
 _KEY: Final = "alarms/board"
-
-
-class Seen(Protocol):
-    """What alarms are about, such as a ``FleetView``."""
-
-    def versions(self) -> Mapping[tuple[str, str], int]:
-        """Return when the last report of each version came, epoch ms, by task and version.
-
-        Of one without any: since when one is waited for.
-        """
-        ...
-
-    def recent(self, task: str, version: str) -> VersionHealth:
-        """Return how a version did in the last minutes."""
-        ...
+_S: Final = 1_000
 
 
 class News(Protocol):
@@ -45,14 +35,6 @@ class News(Protocol):
         ...
 
 
-class _NoNews:
-    def look(self) -> list[AlarmMessage]:
-        return []
-
-    def keep(self) -> None:
-        pass
-
-
 class WatchOptions(msgspec.Struct, frozen=True):
     """What a watch has besides."""
 
@@ -62,7 +44,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """Whether a version should be on devices: others may be silent."""
     leads: Callable[[], bool] = lambda: True
     """Whether this process is the one of several that looks, now."""
-    news: News = msgspec.field(default_factory=_NoNews)
+    news: News | None = None
     """Gives further messages."""
     is_idle: Callable[[], bool] = lambda: True
     """Whether all that was told is where it should go. What waits while the process dies is
@@ -75,7 +57,7 @@ class AlarmWatch:
 
     def __init__(
         self,
-        seen: Seen,
+        seen: FleetView,
         board: AlarmBoard,
         tell: Callable[[AlarmMessage], object],
         every_s: float,
@@ -95,9 +77,6 @@ class AlarmWatch:
     def look(self, now_ms: int) -> list[AlarmMessage]:
         """Look once and tell; the thread does so by itself. Blocks on the store.
 
-        Args:
-            now_ms: Epoch milliseconds.
-
         Returns:
             What was told.
 
@@ -115,7 +94,8 @@ class AlarmWatch:
             self._seen.versions(), self._seen.recent, now_ms, self._options.is_active
         )
         try:
-            messages = [*self._options.news.look(), *found]
+            news = self._options.news
+            messages = [*(news.look() if news is not None else ()), *found]
         except BaseException:
             board.firing = before  # nobody was told: the next look finds it again
             raise
@@ -137,7 +117,8 @@ class AlarmWatch:
         if self._options.rows is not None:
             left = [(*key, since) for key, since in self._board.firing.items()]
             self._options.rows.save(_KEY, msgspec.msgpack.encode(left))
-        self._options.news.keep()
+        if self._options.news is not None:
+            self._options.news.keep()
         self._is_kept = True
 
     def close(self) -> None:
@@ -156,3 +137,25 @@ class AlarmWatch:
                 _log.warning("alarms: %s", error)
             except Exception:  # noqa: BLE001 - looking must go on, whatever one look met
                 _log.exception("alarms: a look failed")
+
+
+@contextmanager
+def watching(
+    seen: FleetView, alarms: AlarmsSpec, board: AlarmBoard, options: WatchOptions
+) -> Iterator[None]:
+    """Watch; blocks on the store, at the end also on what waits for the webhook.
+
+    Yields:
+        Nothing.
+    """
+    hook = alarms.webhook
+    how = WebhookOptions(timeout_s=hook.timeout / _S, attempts=hook.attempts)
+    webhook = Webhook(hook.url, hook.secret.encode(), how)
+    options = replace(options, is_idle=webhook.is_idle)
+    watch = AlarmWatch(seen, board, webhook.send, alarms.every / _S, options)
+    try:
+        yield
+    finally:
+        watch.close()
+        webhook.close()
+        watch.keep()

@@ -49,13 +49,7 @@ class Webhook:
     """One address. Thread-safe; its own thread sends, one message after the other."""
 
     def __init__(self, url: str, secret: bytes, options: WebhookOptions | None = None) -> None:
-        """Start its thread.
-
-        Args:
-            url: ``http`` or ``https``.
-            secret: Shared with the receiver.
-            options: Other than the usual ones.
-        """
+        """Start its thread."""
         self.sent = 0
         """Messages that the receiver took."""
         self.dropped = 0
@@ -162,12 +156,6 @@ class Webhook:
 
 
 def sign(secret: bytes, time_ms: int, body: bytes) -> str:
-    """Return the header ``walle-signature``.
-
-    Args:
-        secret: Shared.
-        time_ms: Epoch milliseconds.
-        body: Of the request.
-    """
+    """Return the header ``walle-signature``."""
     digest = hmac.new(secret, b"%d." % time_ms + body, hashlib.sha256).hexdigest()
     return f"t={time_ms},sha256={digest}"

@@ -21,9 +21,6 @@ class OperatorAuthenticator:
     def __init__(self, spec: OperatorsSpec) -> None:
         """Read keys and lists; blocks.
 
-        Args:
-            spec: How it is set up.
-
         Raises:
             SpecFileError: One of its files cannot be read.
         """

@@ -70,11 +70,7 @@ def one_line(text: str) -> str:
 
 
 def words_of(error: BaseException) -> str:
-    """Return why a request failed, in the system's words and without names of classes.
-
-    Args:
-        error: Of urllib3.
-    """
+    """Return why a request failed, in the system's words and without names of classes."""
     chain: list[BaseException] = [error]
     while (behind := chain[-1].__cause__ or chain[-1].__context__) and behind not in chain:
         chain.append(behind)

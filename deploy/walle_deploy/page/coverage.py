@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from walle_deploy.monitoring.attribution import group_scope
 from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import active_devices
-from walle_deploy.monitoring.proof import group_scope
 from walle_deploy.page.templates import Html, filled
 from walle_deploy.release.audit import AuditEntry
 from walle_deploy.release.progress import Progress

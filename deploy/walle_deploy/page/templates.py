@@ -34,12 +34,7 @@ class Html:
 
 
 def filled(name: str, **values: Any) -> Html:
-    """Return a template, filled.
-
-    Args:
-        name: Of the template.
-        values: By the names of its fields.
-    """
+    """Return a template, filled."""
     return Html(_filling.vformat(_templates[name], (), values))
 
 

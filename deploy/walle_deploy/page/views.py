@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 from walle_deploy.page.coverage import coverage_chart
 from walle_deploy.page.templates import Html, filled
 from walle_deploy.release.audit import read_entry
-from walle_deploy.release.desk import find_release, read_state
+from walle_deploy.release.commands import find_release, read_state
 from walle_deploy.release.progress import describe
 from walle_deploy.release.rates import Rate, share_of
 from walle_deploy.release.stored_health import read_memory

@@ -39,9 +39,6 @@ class AttributeTable:
     def __init__(self, rows: Iterable[tuple[str, Attributes]]) -> None:
         """Take all users in.
 
-        Args:
-            rows: Ids of users with their attributes.
-
         Raises:
             SpecFileError: More than a million users that are like nobody else.
         """

@@ -56,19 +56,11 @@ class CompactIds:
         return len(self._hashes)
 
     def has(self, hashed: int) -> bool:
-        """Tell whether an id is there.
-
-        Args:
-            hashed: Of ``hashing.id_hash``.
-        """
+        """Tell whether an id is there, by its ``id_hash``."""
         return self._find(hashed) >= 0
 
     def number(self, hashed: int) -> int:
-        """Return an id's number, -1 where the id is not there.
-
-        Args:
-            hashed: Of ``hashing.id_hash``.
-        """
+        """Return an id's number by its ``id_hash``, -1 where the id is not there."""
         place = self._find(hashed)
         return -1 if place < 0 else int(self._values[place])
 

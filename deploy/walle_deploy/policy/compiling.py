@@ -27,11 +27,7 @@ class Compiler:
     """Makes trees; equal tests of a field are one."""
 
     def __init__(self, sources: Sources) -> None:
-        """Start without any test.
-
-        Args:
-            sources: Where files of ids and attributes are.
-        """
+        """Start without any test."""
         self._sources = sources
         self._tests: list[list[Callable[[Any], Truth]]] = [[] for _ in FIELDS]
         self._numbers: dict[Hashable, Static] = {}
@@ -59,12 +55,7 @@ class Compiler:
         return self._leaf("interpreter", wanted, wanted.__contains__)
 
     def outcomes(self, field: int, value: Any) -> tuple[Truth, ...]:
-        """Return what the tests of a field say of a value.
-
-        Args:
-            field: Index in ``FIELDS``.
-            value: Of a profile.
-        """
+        """Return what the tests of a field, an index in ``FIELDS``, say of a value."""
         return tuple(test(value) for test in self._tests[field])
 
     @property

@@ -72,9 +72,6 @@ def grouped(found: Iterable[Answer]) -> list[Group]:
     """Return answers by what devices get and why; by task, the most devices first.
 
     Those that keep what they have stand at a task's end.
-
-    Args:
-        found: Of ``answers``.
     """
     counts: dict[tuple[str, str | None, str, str], list[int]] = {}
     examples: dict[tuple[str, str | None, str, str], list[str]] = {}

@@ -29,11 +29,7 @@ class Sources:
         self._asked: set[Path] = set()
 
     def attributes_of(self, user: str) -> Attributes:
-        """Return what is known of a user; never blocks.
-
-        Args:
-            user: Its id; empty for nobody.
-        """
+        """Return what is known of a user, empty for nobody; never blocks."""
         source = self._attributes
         if not user or source is None or source.known is None:
             return NOBODY
@@ -78,13 +74,7 @@ class Facts:
     __slots__ = ("_attributes", "_user_hash", "device_hash", "profile", "sources")
 
     def __init__(self, profile: DeviceProfile, sources: Sources, device_hash: int) -> None:
-        """Keep them; a user's attributes are looked up when a condition asks for them.
-
-        Args:
-            profile: Of the device.
-            sources: Of the service.
-            device_hash: ``id_hash`` of the device's id.
-        """
+        """Keep them; a user's attributes are looked up when a condition asks for them."""
         self.profile = profile
         self.sources = sources
         self.device_hash = device_hash

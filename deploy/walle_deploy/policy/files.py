@@ -45,10 +45,6 @@ class WatchedFile[T]:
     def opened(cls, path: Path, read: Callable[[Path], T]) -> Self:
         """Return one that was read, for files that nothing goes without; blocks.
 
-        Args:
-            path: Of the file.
-            read: As for ``__init__``.
-
         Raises:
             SpecFileError: It cannot be read.
         """

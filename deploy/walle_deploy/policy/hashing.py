@@ -31,22 +31,12 @@ def salt_key(salt: str) -> int:
 
 
 def share_limit(percent: float) -> int:
-    """Return the highest position within a share, -1 for none.
-
-    Args:
-        percent: 0 to 100.
-    """
+    """Return the highest position within a share of 0 to 100 percent, -1 for none."""
     return min(int(percent * 2.0**64 / 100.0), 2**64) - 1
 
 
 def is_within(device_hash: int, key: int, limit: int) -> bool:
-    """Tell whether a device is within a share.
-
-    Args:
-        device_hash: Of ``id_hash``.
-        key: Of ``salt_key``.
-        limit: Of ``share_limit``.
-    """
+    """Tell whether a device is within a share."""
     return (device_hash * key & MASK) <= limit
 
 

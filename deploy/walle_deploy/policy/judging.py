@@ -106,8 +106,7 @@ def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
     for release in sorted(table.releases, key=lambda r: (-r.priority, -r.created_ms, r.release_id)):
         found.setdefault(release.task, []).append(release)
     for task, version in table.stable.items():
-        policy = table.stable_policy.get(task, {})
-        found.setdefault(task, []).append(ActiveRelease("", task, version, "full", policy))
+        found.setdefault(task, []).append(ActiveRelease("", task, version, "full"))
     for task in table.withdrawn:
         found.setdefault(task, [])
     return found

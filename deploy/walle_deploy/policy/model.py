@@ -121,9 +121,6 @@ class Policy(Strict):
     def of(cls, plain: Mapping[str, Any]) -> Self:
         """Read a policy that is stored as plain JSON.
 
-        Args:
-            plain: As of ``plain``.
-
         Raises:
             SpecFileError: It is no policy, or has more than ``DEPTH_MAX`` levels.
         """

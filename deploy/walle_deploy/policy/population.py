@@ -1,10 +1,11 @@
-"""Files of device profiles for dry runs: JSON objects with the keys that devices send."""
+"""Files of device profiles: JSON objects with the keys that devices send."""
 
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from walle_deploy.model.owners import device_problem
 from walle_deploy.model.profile import DeviceProfile
 from walle_stream.errors import SpecFileError
 
@@ -37,7 +38,7 @@ def read_population(path: Path) -> list[DeviceProfile]:
                         )
     except OSError as error:
         raise SpecFileError(
-            f"{path}: the population cannot be read: {error.strerror or error}", str(path)
+            f"{path}: cannot be read: {error.strerror or error}", str(path)
         ) from error
     if not found:
         raise SpecFileError(
@@ -50,8 +51,12 @@ def read_population(path: Path) -> list[DeviceProfile]:
 
 def _profile(path: Path, number: int, line: bytes) -> DeviceProfile:
     try:
-        return _decoder.decode(line)
+        profile = _decoder.decode(line)
+        problem = device_problem(profile.device)
     except (msgspec.MsgspecError, ValueError) as error:
+        problem = str(error)
+    if problem:
         raise SpecFileError(
-            f"{path}:{number}:1: no profile of a device: {error}", str(path), number, 1
-        ) from error
+            f"{path}:{number}:1: no profile of a device: {problem}", str(path), number, 1
+        )
+    return profile

@@ -33,11 +33,7 @@ def why_of(choice: Choice, about: str = "") -> str:
 
 
 def reason_of(verdict: Verdict) -> str:
-    """Return in a few words why a device gets a release, or does not.
-
-    Args:
-        verdict: Of ``judge_release``.
-    """
+    """Return in a few words why a device gets a release, or does not."""
     if verdict.truth is True:
         return "all conditions are met"
     # what is false decides, whatever is not known besides

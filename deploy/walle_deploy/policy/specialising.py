@@ -89,7 +89,7 @@ def test_of(node: Node) -> Test:
         case Dynamic(test, _):
             return test
         case Group(is_all, parts):
-            return (_conjunction if is_all else _disjunction)(tuple(map(test_of, parts)))
+            return _joined(tuple(map(test_of, parts)), decisive=not is_all)
         case Not(part):
             inner = test_of(part)
             return lambda facts: negated(inner(facts))
@@ -97,27 +97,15 @@ def test_of(node: Node) -> Test:
             return lambda _: constant  # type: ignore[return-value]  # no static leaf is left
 
 
-def _conjunction(tests: tuple[Test, ...]) -> Test:
+def _joined(tests: tuple[Test, ...], *, decisive: bool) -> Test:
+    """Return the disjunction of tests, which one that is true decides; else the conjunction."""
+
     def test(facts: Facts) -> Truth:
-        truth: Truth = True
+        truth: Truth = not decisive
         for each in tests:
             found = each(facts)
-            if found is False:
-                return False
-            if found is None:
-                truth = None
-        return truth
-
-    return test
-
-
-def _disjunction(tests: tuple[Test, ...]) -> Test:
-    def test(facts: Facts) -> Truth:
-        truth: Truth = False
-        for each in tests:
-            found = each(facts)
-            if found is True:
-                return True
+            if found is decisive:
+                return found
             if found is None:
                 truth = None
         return truth

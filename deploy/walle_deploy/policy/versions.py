@@ -37,11 +37,7 @@ _MB: Final = 1024 * 1024
 
 
 def try_version(text: str) -> VersionKey | None:
-    """Return what a version is compared by, None when it is none.
-
-    Args:
-        text: As a device or an operator gives it.
-    """
+    """Return what a version is compared by, None when it is none."""
     match = _VERSION.fullmatch(text)
     if match is None:
         return None

@@ -2,20 +2,23 @@
 
 An entry is canonical JSON that names the hash of the entry before, and digests of what the
 store keeps since: the release's row, the stable version, a version's files. So an edit, a
-removal, a swap or an addition is found by ``proof.verify``, in the log and in what it is about. The
-end of the chain is kept beside it; who can write all of the database can make all of it anew,
-but not the head that somebody has written down elsewhere.
+removal, a swap or an addition is found by ``verification.verify``, in the log and in what it is
+about. The end of the chain is kept beside it; who can write all of the database can make all of it
+anew, but not the head that somebody has written down elsewhere.
 """
 
+import hashlib
 import json
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from walle_deploy.release.digests import digest_text
-from walle_deploy.store.rows import SealedEntry
+from walle_deploy.model.releases import VersionFiles
+from walle_deploy.store.rows import SealedEntry, StoredRelease
 from walle_deploy.store.writer import WriteTransaction
 from walle_stream.errors import IntegrityError
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -100,6 +103,16 @@ def broken(number: int, problem: str) -> str:
         f"audit log: entry {number}: {problem}; nothing from here on can be trusted, compare it "
         "with a backup"
     )
+
+
+def digest(of: StoredRelease | VersionFiles) -> str:
+    """Return the digest of what the store keeps, for an entry."""
+    return hashlib.sha256(_encode(of)).hexdigest()
+
+
+def digest_text(text: str) -> str:
+    """Return the hash of an entry's text; what no text of ours has is hashed, too."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _canonical(value: Any) -> str:

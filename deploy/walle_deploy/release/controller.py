@@ -15,17 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from walle_deploy.model.health import ReleaseHealthQuery
-from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.commands import ReleaseCommands, read_state
 from walle_deploy.release.events import RolledBack, Simulated, Tick
 from walle_deploy.release.gates import judge
 from walle_deploy.release.machine import AnyEvent, advance
 from walle_deploy.release.memory import Memory, look
-from walle_deploy.release.ports import (
-    HealthSource,
-    SimulationRequest,
-    SimulationResult,
-    Simulator,
-)
+from walle_deploy.release.ports import HealthSource, SimulationResult, Simulator
 from walle_deploy.release.state import OFFERED, ReleaseState
 from walle_deploy.release.stored_health import put_memory, read_memory
 from walle_deploy.store.port import LEADER, ReleaseStore
@@ -75,17 +70,12 @@ class Controller:
         """Whether a file that was signed was taken back: no device takes its version then."""
         self._packages: dict[tuple[str, str], str] = {}
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self._desk = ReleaseDesk(store, CONTROLLER)
+        self._commands = ReleaseCommands(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
         self._running: dict[str, _Running] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
-        """Take turns until asked to stop; a turn that fails is logged and taken again.
-
-        Args:
-            stop: Ends it at the next turn.
-            every_s: Seconds between turns.
-        """
+        """Take turns until asked to stop; a turn that fails is logged and taken again."""
         while not stop.is_set():
             try:
                 self.turn()
@@ -135,8 +125,8 @@ class Controller:
         event = self._event(stored, state, now_ms)
         # most turns change nothing: no transaction for these
         if event is not None and advance(state, event) is not None:
-            change = self._desk.apply(
-                stored.release_id, lambda _: event, stored.revision, self._refuse_follower
+            change = self._commands.apply(
+                stored.release_id, lambda *_: event, stored.revision, self._refuse_follower
             )
             _log.info("release %s: %s", change.release_id, read_state(change).stage)
 
@@ -193,9 +183,7 @@ class Controller:
     ) -> Simulated | None:
         running = self._running.get(stored.release_id)
         if running is None:
-            request, stop = self._request(stored, state), threading.Event()
-            future = self._pool.submit(self._simulator.simulate, request, stop)
-            self._running[stored.release_id] = _Running(future, stop)
+            self._running[stored.release_id] = self._begun(stored, state)
             return None
         if not running.future.done():
             return None
@@ -212,29 +200,22 @@ class Controller:
             result = SimulationResult(passed=False, why=why)
         return Simulated(now_ms, result.passed, result.why)
 
-    def _stop_simulations(self, wanted: Collection[str]) -> None:
-        for name in self._running.keys() - wanted:
-            running = self._running.pop(name)
-            running.stop.set()
-            running.future.cancel()
-
-    def _request(self, stored: StoredRelease, state: ReleaseState) -> SimulationRequest:
-        step = state.release.spec.simulation
+    def _begun(self, stored: StoredRelease, state: ReleaseState) -> _Running:
+        step, stop = state.release.spec.simulation, threading.Event()
         with self._store.reading() as transaction:
             files = transaction.files(stored.task, stored.version)
             before = transaction.files(stored.task, state.before)
         if step is None or files is None:
             raise ConflictError(f"{stored.task}@{stored.version} is not in the store")
-        return SimulationRequest(
-            release_id=stored.release_id,
-            task=stored.task,
-            version=stored.version,
-            previous=state.before,
-            files=files,
-            previous_files=before,
-            kinds=step.kinds,
-            events=step.events,
+        return _Running(
+            self._pool.submit(self._simulator.simulate, files, before, step, stop), stop
         )
+
+    def _stop_simulations(self, wanted: Collection[str]) -> None:
+        for name in self._running.keys() - wanted:
+            running = self._running.pop(name)
+            running.stop.set()
+            running.future.cancel()
 
     def _refuse_follower(self, transaction: WriteTransaction) -> None:
         if not transaction.take_lease(LEADER, self._owner, self._lease_ms):

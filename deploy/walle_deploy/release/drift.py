@@ -37,11 +37,7 @@ class Values(msgspec.Struct, frozen=True):
     """That made them, or fewer: what they are worth as evidence."""
 
     def quantile(self, share: float) -> int:
-        """Return the bucket up to which a share of the runs lies.
-
-        Args:
-            share: 0 to 1.
-        """
+        """Return the bucket up to which a share of the runs, 0 to 1, lies."""
         wanted = share * sum(self.buckets.values())
         seen = 0.0
         for bucket in sorted(self.buckets):
@@ -51,11 +47,7 @@ class Values(msgspec.Struct, frozen=True):
         return 0
 
     def above(self, bucket: int) -> Counts:
-        """Return how many devices' worth of runs lies above a bucket.
-
-        Args:
-            bucket: Itself not included.
-        """
+        """Return how many devices' worth of runs lies above a bucket, without itself."""
         runs: float = sum(self.buckets.values())
         marked = sum(count for each, count in self.buckets.items() if each > bucket)
         # not every device that reported has a value
@@ -79,11 +71,7 @@ class Moved(NamedTuple):
         return bool(self.new.buckets and self.old.buckets)
 
     def ratio(self, share: float) -> float:
-        """Return how many times as large a quantile of the new values is.
-
-        Args:
-            share: 0 to 1.
-        """
+        """Return how many times as large a quantile, 0 to 1, of the new values is."""
         return float(GAMMA ** (self.new.quantile(share) - self.old.quantile(share)))
 
 
@@ -128,11 +116,6 @@ def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     of the new ones' sizes (direct standardisation), and count for as many as they are worth
     then (Kish's effective number).
 
-    Args:
-        new: Times of the new version, by ``wire.buckets.timed_bucket``.
-        old: Of the previous one.
-        least: Bucket below which all are the same.
-
     Returns:
         New and old times by bucket; without runs where no calls are alike.
     """
@@ -147,11 +130,6 @@ def _bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     They are of a version that is as fast. A call costs something besides its runs, so in larger
     calls a run takes no longer; and a call of fewer runs takes no longer in all. Each size of the
     new calls is compared with the nearest one of the old, by run or by call.
-
-    Args:
-        new: As for ``matched``; has runs.
-        old: The same.
-        least: The same.
     """
     mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
     pairs = []
@@ -203,25 +181,13 @@ def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, fl
 
 
 def _grew(new: Values, old: Values, tolerated: float) -> float:
-    """Return the logarithm of the e-value against: values grew by what is tolerated at most.
-
-    Args:
-        new: Of the new version; has runs.
-        old: Of the previous one; has runs.
-        tolerated: Factor, more than 1.
-    """
+    """Return the logarithm of the e-value against: values grew by what is tolerated at most."""
     shift = _buckets(tolerated)
     return _mean([_larger(new, old, old.quantile(share), shift) for share in SLOWER])
 
 
 def _changed(new: Values, old: Values, tolerated: float) -> float:
-    """Return the logarithm of the e-value against: values grew or shrank by that at most.
-
-    Args:
-        new: Of the new version; has runs.
-        old: Of the previous one; has runs.
-        tolerated: Factor, more than 1.
-    """
+    """Return the logarithm of the e-value against: values grew or shrank by that at most."""
     shift = _buckets(tolerated)
     found = []
     for share in _SIZES:

@@ -10,7 +10,7 @@ Counts may be of devices whose mark comes late (a device that has not failed yet
 on more marks, so what is counted too early is counted too low. Counts may be fractions.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +28,12 @@ _GRID: Final = 96
 _SMALL: Final = 1e-5
 
 
-class Counts:
+class Counts(NamedTuple):
     """So many of so many have the mark."""
 
-    __slots__ = ("marked", "total")
-
-    def __init__(self, marked: float, total: float) -> None:
-        """Keep them.
-
-        Args:
-            marked: 0 to ``total``.
-            total: ≥ 0.
-        """
-        self.marked, self.total = marked, total
+    marked: float
+    """0 to ``total``."""
+    total: float
 
 
 def exceeds(counts: Counts, limit: float, bets: tuple[tuple[float, float], ...]) -> float:

@@ -21,7 +21,7 @@ from typing import Final, Literal
 import msgspec
 import numpy as np
 
-from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
+from walle_deploy.model.health import GroupHealth, ReleaseHealth
 from walle_deploy.release.drift import Moved, moved_latency, moved_output
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.limits import Gates
@@ -102,12 +102,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def judge(gates: Gates, memory: Memory) -> Judgement:
-    """Return what the gates of a release say.
-
-    Args:
-        gates: Of the release.
-        memory: What they have seen.
-    """
+    """Return what the gates of a release say."""
     health = memory.health
     if health is None:
         return Judgement("wait", (), 0)
@@ -120,10 +115,17 @@ def judge(gates: Gates, memory: Memory) -> Judgement:
         new, old = health.new.step, health.control.step
         if gates.latency.enabled:
             moved = moved_latency(gates.latency, new, old)
-            verdicts.append(_latency(gates.latency.tolerated, moved, memory.latency, old, limit))
+            found = (memory.latency + moved.evidence) / limit
+            text = _latency(gates.latency.tolerated, moved, old.version, found)
+            verdicts.append(_drift("latency", found, moved, text))
         if gates.output.enabled:
             moved = moved_output(gates.output, new, old)
-            verdicts.append(_output(gates.output.tolerated, moved, memory.output, old, limit))
+            found = (memory.output + moved.evidence) / limit
+            text = (
+                f"output: median {moved.ratio(0.5):.2f} times that of {old.version}, "
+                f"tolerated {gates.output.tolerated:g} either way"
+            )
+            verdicts.append(_drift("output", found, moved, text))
     devices = health.new.release.devices
     is_stopped = any(each.outcome == "stop" for each in verdicts)
     outcome: Outcome = "stop" if is_stopped else "go" if devices else "wait"
@@ -237,40 +239,22 @@ def _side(gate: str, group: GroupHealth, folded: Folded, place: int) -> Side:
     )
 
 
-def _latency(
-    tolerated: float, moved: Moved, before: float, old: VersionHealth, limit: float
-) -> Verdict:
-    found = (before + moved.evidence) / limit
-    if not moved.is_known:
-        text = "latency: no runs to compare yet"
-    elif not moved.is_alike:
-        text = (
-            f"latency: no calls as large as those of {old.version}; as far as others say, "
+def _latency(tolerated: float, moved: Moved, version: str, found: float) -> str:
+    if not moved.is_alike:
+        return (
+            f"latency: no calls as large as those of {version}; as far as others say, "
             f"{'slower' if found >= 1 else 'not slower'} than {tolerated:g} times"
         )
-    else:
-        text = (
-            f"latency: p50 {moved.ratio(0.5):.2f}, p99 {moved.ratio(0.99):.2f} times "
-            f"that of {old.version}, tolerated {tolerated:g}"
-        )
-    return _drift("latency", found, text)
-
-
-def _output(
-    tolerated: float, moved: Moved, before: float, old: VersionHealth, limit: float
-) -> Verdict:
-    found = (before + moved.evidence) / limit
-    if not moved.is_known:
-        return _drift("output", found, "output: no runs to compare yet")
-    text = (
-        f"output: median {moved.ratio(0.5):.2f} times that of {old.version}, "
-        f"tolerated {tolerated:g} either way"
+    return (
+        f"latency: p50 {moved.ratio(0.5):.2f}, p99 {moved.ratio(0.99):.2f} times "
+        f"that of {version}, tolerated {tolerated:g}"
     )
-    return _drift("output", found, text)
 
 
-def _drift(gate: str, found: float, text: str) -> Verdict:
+def _drift(gate: str, found: float, moved: Moved, text: str) -> Verdict:
     outcome = _outcome(found, 1)
+    if not moved.is_known:
+        text = f"{gate}: no runs to compare yet"
     return Verdict(gate=gate, outcome=outcome, evidence=_shown(found), text=text)
 
 

@@ -23,10 +23,6 @@ _MAX_BYTES: Final = 4_096
 def sign_head(head: AuditHead, key: Path) -> str:
     """Return a head as a token (JWT) that says when it was signed.
 
-    Args:
-        head: The log's end.
-        key: ``signing.json`` of ``walle token key``.
-
     Raises:
         SpecFileError: The key is none.
     """

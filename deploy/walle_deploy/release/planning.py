@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
-from walle_deploy.release.desk import read_state
+from walle_deploy.release.commands import read_state
 from walle_deploy.release.events import Superseded
 from walle_deploy.release.machine import advance
 from walle_deploy.release.model import Release
@@ -73,12 +73,7 @@ def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) 
 
 
 def only_task(table: ReleaseTable, task: str) -> ReleaseTable:
-    """Return what a table says of one task.
-
-    Args:
-        table: Any.
-        task: ``SCENARIO/TASK``.
-    """
+    """Return what a table says of one task."""
     releases: tuple[ActiveRelease, ...] = tuple(
         each for each in table.releases if each.task == task
     )

@@ -1,6 +1,5 @@
 """What the controller needs of others: health of versions, and the simulation."""
 
-from pathlib import Path
 from threading import Event
 from typing import Protocol
 
@@ -8,6 +7,7 @@ import msgspec
 
 from walle_deploy.model.health import ReleaseHealth, ReleaseHealthQuery
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.steps import SimulationStep
 
 
 class HealthSource(Protocol):
@@ -27,24 +27,6 @@ class HealthSource(Protocol):
         ...
 
 
-class SimulationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A version to be tried on recorded events."""
-
-    release_id: str
-    task: str
-    """``SCENARIO/TASK``."""
-    version: str
-    previous: str
-    """To compare it with; empty for none."""
-    files: VersionFiles
-    """Of the version."""
-    previous_files: VersionFiles | None
-    kinds: Path
-    """YAML of the kind ``DeviceKinds``."""
-    events: Path
-    """JSON Lines."""
-
-
 class SimulationResult(msgspec.Struct, frozen=True):
     """What came of it."""
 
@@ -56,11 +38,19 @@ class SimulationResult(msgspec.Struct, frozen=True):
 class Simulator(Protocol):
     """Runs a version in VMs that mimic kinds of devices."""
 
-    def simulate(self, request: SimulationRequest, stop: Event) -> SimulationResult:
+    def simulate(
+        self,
+        files: VersionFiles,
+        previous: VersionFiles | None,
+        step: SimulationStep,
+        stop: Event,
+    ) -> SimulationResult:
         """Run it; in a thread of its own, may take minutes, may be asked the same again.
 
         Args:
-            request: What to run.
+            files: Of the version.
+            previous: Of the one to compare it with.
+            step: Kinds of devices, and recorded events.
             stop: Set once nobody wants to know any more: it ends soon then, in any way.
 
         Raises:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from walle_deploy.release.desk import read_state
+from walle_deploy.release.commands import read_state
 from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
 from walle_deploy.release.stored_health import judge_stored
@@ -53,12 +53,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
-    """Return how a release goes.
-
-    Args:
-        transaction: To look in.
-        stored: The release.
-    """
+    """Return how a release goes."""
     state = read_state(stored)
     judgement = judge_stored(transaction, state)
     version = Scope(stored.task, stored.version)

@@ -69,11 +69,7 @@ class Hours(Strict):
         return self
 
     def contain(self, at_ms: int) -> bool:
-        """Return whether a moment is within.
-
-        Args:
-            at_ms: Epoch milliseconds.
-        """
+        """Return whether a moment is within."""
         local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(ZoneInfo(self.time_zone))
         clock, day = f"{local:%H:%M}", local.weekday()
         if self.from_ <= self.to:
@@ -100,11 +96,7 @@ class Step(Strict):
     """It begins in these hours only."""
 
     def may_begin(self, at_ms: int) -> bool:
-        """Return whether its schedule lets it begin.
-
-        Args:
-            at_ms: Epoch milliseconds.
-        """
+        """Return whether its schedule lets it begin."""
         if self.not_before is not None:
             earliest = datetime.fromisoformat(self.not_before).timestamp() * 1000
             if at_ms < earliest:

@@ -15,27 +15,17 @@ _KIND: Final = "gates"
 
 
 def put_memory(transaction: WriteTransaction, release_id: str, memory: Memory) -> None:
-    """Keep what a release's gates have seen, in place of what they had before.
-
-    Args:
-        transaction: To write in.
-        release_id: A name is used once, so nobody else's is there.
-        memory: After the last look.
-    """
+    """Keep what a release's gates have seen, in place of what they had before."""
     transaction.put_snapshot(_KIND, release_id, msgspec.json.encode(memory))
 
 
 def read_memory(transaction: ReadTransaction, release_id: str) -> Memory:
     """Return what a release's gates have seen, empty before their first look.
 
-    Args:
-        transaction: To read in.
-        release_id: Which.
-
     Raises:
         IntegrityError: What is there is no memory of gates.
     """
-    data = transaction.named_snapshots(_KIND, [release_id]).get(release_id)
+    data = transaction.snapshot(_KIND, release_id)
     if data is None:
         return Memory()
     try:

@@ -20,7 +20,7 @@ def admin_app(service: ReleaseService) -> Starlette:
     """Return the application of everything but checks."""
 
     async def healthz(_: Request) -> Response:
-        return PlainTextResponse(f"ok\nauthentication: {service.door.mode}\n")
+        return PlainTextResponse(f"ok\nauthentication: {service.admission.mode}\n")
 
     async def readyz(_: Request) -> Response:
         if service.is_ready:

@@ -7,7 +7,6 @@ proven who he is, 403 for a profile of another device, 413 for a body that is to
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_TYPE
 from walle_deploy.service.admin import admin_app
-from walle_deploy.service.door import picked
+from walle_deploy.service.admission import picked
 from walle_deploy.service.refusals import REFUSALS, refusal
 from walle_deploy.service.service import ReleaseService
 
@@ -51,8 +50,8 @@ def service_app(service: ReleaseService) -> App:
     # these have bounds of their own
     others = frozenset(route.path for route in service.routes)
     retry_s = -(-service.spec.retry_after_ms // 1_000)
-    door = service.door
-    wanted = door.headers | {_PROFILE, _LENGTH, user_header}
+    admission = service.admission
+    wanted = admission.headers | {_PROFILE, _LENGTH, user_header}
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -72,7 +71,7 @@ def service_app(service: ReleaseService) -> App:
         send: Send, headers: Mapping[bytes, bytes], client: tuple[str, int] | None
     ) -> None:
         try:
-            device = door.admit_check(headers, client)
+            device = admission.admit_check(headers, client)
             user = headers.get(user_header, b"").decode("utf-8", "replace")
             push = service.check(headers.get(_PROFILE, b""), user, device)
         except REFUSALS as error:
@@ -89,9 +88,8 @@ def service_app(service: ReleaseService) -> App:
 
 
 async def _live(service: ReleaseService, receive: Receive, send: Send) -> None:
-    async with AsyncExitStack() as stack:
-        await receive()
-        await stack.enter_async_context(service.running())
+    await receive()
+    async with service.running():
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await send({"type": "lifespan.shutdown.complete"})

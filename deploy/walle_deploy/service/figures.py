@@ -27,7 +27,7 @@ _COUNTERS: Final = {
     "reports_total": ("Devices' reports by what became of them.", "outcome"),
     "reports_without_receipt_total": ("Reports of devices without a receipt.", "version"),
     "reports_with_invalid_receipt_total": ("Reports of devices with an invalid one.", "version"),
-    "refused_total": ("Requests that were refused at the door.", "why"),
+    "refused_total": ("Requests that were not admitted.", "why"),
 }
 _GAUGES: Final = {
     "unfit_devices": ("Devices whose Python a release's version was not checked with.", "release"),
@@ -77,12 +77,7 @@ class FiguresFolder:
     """Where the workers of one service leave their figures. Every method blocks on the disk."""
 
     def __init__(self, folder: Path, worker: str) -> None:
-        """Leave nothing yet.
-
-        Args:
-            folder: Of all workers, and of nobody else.
-            worker: Name of this one.
-        """
+        """Leave nothing yet."""
         self._folder = folder
         self._own = folder / f"{worker}.json"
 

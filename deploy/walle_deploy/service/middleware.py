@@ -13,8 +13,8 @@ import msgspec
 
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_HEADER, Push
+from walle_deploy.service.admission import picked
 from walle_deploy.service.asgi import App, Message, Receive, Send
-from walle_deploy.service.door import picked
 from walle_deploy.service.refusals import REFUSALS
 from walle_deploy.service.service import ReleaseService
 
@@ -99,8 +99,8 @@ def _push(
         )
         return None
     try:
-        headers = picked(scope["headers"], service.door.headers)
-        device = service.door.admit_check(headers, scope.get("client"))
+        headers = picked(scope["headers"], service.admission.headers)
+        device = service.admission.admit_check(headers, scope.get("client"))
         return service.check(header, user_of(scope) if user_of else "", device)
     except REFUSALS as error:
         _log.debug("no push: %s", error)

@@ -1,7 +1,8 @@
 """What operators ask and change over HTTP: ``/v1/releases``, ``/v1/versions``, ``/v1/audit``.
 
-Each request has an operator behind it, and each change is one transaction of ``ReleaseDesk`` with
-his name in the audit log. ``walle release`` over a store runs the same routes in its own process.
+Each request has an operator behind it, and each change is one transaction of ``ReleaseCommands``
+with his name in the audit log. ``walle release`` over a store runs the same routes in its own
+process.
 """
 
 import asyncio
@@ -20,10 +21,10 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.operator import Operator, Role
 from walle_deploy.outbound.bounded import one_line
 from walle_deploy.release.audit import read_entry
-from walle_deploy.release.desk import ReleaseDesk, find_release
+from walle_deploy.release.commands import ReleaseCommands, find_release
 from walle_deploy.release.model import Release
 from walle_deploy.release.progress import Progress, describe
-from walle_deploy.release.proof import verify
+from walle_deploy.release.verification import verify
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
@@ -56,7 +57,7 @@ type Prove = Callable[[Request], Awaitable[Operator]]
 """Finds out who asks."""
 
 type _Act = Callable[[Operator, str, bytes], bytes]
-type _Change = Callable[[ReleaseDesk, str, Wanted], StoredRelease | None]
+type _Change = Callable[[ReleaseCommands, str, Wanted], StoredRelease | None]
 
 _Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 
@@ -155,19 +156,19 @@ class _Api:
     def changing(self, act: _Change) -> _Act:
         def change(operator: Operator, name: str, body: bytes) -> bytes:
             wanted = _wanted(body, operator)
-            desk = ReleaseDesk(
+            commands = ReleaseCommands(
                 self._store, operator, wanted.request, needs_second=self._needs_second
             )
-            stored = act(desk, name, wanted)
+            stored = act(commands, name, wanted)
             return msgspec.json.encode(stored and _progress(self._store, stored.release_id))
 
         return change
 
-    def advance(self, desk: ReleaseDesk, name: str, wanted: Wanted) -> StoredRelease:
+    def advance(self, commands: ReleaseCommands, name: str, wanted: Wanted) -> StoredRelease:
         seen = wanted.revision
         if seen is None:
             seen = _seen_revision(self._store, name, wanted.request)
-        return desk.advance(name, wanted.why, seen)
+        return commands.advance(name, wanted.why, seen)
 
 
 def _looking(act: Callable[[str], object]) -> _Act:
@@ -175,25 +176,25 @@ def _looking(act: Callable[[str], object]) -> _Act:
 
 
 def _change_of(verb: str) -> _Change:
-    return lambda desk, name, wanted: getattr(desk, verb)(name, wanted.why, wanted.revision)
+    return lambda commands, name, wanted: getattr(commands, verb)(name, wanted.why, wanted.revision)
 
 
-def _create(desk: ReleaseDesk, _: str, wanted: Wanted) -> StoredRelease:
+def _create(commands: ReleaseCommands, _: str, wanted: Wanted) -> StoredRelease:
     try:
         release = Release.model_validate(wanted.definition, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise SpecFileError(one_line(f"the release: {place}: {first['msg']}")) from None
-    return desk.create(release, wanted.why, supersede=wanted.supersede)
+    return commands.create(release, wanted.why, supersede=wanted.supersede)
 
 
-def _publish(desk: ReleaseDesk, _: str, wanted: Wanted) -> None:
-    desk.publish(_task(wanted), wanted.version, wanted.files)
+def _publish(commands: ReleaseCommands, _: str, wanted: Wanted) -> None:
+    commands.publish(_task(wanted), wanted.version, wanted.files)
 
 
-def _adopt(desk: ReleaseDesk, _: str, wanted: Wanted) -> None:
-    desk.adopt(_task(wanted), wanted.version, wanted.why)
+def _adopt(commands: ReleaseCommands, _: str, wanted: Wanted) -> None:
+    commands.adopt(_task(wanted), wanted.version, wanted.why)
 
 
 def _task(wanted: Wanted) -> str:
@@ -227,7 +228,7 @@ def _all(store: ReleaseStore) -> Sequence[Progress]:
 
 def _audit(store: ReleaseStore) -> AuditLog:
     with store.reading() as transaction:
-        return AuditLog(verify(transaction).head, transaction.audit())
+        return AuditLog(verify(transaction), transaction.audit())
 
 
 def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final, override
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from walle_deploy.service.malformed import MalformedRequests
+from walle_deploy.service.refused import RefusedRequests
 from walle_deploy.service.settings import LimitsSpec, ServiceSpec
 
 _TOO_LONG: Final = (
@@ -43,7 +43,7 @@ class BoundedProtocol(HttpToolsProtocol):
     """The whole answer to what waits for too many others."""
     awaited: "set[BoundedProtocol]"
     """Those of a worker whose request runs and waits for the rest of its body."""
-    malformed: MalformedRequests
+    malformed: RefusedRequests
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make it; uvicorn does."""
@@ -163,7 +163,9 @@ class BoundedProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._head_bytes = 0
             if not self.transport.is_closing():
-                self.malformed.add(self.client)
+                self.malformed.add(
+                    "bad_request", self.client[0] if self.client else "", "it is no HTTP"
+                )
                 self.send_400_response("this is no HTTP request")
 
     def _is_whole_check(self, data: bytes) -> bool:
@@ -230,6 +232,6 @@ def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedPr
         "answers": answers,
         "busy": busy,
         "awaited": set(),
-        "malformed": MalformedRequests(answers),
+        "malformed": RefusedRequests(answers),
     }
     return type("BoundedProtocol", (BoundedProtocol,), members)

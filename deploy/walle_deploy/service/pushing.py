@@ -11,12 +11,12 @@ from urllib.parse import urljoin
 
 import msgspec
 
+from walle_deploy.distribution.signed_urls import UrlSigner
 from walle_deploy.model.owners import owner_of_user
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedFile, PushedTask
 from walle_deploy.model.releases import ReleaseTable
 from walle_deploy.policy.index import Offer
-from walle_deploy.service.ports import UrlSigner
 from walle_deploy.service.settings import ServiceSpec
 
 _NONE: Final[tuple[PushedFile, ...]] = ()
@@ -84,5 +84,6 @@ class PushBuilder:
         return PushedTask(offer.task, offer.version, offer.release_id, files)
 
     def _signed(self, file: PushedFile, device: str, signer: UrlSigner) -> PushedFile:
-        url = signer.sign(urljoin(self._spec.cen, file.url), device)
+        # host and folder of the CEN are not signed: a proxy may change them
+        url = urljoin(self._spec.cen, signer.sign(file.url, device))
         return msgspec.structs.replace(file, url=url, audience="exclusive")

@@ -12,13 +12,13 @@ from walle_deploy.model.held import is_fresh
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.receipts import Receipt
 from walle_deploy.policy.index import ReleaseIndex, Standing
-from walle_deploy.service.ports import ReceiptSource
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 
 _NOWHERE: Final = Standing()
 
 
 def receipts_due(
-    source: ReceiptSource,
+    source: StoredReceiptKeys,
     index: ReleaseIndex,
     profile: DeviceProfile,
     device_hash: int,

@@ -29,11 +29,7 @@ class KnownDevices:
     """Remembers devices by the hash of their id; not for several threads at once."""
 
     def __init__(self, devices_max: int) -> None:
-        """Start without any.
-
-        Args:
-            devices_max: Most that are remembered.
-        """
+        """Start without any."""
         # a larger one would take a tenth of a second to grow
         self._shards: list[OrderedDict[int, _Versions]] = [OrderedDict() for _ in range(_SHARDS)]
         # hashes are even, but not quite: a little more in each than its share
@@ -48,12 +44,7 @@ class KnownDevices:
         return sum(map(len, self._shards))
 
     def see(self, device_hash: int, tasks: dict[str, str]) -> None:
-        """Remember that a device was here.
-
-        Args:
-            device_hash: Of ``id_hash``.
-            tasks: Its versions by task.
-        """
+        """Remember that a device was here."""
         given, devices = tuple(tasks.items()), self._shards[device_hash % _SHARDS]
         known = devices.get(device_hash)
         if known is not None and known.tasks == given:

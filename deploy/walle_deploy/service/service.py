@@ -17,22 +17,20 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from walle_deploy.distribution.signed_urls import UrlSigner
 from walle_deploy.model.profile import decode_profile
 from walle_deploy.model.pushes import Push
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
-from walle_deploy.service.door import Door
+from walle_deploy.service.admission import Admission
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
-from walle_deploy.service.ports import (
-    ReceiptSource,
-    TableSource,
-    UrlSigner,
-)
 from walle_deploy.service.pushing import PushBuilder
 from walle_deploy.service.receipting import receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
+from walle_deploy.store.adapters import StoredTables
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_stream.errors import (
     ForbiddenError,
     ProfileError,
@@ -47,13 +45,13 @@ _log = logging.getLogger(__name__)
 class Parts(NamedTuple):
     """What a service is put together of."""
 
-    table: TableSource
+    table: StoredTables
     signer: UrlSigner | None = None
     """None: no exclusive files are offered."""
-    receipts: ReceiptSource | None = None
+    receipts: StoredReceiptKeys | None = None
     """None: devices get none."""
     routes: Sequence[Any] = ()
-    """Starlette routes beside those of the service; they let nobody in past its door."""
+    """Starlette routes beside those of the service; each asks ``admission`` itself."""
     beside: Callable[[], AbstractContextManager[object]] | None = None
     """Entered in a thread before the first check, left after the last one."""
     making: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -72,19 +70,19 @@ class _Current(NamedTuple):
 class ReleaseService:
     """Answers checks; used by one event loop."""
 
-    def __init__(self, spec: ServiceSpec, parts: Parts, door: Door | None = None) -> None:
+    def __init__(self, spec: ServiceSpec, parts: Parts, admission: Admission | None = None) -> None:
         """Load nothing yet.
 
         Args:
             spec: How it is set up.
-            parts: Its seams.
-            door: Of a service that is set up so; None: one is made.
+            parts: Of it.
+            admission: Of a service that is set up so; None: one is made.
 
         Raises:
             SpecFileError: A file that says who may ask cannot be read.
         """
         self.spec = spec
-        self.door = door or Door(spec)
+        self.admission = admission or Admission(spec)
         self.known = KnownDevices(spec.known_devices.max)
         self.answers: Counter[str] = Counter()
         """Checks by what became of them."""
@@ -120,7 +118,7 @@ class ReleaseService:
         Args:
             header: Value of the header ``walle-profile``; nothing of it is trusted.
             vouched: User who is signed in, by somebody who knows.
-            proven: Device that asks, see ``Door.admit_check``; empty where nobody was asked.
+            proven: Device that asks, see ``Admission.admit_check``; empty where nobody was asked.
 
         Returns:
             What is new for the device, None for nothing.
@@ -140,7 +138,7 @@ class ReleaseService:
             self.answers["bad_profile"] += 1
             raise
         if proven and profile.device != proven:
-            raise self.door.refused_later(
+            raise self.admission.refused_later(
                 f"device {proven!r}",
                 ForbiddenError(
                     f"device {proven!r} sent the profile of {profile.device!r}: each asks for "
@@ -178,13 +176,13 @@ class ReleaseService:
             "device_classes": index.class_count if index else 0,
             "generation": index.generation if index else 0,
             "table_is_old": int(bool(self.problem)),
-            "files_unread": len(self.sources.problems) + len(self.door.problems),
-            "open": int(self.door.is_open),
+            "files_unread": len(self.sources.problems) + len(self.admission.problems),
+            "open": int(self.admission.is_open),
         }
         labelled: dict[str, Mapping[str, int]] = {
             "checks_total": self.answers,
             "offers_total": self.offered,
-            "refused_total": self.door.refused,
+            "refused_total": self.admission.refused,
             "unfit_devices": index.unfit_devices if index else {},
             **self._parts.figures_beside(),
         }
@@ -244,7 +242,7 @@ class ReleaseService:
         self.sources.refresh()
         if self._parts.receipts is not None:
             self._parts.receipts.refresh()
-        self.door.refresh()
+        self.admission.refresh()
         if self._parts.table.generation() == generation:
             return None
         with self._parts.making():

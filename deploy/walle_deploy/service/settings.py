@@ -67,9 +67,6 @@ class KnownDevicesSpec(Strict):
     max: StrictInt = Field(
         default=1_000_000, ge=1, le=100_000_000, description="Devices that are remembered."
     )
-    flush_ms: DurationMs = Field(
-        default=5_000, alias="flush", ge=100, le=20_000, description="Has no effect any more."
-    )
 
 
 class ServiceSpec(Strict):

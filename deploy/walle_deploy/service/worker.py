@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.supervisors import Multiprocess
 
+from walle_deploy.service.admission import OPEN_MODE, Admission
 from walle_deploy.service.asgi import App, service_app
-from walle_deploy.service.door import OPEN_MODE, Door
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceDefinition, ServiceSpec
@@ -85,7 +85,7 @@ def serve(
     """
     # what is wrong is said here, once, not by each worker
     spec = load_settings(file, setup.get("files", ""))
-    if Door(spec).is_open:
+    if Admission(spec).is_open:
         _log.warning("%s", OPEN_MODE)
     given = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
     config = uvicorn.Config(
@@ -120,12 +120,12 @@ def _service() -> ReleaseService:
     files = given["setup"].get("files", "")
     spec = load_settings(given["file"] and Path(given["file"]), files)
     module, _, name = given["opener"].partition(":")
-    door = Door(spec)
-    parts: Parts = getattr(import_module(module), name)(given["setup"], door)
+    admission = Admission(spec)
+    parts: Parts = getattr(import_module(module), name)(given["setup"], admission)
     parts = parts._replace(making=_unscanned)
     if "figures" in given:
         parts = parts._replace(figures=Path(given["figures"]))
-    return ReleaseService(spec, parts, door)
+    return ReleaseService(spec, parts, admission)
 
 
 @contextmanager

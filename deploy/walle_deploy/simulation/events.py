@@ -16,10 +16,7 @@ _decode: Final = msgspec.json.Decoder(Event).decode
 
 
 def read_events(file: Path) -> bytes:
-    """Read recorded events and check every line.
-
-    Args:
-        file: JSON Lines.
+    """Read recorded events, JSON Lines, and check every line.
 
     Returns:
         The lines, without empty ones.

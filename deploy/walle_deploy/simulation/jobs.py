@@ -55,10 +55,6 @@ class VersionResult(msgspec.Struct):
 def adapted(package: bytes, job: Job) -> TaskPackage:
     """Return a package as devices of a kind run it.
 
-    Args:
-        package: Its bytes.
-        job: Of the kind.
-
     Raises:
         PackageError: It is no package.
     """

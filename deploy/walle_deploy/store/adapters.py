@@ -12,7 +12,7 @@ _ROWS: Final = "rows"
 
 
 class StoredTables:
-    """A ``TableSource``. Every method blocks for a query."""
+    """Where a service has its table from. Every method blocks for a query."""
 
     def __init__(self, store: ReleaseStore) -> None:
         """Watch a store."""
@@ -55,7 +55,7 @@ class StoredRows:
             ServiceUnreachableError: The database does not answer.
         """
         with self._store.reading() as transaction:
-            return transaction.named_snapshots(_ROWS, [key]).get(key)
+            return transaction.snapshot(_ROWS, key)
 
     def save(self, key: str, row: bytes) -> None:
         """Keep a row in place of the one before; blocks.

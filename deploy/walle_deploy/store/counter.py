@@ -61,11 +61,7 @@ class CountTransaction(ReadTransaction):
         )
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
-        """Return those of some versions that were published.
-
-        Args:
-            versions: As (task, version).
-        """
+        """Return those of some versions that were published."""
         given = self._dialect.given(task="TEXT", version="TEXT")
         rows = self._bulk(
             f"SELECT task, version FROM walle_versions WHERE (task, version) IN {given}", versions
@@ -73,13 +69,7 @@ class CountTransaction(ReadTransaction):
         return {(task, version) for task, version in rows.fetchall()}
 
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
-        """Begin to count for a scope that is not there.
-
-        Args:
-            scope: Which.
-            minutes_from: See ``StoredScope``.
-            hours_from: The same.
-        """
+        """Begin to count for a scope that is not there."""
         # at random: no later scope may have the id of one that is gone
         made = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
         self._execute(

@@ -28,11 +28,7 @@ class ReleaseStore(ABC):
     """Transactions on one database; a database brings how one begins."""
 
     def __init__(self, dialect: Dialect) -> None:
-        """Begin.
-
-        Args:
-            dialect: Of the database.
-        """
+        """Begin."""
         self._dialect = dialect
         # a thread at a time uses the connection
         self._lock = threading.Lock()

@@ -42,10 +42,7 @@ class PostgresStore(ReleaseStore):
     """A ``ReleaseStore`` on a PostgreSQL database."""
 
     def __init__(self, url: str) -> None:
-        """Connect; the tables are made where they are missing.
-
-        Args:
-            url: ``postgresql://...``, as libpq takes it.
+        """Connect, as libpq takes the address; the tables are made where they are missing.
 
         Raises:
             SpecFileError: That is no such address.

@@ -1,7 +1,6 @@
 """Queries of a transaction, the same on both databases."""
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import batched
 from typing import Any, Final
 
 import msgspec
@@ -19,9 +18,6 @@ from walle_deploy.store.rows import (
 )
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
 
-NAMES_AT_ONCE: Final = 500
-"""Values of a statement; SQLite takes 999 at least."""
-
 SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, bare, wrong"
 """Columns of a scope."""
 
@@ -29,7 +25,10 @@ _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, sta
 
 
 class ReadTransaction:
-    """One state of everything that the store keeps. Every method may block for I/O."""
+    """One state of everything that the store keeps. Every method may block for I/O.
+
+    A task is ``SCENARIO/TASK`` everywhere.
+    """
 
     def __init__(self, execute: Execute, dialect: Dialect) -> None:
         """Read through an open transaction."""
@@ -71,12 +70,7 @@ class ReadTransaction:
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
     def files(self, task: str, version: str) -> VersionFiles | None:
-        """Return the files of a published version; None where there is none.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
+        """Return the files of a published version; None where there is none."""
         row = self._execute(
             "SELECT files FROM walle_versions WHERE task = ? AND version = ?", (task, version)
         ).fetchone()
@@ -88,11 +82,7 @@ class ReadTransaction:
         return sorted(_converted(str, task, "a version's task") for (task,) in rows)
 
     def versions(self, task: str) -> Mapping[str, VersionFiles]:
-        """Return the published versions of a task, the oldest first.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-        """
+        """Return the published versions of a task, the oldest first."""
         rows = self._execute(
             "SELECT version, files FROM walle_versions WHERE task = ?"
             " ORDER BY published_ms, version",
@@ -103,24 +93,8 @@ class ReadTransaction:
             for version, files in rows
         }
 
-    def has_version(self, task: str, version: str) -> bool:
-        """Return whether a version was published; quick, whatever files it has.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-        """
-        row = self._execute(
-            "SELECT 1 FROM walle_versions WHERE task = ? AND version = ?", (task, version)
-        ).fetchone()
-        return row is not None
-
     def release(self, release_id: str) -> StoredRelease | None:
-        """Return a release, or None where there is none of that name.
-
-        Args:
-            release_id: Its name.
-        """
+        """Return a release, or None where there is none of that name."""
         row = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases WHERE release_id = ?",  # noqa: S608 - ours
             (release_id,),
@@ -172,44 +146,15 @@ class ReadTransaction:
             for number, release_id, text, found in rows
         ]
 
-    def snapshots(self, kind: str, prefix: str = "") -> Mapping[str, bytes]:
-        """Return by name what was put with ``put_snapshot``.
-
-        Args:
-            kind: Of which kind.
-            prefix: Only names that begin with it.
-        """
-        rows = self._execute(
-            # no comparison by order, which is the locale's in PostgreSQL
-            "SELECT name, data FROM walle_snapshots WHERE kind = ?"
-            " AND substr(name, 1, CAST(? AS INTEGER)) = ? ORDER BY name",
-            (kind, len(prefix), prefix),
-        ).fetchall()
-        return {name: bytes(data) for name, data in rows}
-
-    def named_snapshots(self, kind: str, names: Collection[str]) -> Mapping[str, bytes]:
-        """Return those of these names that are there; quick, whatever else there is.
-
-        Args:
-            kind: Of which kind.
-            names: Any number.
-        """
-        found: dict[str, bytes] = {}
-        for part in batched(names, NAMES_AT_ONCE, strict=False):
-            rows = self._execute(
-                "SELECT name, data FROM walle_snapshots WHERE kind = ?"  # noqa: S608 - ours
-                f" AND name IN ({marks(part)})",
-                (kind, *part),
-            ).fetchall()
-            found |= {name: bytes(data) for name, data in rows}
-        return found
+    def snapshot(self, kind: str, name: str) -> bytes | None:
+        """Return what ``put_snapshot`` kept, None where it kept nothing."""
+        row = self._execute(
+            "SELECT data FROM walle_snapshots WHERE kind = ? AND name = ?", (kind, name)
+        ).fetchone()
+        return None if row is None else bytes(row[0])
 
     def device_counts(self, task: str) -> Mapping[str, int]:
-        """Return by version how many devices reported it last; each is counted once.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-        """
+        """Return by version how many devices reported it last; each is counted once."""
         rows = self._execute(
             "SELECT versions.version, walle_windows.seen FROM walle_scopes"
             " JOIN walle_windows ON walle_windows.scope = walle_scopes.id"
@@ -221,22 +166,14 @@ class ReadTransaction:
         return dict(rows)
 
     def lease_ends_ms(self, name: str) -> int:
-        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it.
-
-        Args:
-            name: What for.
-        """
+        """Return when a lease ends, or ended, by the database's clock; 0 where nobody had it."""
         row = self._execute(
             "SELECT expires_ms FROM walle_leases WHERE name = ?", (name,)
         ).fetchone()
         return 0 if row is None else int(row[0])
 
     def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
-        """Return those of some scopes that something was counted for.
-
-        Args:
-            wanted: Any number.
-        """
+        """Return those of some scopes that something was counted for."""
         columns = ("task", "version", "release_id", "kind")
         given = self._dialect.given(**dict.fromkeys(columns, "TEXT"))
         rows = self._execute(
@@ -270,11 +207,6 @@ class ReadTransaction:
         query = f"SELECT {columns} FROM walle_head"  # noqa: S608 - ours
         row: Sequence[Any] | None = self._execute(query, ()).fetchone()
         return row or no_head()
-
-
-def marks(values: Sequence[object]) -> str:
-    """Return the placeholders of values in a statement."""
-    return ", ".join("?" * len(values))
 
 
 def _release(row: Sequence[Any]) -> StoredRelease:

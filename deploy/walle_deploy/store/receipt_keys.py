@@ -34,7 +34,7 @@ class _StoredKey(msgspec.Struct, frozen=True):
 
 
 class StoredReceiptKeys:
-    """A ``ReceiptSource``. Any thread; ``refresh`` blocks for a query, seldom."""
+    """Keys of receipts, and the clock that these go by. Any thread; ``refresh`` blocks, seldom."""
 
     def __init__(
         self,
@@ -113,11 +113,8 @@ def open_until_ms(transaction: ReadTransaction) -> int:
     """Return until when services asked nobody who he is; 0 for never.
 
     What was reported, or asked for, before may be from anybody.
-
-    Args:
-        transaction: To look in.
     """
-    return int(transaction.named_snapshots(_KIND, [_OPEN]).get(_OPEN, b"0"))
+    return int(transaction.snapshot(_KIND, _OPEN) or b"0")
 
 
 def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:
@@ -125,7 +122,7 @@ def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:
 
 
 def _read(transaction: ReadTransaction) -> Sequence[_StoredKey]:
-    data = transaction.named_snapshots(_KIND, [_NAME]).get(_NAME)
+    data = transaction.snapshot(_KIND, _NAME)
     if data is None:
         return []
     try:

@@ -24,13 +24,8 @@ class WriteTransaction(ReadTransaction):
         super().__init__(execute, dialect)
         self._is_table_changed = False
 
-    def put_version(self, task: str, version: str, files: VersionFiles) -> None:
-        """Publish a version; the same once more is nothing new.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Name of it.
-            files: Where its files are.
+    def put_version(self, task: str, version: str, files: VersionFiles) -> bool:
+        """Publish a version; return whether it is new.
 
         Raises:
             ConflictError: It was published with other files.
@@ -41,12 +36,14 @@ class WriteTransaction(ReadTransaction):
             " ON CONFLICT (task, version) DO NOTHING",
             (task, version, self.now_ms(), text),
         )
-        if done.rowcount == 0 and self.versions(task)[version] != files:
+        is_new = done.rowcount > 0
+        if not is_new and self.files(task, version) != files:
             raise ConflictError(
                 f"{task}@{version} was published with other files: a version never changes, "
                 "tag a new one"
             )
-        self._is_table_changed |= done.rowcount > 0
+        self._is_table_changed |= is_new
+        return is_new
 
     def put_release(self, release: StoredRelease) -> None:
         """Keep a release that was made or changed.
@@ -150,13 +147,7 @@ class WriteTransaction(ReadTransaction):
         return done.rowcount > 0
 
     def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
-        """Keep bytes under a name, in place of those from before.
-
-        Args:
-            kind: What they are.
-            name: Whose they are.
-            data: At most 64 MiB.
-        """
+        """Keep bytes, at most 64 MiB, under a kind and a name, in place of those from before."""
         self._execute(
             "INSERT INTO walle_snapshots (kind, name, taken_ms, data) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (kind, name) DO UPDATE"

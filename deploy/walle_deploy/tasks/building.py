@@ -47,16 +47,13 @@ class BuiltVersion(msgspec.Struct, frozen=True):
     copied soon."""
 
 
-def build_version(
-    group: Group, ref: TaskRef, pythons: Sequence[str] = (), cache: Path | None = None
-) -> BuiltVersion:
+def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> BuiltVersion:
     """Build a version from its tag; blocks, some 0.3 s for each interpreter.
 
     Args:
         group: Where the scenario is.
         ref: Which version.
         pythons: Other interpreters than this one, see ``package_task``.
-        cache: Where copies of repositories and checkouts are kept; None: the user's.
 
     Raises:
         RefNotFoundError: There is no such version, or none is named.
@@ -68,7 +65,7 @@ def build_version(
     """
     if not ref.version:
         raise RefNotFoundError(f"{ref} names no version: give one, such as {ref}@v1")
-    with open_mirror(group, ref.scenario, cache) as mirror:
+    with open_mirror(group, ref.scenario) as mirror:
         commit = mirror.commit(ref)
         folder, files = checkout(mirror, commit, str(ref))
         with told_as(f"{ref}:", folder):
@@ -90,10 +87,6 @@ def build_version(
 
 def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
     """Write a version's files under their names, the index last; files there are replaced.
-
-    Args:
-        built: What.
-        folder: Where; it is made.
 
     Returns:
         The paths: the package, exclusive files, ``version.json`` with ``format`` (1), ``ref``,

@@ -16,7 +16,7 @@ from walle_deploy.tasks.definitions import Definition, read_definition, told_as
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.merging import listed, merge_files, refuse_conflicts
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
-from walle_deploy.tasks.settling import Move, move, note_commit, settle
+from walle_deploy.tasks.recovery import Move, move, note_commit, recover
 from walle_deploy.tasks.trees import export_files, list_tree
 from walle_stream.errors import ConflictError
 
@@ -56,7 +56,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
         RefNotFoundError: It is no working folder, or the group is not there.
     """
     with open_folder(folder) as work:
-        mended = settle(work)
+        mended = recover(work)
         tree, head, upstream = work.staged_tree(), work.head(), fetch_branch(work)
         refuse_conflicts(work)
         is_behind = bool(upstream) and not work.is_ancestor(upstream, head)

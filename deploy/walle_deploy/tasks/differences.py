@@ -39,16 +39,8 @@ class Difference(msgspec.Struct, frozen=True):
     """As git prints it; bytes that are no UTF-8 replaced."""
 
 
-def diff_versions(
-    group: Group, before: TaskRef, after: TaskRef, cache: Path | None = None
-) -> Difference:
+def diff_versions(group: Group, before: TaskRef, after: TaskRef) -> Difference:
     """Return what differs between two tasks or versions of a scenario; blocks.
-
-    Args:
-        group: Where the scenario is.
-        before: The one.
-        after: The other.
-        cache: Where copies are kept; None: the user's.
 
     Raises:
         RefNotFoundError: One is not there, or they are of different scenarios.
@@ -59,17 +51,13 @@ def diff_versions(
         raise RefNotFoundError(
             f"{before} and {after} are of different scenarios: two of the same can be compared"
         )
-    with open_mirror(group, before.scenario, cache) as mirror:
+    with open_mirror(group, before.scenario) as mirror:
         old, new = (_state(mirror, mirror.commit(each), str(each)) for each in (before, after))
         return _difference(mirror.git, old, new)
 
 
-def diff_folder(folder: Path, cache: Path | None = None) -> Difference:
+def diff_folder(folder: Path) -> Difference:
     """Return what differs between a working folder and its last commit; blocks.
-
-    Args:
-        folder: It, or a folder in it.
-        cache: Where copies are kept; None: the user's.
 
     Raises:
         RefNotFoundError: It is no working folder of a task.
@@ -77,7 +65,7 @@ def diff_folder(folder: Path, cache: Path | None = None) -> Difference:
         GitError: The group does not answer, or has not the last commit.
         ConflictError: Another command works in it for long.
     """
-    with open_folder(folder) as here, open_mirror(here.group, here.ref.scenario, cache) as mirror:
+    with open_folder(folder) as here, open_mirror(here.group, here.ref.scenario) as mirror:
         tree = here.staged_tree()
         old = _state(mirror, here.head(), str(here.ref))
         new = _read(here.folder, list_tree(here.git, tree, str(folder)), tree, str(folder))

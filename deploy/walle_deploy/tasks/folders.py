@@ -26,15 +26,7 @@ class WorkingFolder:
     def __init__(
         self, folder: Path, git: Git, lock: RepositoryLock, group: Group, ref: TaskRef
     ) -> None:
-        """Keep what was found; see ``open_folder``.
-
-        Args:
-            folder: With the task's files.
-            git: On it; knows who commits.
-            lock: That is held.
-            group: Where it came from.
-            ref: The task.
-        """
+        """Keep what was found; see ``open_folder``."""
         self.folder = folder
         self.git = git
         self.lock = lock
@@ -48,10 +40,7 @@ class WorkingFolder:
         return found.stdout.decode().strip()
 
     def tree_of(self, commit: str) -> str:
-        """Return the tree of a commit; empty for none.
-
-        Args:
-            commit: Its id, or an empty text.
+        """Return the tree of a commit; empty for an empty text.
 
         Raises:
             GitError: There is no such commit here.

@@ -102,9 +102,6 @@ class Git:
     def line(self, *arguments: str) -> str:
         """Run a command that prints one line, and return it.
 
-        Args:
-            arguments: As for ``run``.
-
         Raises:
             GitError: It failed.
         """
@@ -118,12 +115,6 @@ class Git:
         environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command that may fail; blocks.
-
-        Args:
-            arguments: As for ``run``.
-            given: As for ``run``.
-            is_network: As for ``run``.
-            environ: As for ``run``.
 
         Returns:
             What it printed, and its exit code.
@@ -155,11 +146,7 @@ class Git:
             raise missing from error
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the command line.
-
-        Args:
-            arguments: As for ``run``.
-        """
+        """Return the command line."""
         overrides = [part for each in _OVERRIDES for part in ("-c", each)]
         tree = [] if self.work_tree is None else [f"--work-tree={self.work_tree}"]
         start = ["git", "--no-pager", f"--git-dir={self.folder}", *tree]

@@ -90,9 +90,6 @@ class Group(msgspec.Struct, frozen=True):
 def group_of_url(url: str) -> tuple[Group, str]:
     """Return the group and the scenario of a repository's URL.
 
-    Args:
-        url: Of a clone's ``origin``.
-
     Raises:
         RefNotFoundError: It is not of a scenario.
     """
@@ -106,10 +103,8 @@ def group_of_url(url: str) -> tuple[Group, str]:
     return Group.parse(address), scenario
 
 
-def cache_folder(given: Path | None = None) -> Path:
+def cache_folder() -> Path:
     """Return where copies of repositories and checkouts are kept; it can be deleted any time."""
-    if given is not None:
-        return given.absolute()
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()

@@ -4,7 +4,6 @@ Place in the flow: ``walle task list``, ``log`` and ``diff``; read from the copi
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -53,19 +52,14 @@ class TaskEntry(msgspec.Struct, frozen=True):
     """The newest first; annotated tags alone."""
 
 
-def list_tasks(group: Group, scenario: str, cache: Path | None = None) -> list[TaskEntry]:
+def list_tasks(group: Group, scenario: str) -> list[TaskEntry]:
     """Return the tasks of a scenario with their versions, by name; blocks.
-
-    Args:
-        group: Where the scenario is.
-        scenario: Its name.
-        cache: Where copies are kept; None: the user's.
 
     Raises:
         RefNotFoundError: There is no such scenario.
         GitError: The group does not answer.
     """
-    with open_mirror(group, scenario, cache) as mirror:
+    with open_mirror(group, scenario) as mirror:
         versions: dict[str, list[Entry]] = {}
         for task, entry in _versions(mirror):
             versions.setdefault(task, []).append(entry)
@@ -79,22 +73,19 @@ def list_tasks(group: Group, scenario: str, cache: Path | None = None) -> list[T
         ]
 
 
-def log_task(
-    group: Group, ref: TaskRef, count: int | None = None, cache: Path | None = None
-) -> list[Entry]:
+def log_task(group: Group, ref: TaskRef, count: int | None = None) -> list[Entry]:
     """Return the commits of a task, or up to a version, the newest first; blocks.
 
     Args:
         group: Where the scenario is.
         ref: Which.
         count: At most so many; None: all.
-        cache: Where copies are kept; None: the user's.
 
     Raises:
         RefNotFoundError: There is no such task or version.
         GitError: The group does not answer.
     """
-    with open_mirror(group, ref.scenario, cache) as mirror:
+    with open_mirror(group, ref.scenario) as mirror:
         form = f"--format=%H{_FIELD}%an{_FIELD}%aI{_FIELD}%s"
         bound = [] if count is None else [f"--max-count={count}"]
         arguments = ("log", "-z", "--no-show-signature", form, *bound, mirror.commit(ref))

@@ -86,11 +86,7 @@ class RepositoryLock:
         os.close(self._descriptor)
 
     def note(self, facts: Mapping[str, str]) -> None:
-        """Say what is being done, for who comes after a kill.
-
-        Args:
-            facts: Texts by name; replaces what was said before.
-        """
+        """Say what is being done, for who comes after a kill."""
         data = msgspec.json.encode({"format": _FORMAT, **facts})
         # longer ones first padded: a kill in between leaves one line that can be read
         os.pwrite(self._descriptor, data + b"\n", 0)

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from walle_deploy.tasks.folders import WorkingFolder
-from walle_deploy.tasks.settling import CONFLICTS_FILE, Move, move
+from walle_deploy.tasks.recovery import CONFLICTS_FILE, Move, move
 from walle_deploy.tasks.trees import list_tree
 from walle_stream.errors import ConflictError, GitError
 

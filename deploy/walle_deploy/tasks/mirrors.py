@@ -113,13 +113,8 @@ class Mirror:
 
 
 @contextmanager
-def open_mirror(group: Group, scenario: str, cache: Path | None = None) -> Iterator[Mirror]:
+def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
     """Bring the copy of a scenario up to date, and keep others from changing it; blocks.
-
-    Args:
-        group: Where the scenario is.
-        scenario: Its name.
-        cache: Where copies are kept; None: the user's.
 
     Yields:
         The copy.
@@ -129,7 +124,7 @@ def open_mirror(group: Group, scenario: str, cache: Path | None = None) -> Itera
         GitError: The group does not answer, or git refuses what it holds.
     """
     url = group.url(scenario)
-    folder = _folder(url, cache)
+    folder = _folder(url)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -144,15 +139,14 @@ def open_mirror(group: Group, scenario: str, cache: Path | None = None) -> Itera
         yield Mirror(scenario, url, git, refs)
 
 
-def seen_version(group: Group, ref: TaskRef, cache: Path | None = None) -> str:
+def seen_version(group: Group, ref: TaskRef) -> str:
     """Return the tag of a version as it was seen here last; empty where it never was.
 
     Args:
         group: Where the scenario is; it is not asked.
         ref: The version.
-        cache: Where copies are kept; None: the user's.
     """
-    folder = _folder(group.url(ref.scenario), cache)
+    folder = _folder(group.url(ref.scenario))
     if not (folder / "HEAD").is_file():
         return ""
     return _object(Git(folder), TAGS + ref.tag)
@@ -221,9 +215,9 @@ def _object(git: Git, name: str) -> str:
     return "" if done.returncode else done.stdout.decode().strip()
 
 
-def _folder(url: str, cache: Path | None) -> Path:
+def _folder(url: str) -> Path:
     key = hashlib.sha256(url.encode()).hexdigest()[:24]
-    return cache_folder(cache) / "git-1" / f"{key}.git"
+    return cache_folder() / "git-1" / f"{key}.git"
 
 
 def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:

@@ -58,12 +58,7 @@ def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
 
 
 def push_tag(work: WorkingFolder, tag: str, name: str) -> None:
-    """Push a tag that must not be there.
-
-    Args:
-        work: The working folder.
-        tag: Object of the tag.
-        name: Without ``refs/tags/``.
+    """Push a tag, named without ``refs/tags/``, that must not be there.
 
     Raises:
         ConflictError: There is one by now.
@@ -73,11 +68,7 @@ def push_tag(work: WorkingFolder, tag: str, name: str) -> None:
 
 
 def upstream_tag(work: WorkingFolder, name: str) -> str:
-    """Return the object of a tag in the group; empty where there is none.
-
-    Args:
-        work: The working folder.
-        name: Without ``refs/tags/``.
+    """Return the object of a tag, named without ``refs/tags/``, in the group; empty for none.
 
     Raises:
         RefNotFoundError: The group has no such scenario.

@@ -12,7 +12,7 @@ from walle_deploy.tasks.committing import check_tree
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.mirrors import TAGS, seen_version
 from walle_deploy.tasks.publishing import fetch_branch, push_tag, upstream_tag
-from walle_deploy.tasks.settling import settle
+from walle_deploy.tasks.recovery import recover
 from walle_stream.errors import ConflictError, GitError
 
 
@@ -41,7 +41,7 @@ def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
         ScriptError: The script is wrong.
     """
     with open_folder(folder) as work:
-        mended = settle(work)
+        mended = recover(work)
         ref = TaskRef.parse(f"{work.ref.name}@{version}")
         head = _committed_head(work)
         _refuse_existing(work, ref, head, mended)

@@ -57,11 +57,7 @@ class CurrentMetadata:
         self.targets = self._checked("targets", self.version_of("targets"))
 
     def version_of(self, name: str) -> int:
-        """Return a role's version in the snapshot; 0 when it is not in it.
-
-        Args:
-            name: Such as ``targets``.
-        """
+        """Return a role's version in the snapshot; 0 when it is not in it."""
         meta = self.snapshot.signed.meta.get(f"{name}.json")
         return meta.version if meta else 0
 
@@ -83,9 +79,6 @@ class CurrentMetadata:
 
     def read_bin(self, name: str) -> Metadata[Targets] | None:
         """Read a bin; None when it has no target yet.
-
-        Args:
-            name: As ``bin_of`` says.
 
         Raises:
             IntegrityError: It is not what was signed.

@@ -8,7 +8,6 @@
     FOLDER/public/metadata/tree/ab/SHA256      nodes of the trees of exclusive files
     FOLDER/public/targets/ab/SHA256            shared files, by content
     FOLDER/private/exclusive/ab/SHA256         exclusive files, by content
-    FOLDER/private/versions/SCENARIO/TASK/VERSION.json   addresses of a published version
     FOLDER/keys/                               private keys; may lie elsewhere
 
 ``public`` is what a static server serves to everybody; nothing else of it may be served.
@@ -22,7 +21,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Never
+from typing import Final
 from uuid import uuid4
 
 from walle_stream.clock import monotonic_ms
@@ -35,11 +34,12 @@ TARGETS: Final = "public/targets"
 TREE: Final = "public/metadata/tree"
 PRIVATE: Final = "private"
 EXCLUSIVE: Final = f"{PRIVATE}/exclusive"
-VERSIONS: Final = f"{PRIVATE}/versions"
 RETIRED: Final = f"{PRIVATE}/retired"
 
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Numbers of the system's errors of a full disk."""
+
 _CHUNK_BYTES: Final = 1024 * 1024
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _POLL_S: Final = 0.02
 
 
@@ -52,22 +52,33 @@ def blob_path(sha256: str) -> str:
     return f"{sha256[:2]}/{sha256}"
 
 
+@contextmanager
+def full_disk(path: Path | str) -> Iterator[None]:
+    """Say in our words that the disk is full.
+
+    Raises:
+        OSError: Another one than a full disk's, as it was.
+        StoreFullError: It is; what is written within leaves what was there.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise StoreFullError(
+            f"{path}: the disk is full: nothing was changed: free some space"
+        ) from error
+
+
 def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file so that a reader, or a kill at any point, sees the old or the new one.
-
-    Args:
-        path: Where; its folder is made.
-        data: Its content.
-        mode: Its rights.
 
     Raises:
         StoreFullError: The disk is full; nothing was changed.
     """
-    try:
+    with full_disk(path):
         make_folder(path.parent)
         files.put_file(path, data, mode=mode)
-    except OSError as error:
-        _explain(path, error)
 
 
 def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
@@ -84,6 +95,11 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
         RefNotFoundError: There is no such file to read.
         StoreFullError: The disk is full; nothing was changed.
     """
+    with full_disk(folder):
+        return _put_blob(folder, content)
+
+
+def _put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
     part = folder / f".{uuid4().hex}"
     digest, size_bytes = hashlib.sha256(), 0
     try:
@@ -99,9 +115,9 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
         path = folder / blob_path(digest.hexdigest())
         make_folder(path.parent)
         place_file(part, path)
-    except OSError as error:
+    except OSError:
         part.unlink(missing_ok=True)
-        _explain(folder, error)
+        raise
     return digest.hexdigest(), size_bytes
 
 
@@ -120,10 +136,6 @@ def remove_parts(folder: Path, before_ms: int) -> None:
 @contextmanager
 def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
     """Hold a repository's lock; a killed process gives it back.
-
-    Args:
-        folder: The repository.
-        wait_ms: How long another command may hold it.
 
     Raises:
         ConflictError: It is still held then.
@@ -163,10 +175,3 @@ def _chunks(content: bytes | Path) -> Iterator[bytes]:
         raise RefNotFoundError(
             f"{content}: cannot be read: {error.strerror}: check the path"
         ) from error
-
-
-def _explain(path: Path, error: OSError) -> Never:
-    if error.errno in _FULL:
-        text = f"{path}: the disk is full, nothing was changed: free some space"
-        raise StoreFullError(text) from error
-    raise error

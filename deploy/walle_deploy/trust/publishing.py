@@ -10,18 +10,10 @@ import msgspec
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.trust.layout import (
-    EXCLUSIVE,
-    TARGETS,
-    TREE,
-    VERSIONS,
-    blob_path,
-    put_blob,
-    put_file,
-)
+from walle_deploy.trust.layout import EXCLUSIVE, TARGETS, TREE, blob_path, put_blob
 from walle_deploy.trust.repository import NewTarget, TrustedRepository
 from walle_deploy.trust.tree import build_tree
-from walle_stream.errors import ConflictError, IntegrityError, RefNotFoundError
+from walle_stream.errors import ConflictError, RefNotFoundError
 from walle_stream.faults import crash_point
 from walle_stream.vm.package.reader import read_package
 
@@ -30,8 +22,6 @@ TREE_ROOT: Final = "exclusive"
 
 type Progress = Callable[[int, int], None]
 """Called with what is done and what there is to do."""
-
-_encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class ExclusiveFile(msgspec.Struct, frozen=True):
@@ -94,42 +84,11 @@ def publish_version(
     repository.add([NewTarget(name, package, custom)])
     url = f"targets/{blob_path(sha256)}"
     interpreters = read.manifest.interpreters
-    files = VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner, interpreters)
-    index = _index_path(repository, ref)
-    put_file(index, _encode(files))
-    return files
-
-
-def published_files(repository: TrustedRepository, ref: TaskRef) -> VersionFiles:
-    """Return the addresses of a published version's files.
-
-    Raises:
-        RefNotFoundError: It is not published, or retired.
-        IntegrityError: What is stored of it cannot be read.
-    """
-    path = _index_path(repository, ref)
-    if not path.is_file():
-        raise RefNotFoundError(f"{ref}: is not published: walle repository publish")
-    try:
-        files = msgspec.json.decode(path.read_bytes(), type=VersionFiles)
-    except msgspec.MsgspecError as error:
-        raise IntegrityError(f"{path}: was altered: publish {ref} again: {error}") from error
-    signed = repository.find(files.shared[0].target)
-    if signed is None:
-        raise RefNotFoundError(f"{ref}: its publishing was cut off, or it was retired")
-    if signed.hashes != {"sha256": files.shared[0].sha256}:
-        raise IntegrityError(f"{path}: names another package than is signed: publish {ref} again")
-    return files
+    return VersionFiles((PushedFile(name, url, sha256, size_bytes),), by_owner, interpreters)
 
 
 def exclusive_name(ref: TaskRef, owner: str, resource: str) -> str:
-    """Return the name of an exclusive file in its version's tree.
-
-    Args:
-        ref: The version.
-        owner: A device's id, or ``user:ID``.
-        resource: Name for the script.
-    """
+    """Return the name of an exclusive file of a device or of ``user:ID`` in its version's tree."""
     return f"{ref.name}/{ref.version}/for/{quote(owner, safe='')}/{resource}"
 
 
@@ -152,7 +111,3 @@ def _store_exclusive(
         if on_progress:
             on_progress(done, len(exclusive))
     return found
-
-
-def _index_path(repository: TrustedRepository, ref: TaskRef) -> Path:
-    return repository.folder / VERSIONS / ref.scenario / ref.task / f"{ref.version}.json"

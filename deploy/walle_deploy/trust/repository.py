@@ -8,7 +8,7 @@ after a kill; files that no timestamp leads to are written again by the next cha
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -204,14 +204,6 @@ class TrustedRepository:
         current = CurrentMetadata(self.metadata)
         found = current.read_bin(current.bin_of(name))
         return found.signed.targets.get(name) if found else None
-
-    def targets(self) -> Iterator[TargetFile]:
-        """Return all targets, bin by bin."""
-        current = CurrentMetadata(self.metadata)
-        for name in current.bin_names():
-            found = current.read_bin(name)
-            if found:
-                yield from found.signed.targets.values()
 
     def status(self) -> RepositoryStatus:
         """Return where every role stands; changes nothing.

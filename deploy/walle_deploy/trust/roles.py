@@ -45,22 +45,11 @@ def role_of(name: str) -> str:
 
 
 def expiry_of(name: str, now_ms: int) -> datetime:
-    """Return until when metadata signed now is valid; TUF counts in seconds.
-
-    Args:
-        name: Of the metadata file.
-        now_ms: Epoch milliseconds.
-    """
+    """Return until when metadata signed now is valid; TUF counts in seconds."""
     return datetime.fromtimestamp((now_ms + LIFETIME_MS[role_of(name)]) // 1_000, UTC)
 
 
 def is_due(name: str, metadata: Metadata[Any], now_ms: int) -> bool:
-    """Whether less than a third of its time is left.
-
-    Args:
-        name: Of the metadata file.
-        metadata: What it holds.
-        now_ms: Epoch milliseconds.
-    """
+    """Whether less than a third of its time is left."""
     left_ms = metadata.signed.expires.timestamp() * 1_000 - now_ms
     return bool(left_ms < LIFETIME_MS[role_of(name)] / 3)

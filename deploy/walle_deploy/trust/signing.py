@@ -41,13 +41,7 @@ class Signing:
     """Writes signed metadata; the caller holds the repository's lock."""
 
     def __init__(self, metadata: Path, keys: KeyFolder, clock: Callable[[], int]) -> None:
-        """Take what is needed.
-
-        Args:
-            metadata: The folder.
-            keys: To sign with.
-            clock: Epoch milliseconds.
-        """
+        """Take what is needed."""
         self.metadata = metadata
         self.keys = keys
         self.clock = clock

@@ -46,11 +46,6 @@ class RepositoryStatus(msgspec.Struct, frozen=True):
 def status_of(current: CurrentMetadata, keys: KeyFolder, now_ms: int) -> RepositoryStatus:
     """Look at everything that is signed.
 
-    Args:
-        current: The newest metadata.
-        keys: Which are here.
-        now_ms: Epoch milliseconds.
-
     Raises:
         IntegrityError: A bin was altered.
     """

@@ -37,11 +37,7 @@ _decoder: Final = msgspec.json.Decoder(dict[str, tuple[str, int]])
 
 
 def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> bytes:
-    """Make a tree, leaves first.
-
-    Args:
-        entries: By name.
-        store: Keeps a node and returns its SHA-256.
+    """Make a tree of entries by name, leaves first; ``store`` returns a node's SHA-256.
 
     Returns:
         The root, which is not stored.

@@ -11,10 +11,10 @@ import sys
 
 from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
-from walle_deploy.release.proof import verify
+from walle_deploy.release.verification import verify
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.sqlite import SqliteStore
 
@@ -52,30 +52,30 @@ def arm(store, left):
         store._execute = deadly(store._execute)
 
 
-def create(desk):
+def create(commands):
     definition = {
         "apiVersion": "walle/v1",
         "kind": "Release",
         "metadata": {"name": "r"},
         "spec": hasty({"task": TASK, "version": "v2", "gray": [{"percent": 5}]}),
     }
-    desk.create(Release.model_validate(definition), supersede=True)
+    commands.create(Release.model_validate(definition), supersede=True)
 
 
-def go(desk):
-    desk.apply("r", lambda now: Tick(now, "go", 5))
+def go(commands):
+    commands.apply("r", lambda look, _: Tick(look.now_ms(), "go", 5))
 
 
 CHANGES = (
-    lambda desk: desk.publish(TASK, "v2", VersionFiles(())),
-    lambda desk: desk.adopt(TASK, "v2"),
+    lambda commands: commands.publish(TASK, "v2", VersionFiles(())),
+    lambda commands: commands.adopt(TASK, "v2"),
     create,
     go,
-    lambda desk: desk.pause("r"),
-    lambda desk: desk.resume("r"),
+    lambda commands: commands.pause("r"),
+    lambda commands: commands.resume("r"),
     go,
     go,
-    lambda desk: desk.roll_back("r"),
+    lambda commands: commands.roll_back("r"),
 )
 
 
@@ -96,7 +96,7 @@ def attempt(address, change, left):
     if child == 0:
         store = open_store(address)
         arm(store, left)
-        change(ReleaseDesk(store, "killed"))
+        change(ReleaseCommands(store, "killed"))
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 

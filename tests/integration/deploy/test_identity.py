@@ -31,7 +31,7 @@ from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import HttpReportSink
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.receipt_keys import StoredReceiptKeys, open_until_ms
 from walle_stream.wire.report_batch import encode_batch
@@ -45,7 +45,6 @@ kind: ReleaseService
 metadata: {name: shop}
 spec:
   poll: 20ms
-  knownDevices: {flush: 100ms}
   AUTHENTICATION
 """
 TOKENS = "authentication: {mode: tokens, keys: keys.json, issuer: shop, revoked: revoked.txt}"
@@ -86,9 +85,9 @@ def folder(tmp_path):
     SigningKey.create("shop").write(tmp_path / "signing.json", tmp_path / "keys.json")
     (tmp_path / "revoked.txt").write_text("")
     with closing(open_store(str(tmp_path / "releases.db"))) as store:
-        desk = ReleaseDesk(store, "ann")
-        desk.publish(TASK, "v1", VersionFiles((PushedFile("t", "t", "0" * 64, 1),)))
-        desk.adopt(TASK, "v1", "first")
+        commands = ReleaseCommands(store, "ann")
+        commands.publish(TASK, "v1", VersionFiles((PushedFile("t", "t", "0" * 64, 1),)))
+        commands.adopt(TASK, "v1", "first")
     return tmp_path
 
 

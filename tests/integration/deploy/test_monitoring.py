@@ -17,13 +17,12 @@ import pytest
 
 from tests.integration.scripted_visits import PIPELINE
 from tests.unit.deploy.monitoring.reporting import frame, health, publish, report
-from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage, AlarmRule
-from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
+from walle_deploy.monitoring.definition import AlarmRule, load_alarms
 from walle_deploy.monitoring.fleet_view import FleetView
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.opening import watching
 from walle_deploy.monitoring.transport import HttpReportSink, read_batch
-from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions
+from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions, watching
 from walle_deploy.monitoring.webhook import Webhook, WebhookOptions, sign
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.sqlite import SqliteStore
@@ -281,7 +280,7 @@ def test_what_nobody_takes_is_given_up_and_nobody_waits_for_it():
 
 
 def test_a_watch_tells_what_it_sees_once_also_after_a_restart(store):
-    rule = AlarmRule(name="failing", measure="failureRate", above=0.02, min_runs=10)
+    rule = AlarmRule(name="failing", failure_rate=0.02, min_runs=10)
     told, monitor, options = Queue(), Monitor(store), WatchOptions(StoredRows(store))
     view = FleetView(store, lambda: {(TASK, "v1")})
     watch = AlarmWatch(view, AlarmBoard([rule]), told.put, 0.01, options)
@@ -314,7 +313,7 @@ def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path, store):
         file.write_text(ALARMS % receiver.url)
         monitor = Monitor(store)
         spec = load_alarms(file)
-        board = AlarmBoard(each.rule for each in spec.rules)
+        board = AlarmBoard(spec.rules)
         view = FleetView(store, lambda: {(TASK, "v1")})
         with watching(view, spec, board, WatchOptions(StoredRows(store))):
             monitor.take([frame(1, report([("a", 20, {"E": 10})]))])

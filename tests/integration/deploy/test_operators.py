@@ -15,7 +15,7 @@ pytest.importorskip("jwt", reason="the extra `deploy` is not installed")
 
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.store.opening import open_store
 from walle_stream.cli.__main__ import main
 
@@ -47,7 +47,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "service.yaml").write_text(SETUP.replace("SECOND", "true"))
     with closing(open_store("releases.db")) as store:
         files = VersionFiles((PushedFile("t", "t", "0" * 64, 1),))
-        ReleaseDesk(store, "setup").publish("shop/ipv", "v1", files)
+        ReleaseCommands(store, "setup").publish("shop/ipv", "v1", files)
     return tmp_path
 
 

@@ -30,12 +30,12 @@ store = showing.Clocked(showing.SqliteStore(Path(sys.argv[1])), 1_900_000_020_00
 count = int(sys.argv[2])
 if count:
     showing.lived(store, why="<script>document.title = 'owned'</script>")
-desk = showing.ReleaseDesk(store, '<img src=x onerror="document.title=\\'owned\\'">')
+commands = showing.ReleaseCommands(store, '<img src=x onerror="document.title=\\'owned\\'">')
 for number in range(1, count):
     if number % 20 == 1:
         showing.published(store, *(f"v{each}" for each in range(22)), task=f"shop/t{number}")
         task = f"shop/t{number}"
-    desk.create(showing.definition(f"r{number}", f"v{1 + number % 20}", task), "x" * 300, supersede=True)
+    commands.create(showing.definition(f"r{number}", f"v{1 + number % 20}", task), "x" * 300, supersede=True)
 
 async def signed_in(headers, client):
     return showing.Operator("ann", "approver")

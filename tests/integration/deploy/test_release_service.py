@@ -15,7 +15,7 @@ import pytest
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.store.opening import open_store
 
 msgspec = pytest.importorskip("msgspec")
@@ -47,7 +47,7 @@ def give(folder, version):
     """Say which version of the one task devices have."""
     with closing(open_store(str(folder / "releases.db"))) as store:
         file = PushedFile("t", f"targets/{version}", "0" * 64, 1)
-        ReleaseDesk(store, "ann").publish("s/t", version, VersionFiles((file,)))
+        ReleaseCommands(store, "ann").publish("s/t", version, VersionFiles((file,)))
         with store.writing() as transaction:
             transaction.set_stable("s/t", version)
 

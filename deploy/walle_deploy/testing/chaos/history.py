@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from walle_deploy.release.audit import AuditEntry, read_entry
-from walle_deploy.release.desk import read_state
-from walle_deploy.release.proof import verify
+from walle_deploy.release.commands import read_state
 from walle_deploy.release.state import OPEN
+from walle_deploy.release.verification import verify
 from walle_deploy.store.reader import ReadTransaction
 from walle_stream.errors import IntegrityError
 

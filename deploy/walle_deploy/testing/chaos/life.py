@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPException
 from time import sleep
 from typing import Final
 
-from walle_deploy.release.desk import ReleaseDesk, read_state
+from walle_deploy.release.commands import ReleaseCommands, read_state
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.rows import StoredRelease
 from walle_deploy.testing.chaos.aim import POINTS, Shot, next_shot
@@ -216,12 +216,12 @@ class Life:
             return list(transaction.releases(only_open=True))
 
     def _change_opened(self, *, is_paused: bool) -> None:
-        desk = ReleaseDesk(self._store, "campaign")
+        commands = ReleaseCommands(self._store, "campaign")
         for each in self._opened():
             # reports of a bad one could end it after the last request of a device
-            change = desk.pause if is_paused else desk.resume
+            change = commands.pause if is_paused else commands.resume
             if is_paused and is_bad(version_number(each.version)):
-                change = desk.roll_back
+                change = commands.roll_back
             elif (read_state(each).paused_ms is not None) == is_paused:
                 continue
             with suppress(ReleaseStateError):  # a gate ended it meanwhile

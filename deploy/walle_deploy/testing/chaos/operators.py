@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from walle_deploy.release.desk import read_state
+from walle_deploy.release.commands import read_state
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.testing.chaos.plan import TASK, WorldPlan

@@ -4,9 +4,9 @@ import textwrap
 from pathlib import Path
 
 from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.cloning import init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.groups import Group
-from walle_deploy.tasks.starting import init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_deploy.testing.chaos.plan import TASK, is_bad, version_name
 

@@ -14,7 +14,7 @@ import msgspec
 
 from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.profile import DeviceProfile
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.store.opening import open_store
 from walle_deploy.testing.chaos.plan import TASK, WorldPlan, version_name
 from walle_deploy.testing.chaos.program import Program
@@ -37,7 +37,6 @@ metadata: {name: chaos}
 spec:
   poll: 100ms
   lease: 2s
-  knownDevices: {flush: 500ms}
   authentication: {mode: tokens, keys: keys.json, issuer: chaos}
 """
 
@@ -163,7 +162,9 @@ class World:
         if done.returncode:
             raise ChaosError(f"publishing ended with {done.returncode}: {done.stderr.decode()}")
         with closing(open_store(self.store)) as store:
-            ReleaseDesk(store, "campaign").adopt(TASK, version_name(1), "what devices begin with")
+            ReleaseCommands(store, "campaign").adopt(
+                TASK, version_name(1), "what devices begin with"
+            )
 
     def _files_command(self) -> tuple[str, ...]:
         return ("repository", "serve", str(self.repository), "--port", str(self._files_port))

@@ -16,7 +16,7 @@ from walle_deploy.model.pushes import PUSH_TYPE
 from walle_deploy.model.receipts import Receipt, ReceiptKeys
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.policy.hashing import id_hash, is_within, salt_key, share_limit
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
 from walle_deploy.service.service import Parts, ReleaseService
@@ -55,12 +55,12 @@ class World:
         self.folder = folder
         self.files = Service(folder)
         self.store = SqliteStore(folder / "releases.db")
-        self.desk = ReleaseDesk(self.store, "ann")
+        self.commands = ReleaseCommands(self.store, "ann")
         for version in ("v1", "v2"):
             self.files.publish(f"{TASK}@{version}", package(version))
             shared = (self.files.versions[f"{TASK}@{version}"],)
-            self.desk.publish(TASK, version, VersionFiles(shared))
-        self.desk.adopt(TASK, "v1")
+            self.commands.publish(TASK, version, VersionFiles(shared))
+        self.commands.adopt(TASK, "v1")
         self.files.behave = self.answer
         self.look()
         (folder / "pipeline.yaml").write_text(PIPELINE)
@@ -167,7 +167,7 @@ def test_reports_carry_what_the_service_said_through_restarts(world):
         for device in DEVICES:
             world.await_device(device, "v1")
         world.visit()
-        world.desk.create(
+        world.commands.create(
             Release.model_validate(
                 {
                     "apiVersion": "walle/v1",
@@ -177,7 +177,7 @@ def test_reports_carry_what_the_service_said_through_restarts(world):
                 }
             )
         )
-        world.desk.apply(name, lambda now: Tick(now, "go", 0, "ok"))
+        world.commands.apply(name, lambda look, _: Tick(look.now_ms(), "go", 0, "ok"))
         world.look()
         world.await_device(DEVICES[0], "v2", name, "new")
         world.await_device(DEVICES[1], "v1", name, "control")

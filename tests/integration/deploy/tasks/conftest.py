@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.groups import Group
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 
 IPV = TaskRef("shop", "ipv")
@@ -27,7 +27,7 @@ class Bench:
         return init_task(self.group, IPV, self.root / name).folder
 
     def author(self, name):
-        return checkout_task(self.group, IPV, self.root / name, self.cache).folder
+        return checkout_task(self.group, IPV, self.root / name).folder
 
     def commit(self, folder, files, **options):
         for path, content in files.items():

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks import git as git_module
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.git import Git
 from walle_deploy.tasks.groups import Group
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_stream.errors import WalleError
 
@@ -87,7 +87,8 @@ class Case:
             case "tag":
                 tag_version(self.folder, "v1")
             case "checkout":
-                checkout_task(self.group, IPV, self.folder, self.root / "cache")
+                os.environ["WALLE_CACHE"] = str(self.root / "cache")
+                checkout_task(self.group, IPV, self.folder)
             case _:
                 commit_folder(self.folder, "mine", rebase=True)
 

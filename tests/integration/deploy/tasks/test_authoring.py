@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from walle_deploy.model.names import TaskRef
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.differences import diff_versions
 from walle_deploy.tasks.history import list_tasks, log_task
 from walle_deploy.tasks.mirrors import seen_version
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_stream.errors import (
     ConflictError,
@@ -105,10 +105,10 @@ def test_who_comes_second_is_told_and_can_go_on_top(bench, somebody):
     assert (done.files, done.is_rebased) == (("b.txt",), True)
     assert (bea / "a.txt").read_text() == LINES
     assert bench.git("status", "--porcelain", folder=bea) == ""
-    log = log_task(bench.group, IPV, cache=bench.cache)
+    log = log_task(bench.group, IPV)
     assert [entry.subject for entry in log[:2]] == ["Bea's", "Ada's words"]
     assert [entry.who for entry in log[:2]] == ["Bea", "Ada"]
-    checkout_task(bench.group, IPV, ada, bench.cache)
+    checkout_task(bench.group, IPV, ada)
     assert (ada / "b.txt").exists()
 
 
@@ -166,7 +166,7 @@ def test_commits_made_with_plain_git_are_pushed_too(bench):
     with pytest.raises(GitError, match="has commits that"):
         tag_version(folder, "v1")
     assert commit_folder(folder).files == ("more.txt",)
-    assert log_task(bench.group, IPV, 1, bench.cache)[0].subject == "By hand"
+    assert log_task(bench.group, IPV, 1)[0].subject == "By hand"
 
 
 def test_of_authors_at_the_same_moment_each_commit_stands_and_none_is_lost(bench):
@@ -184,7 +184,7 @@ def test_of_authors_at_the_same_moment_each_commit_stands_and_none_is_lost(bench
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(insist, folders))
-    subjects = {entry.subject for entry in log_task(bench.group, IPV, cache=bench.cache)}
+    subjects = {entry.subject for entry in log_task(bench.group, IPV)}
     assert subjects == {*(folder.name for folder in folders), "Begin the task shop/ipv"}
     names = bench.git("ls-tree", "--name-only", "ipv").splitlines()
     assert {f"{folder.name}.txt" for folder in folders} <= {*names}
@@ -211,7 +211,7 @@ def test_of_two_who_begin_a_task_or_make_a_version_at_once_one_is_told(bench):
     with ThreadPoolExecutor(2) as pool:
         done = [*pool.map(tag, made)]
     assert sorted(isinstance(each, str) for each in done) == [False, True]
-    (task,) = list_tasks(bench.group, "shop", bench.cache)
+    (task,) = list_tasks(bench.group, "shop")
     assert [entry.name for entry in task.versions] == ["v1"]
 
 
@@ -258,11 +258,11 @@ def test_a_version_is_made_once_of_what_is_committed(bench):
 def test_a_version_that_was_moved_is_noticed(bench):
     folder = bench.begin()
     ref = bench.version(folder, "v1")
-    list_tasks(bench.group, "shop", bench.cache)
+    list_tasks(bench.group, "shop")
     bench.commit(folder, {"a.txt": "a"})
     bench.git("tag", "-f", "-a", "-m", "moved", "ipv/v1", "ipv")
     with pytest.raises(ConflictError, match=r"shop/ipv@v1 was moved: its tag was \w{12}"):
-        log_task(bench.group, ref, cache=bench.cache)
+        log_task(bench.group, ref)
     with pytest.raises(ConflictError, match=r"shop/ipv@v1 was moved: its tag is \w{12} here"):
         tag_version(folder, "v1")
     assert tag_version(folder, "v2").ref.version == "v2"
@@ -299,9 +299,9 @@ def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
     for author in (folder, other):
         with pytest.raises(ConflictError, match=r"somebody deleted in .*: names are used up"):
             tag_version(author, "v1")
-    [task] = list_tasks(bench.group, "shop", bench.cache)
+    [task] = list_tasks(bench.group, "shop")
     with pytest.raises(RefNotFoundError, match=r"deleted the version shop/ipv@v1 .*; there are v2"):
-        log_task(bench.group, TaskRef("shop", "ipv", "v1"), cache=bench.cache)
+        log_task(bench.group, TaskRef("shop", "ipv", "v1"))
     found = {each.name: each.problem for each in task.versions}
     assert found == {"v1": "deleted", "v2": "moved", "v3": ""}
 
@@ -318,7 +318,7 @@ def test_a_subject_of_any_characters_is_one_version_of_the_list(bench):
     folder = bench.begin()
     bench.git("tag", "-a", "-m", "a\u2028b\x1fc\x0bd", "ipv/v1", "ipv")
     bench.version(folder, "v2")
-    [task] = list_tasks(bench.group, "shop", bench.cache)
+    [task] = list_tasks(bench.group, "shop")
     assert [each.name for each in task.versions] == ["v2", "v1"]
     assert task.versions[1].subject == "a\u2028b\x1fc\x0bd"
 
@@ -328,15 +328,15 @@ def test_what_stood_in_the_way_of_a_version_upstream_is_not_kept(bench):
     for name in ("tags/ipv/v1/x", "tags/cart", "heads/cart/x"):  # as on a host without a hook
         bench.git("update-ref", f"refs/{name}", "ipv")
     ref = bench.version(folder, "v2")
-    [task] = list_tasks(bench.group, "shop", bench.cache)
+    [task] = list_tasks(bench.group, "shop")
     assert [each.name for each in task.versions] == ["v2"]
-    assert seen_version(bench.group, TaskRef("shop", "ipv", "v1"), bench.cache) == ""
+    assert seen_version(bench.group, TaskRef("shop", "ipv", "v1")) == ""
     [cached] = (bench.cache / "git-1").glob("*.git")
     bench.git("update-ref", "refs/tags/ipv/v1/x", f"refs/tags/{ref.tag}", folder=cached)  # of 0.1
     for name in ("tags/ipv/v1/x", "tags/cart", "heads/cart/x"):
         bench.git("update-ref", "-d", f"refs/{name}")
     bench.version(folder, "v1", {"a.txt": "a"})
-    [task] = list_tasks(bench.group, "shop", bench.cache)
+    [task] = list_tasks(bench.group, "shop")
     assert sorted(each.name for each in task.versions) == ["v1", "v2"]
     assert init_task(bench.group, TaskRef("shop", "cart"), bench.root / "cart").commit
 
@@ -354,28 +354,28 @@ def test_references_that_can_be_no_version_are_in_nobodys_way(bench, name):
     bench.git("update-ref", "--stdin", given=b"create refs/tags/%s ipv\n" % name)
     bench.git("update-ref", "--stdin", given=b"create refs/heads/x/%s ipv\n" % name)
     bench.version(folder, "v1", {"a.txt": "a"})
-    [task] = list_tasks(bench.group, "shop", bench.cache)
+    [task] = list_tasks(bench.group, "shop")
     assert [each.name for each in task.versions] == ["v1"]
-    assert checkout_task(bench.group, IPV, bench.root / "bob", bench.cache).commit
+    assert checkout_task(bench.group, IPV, bench.root / "bob").commit
 
 
 def test_a_version_can_be_looked_at_and_a_folder_brought_on(bench):
     folder = bench.begin()
     ref = bench.version(folder, "v1", {"a.txt": "one"})
     bench.version(folder, "v2", {"a.txt": "two", "dir/b.txt": "b"})
-    seen = checkout_task(bench.group, ref, bench.root / "seen", bench.cache).folder
+    seen = checkout_task(bench.group, ref, bench.root / "seen").folder
     assert (seen / "a.txt").read_text() == "one"
     with pytest.raises(GitError, match="is at a version, which does not change"):
         commit_folder(seen)
-    checkout_task(bench.group, IPV, seen, bench.cache)
+    checkout_task(bench.group, IPV, seen)
     assert (seen / "dir/b.txt").exists()
-    checkout_task(bench.group, ref, seen, bench.cache)
+    checkout_task(bench.group, ref, seen)
     assert not (seen / "dir").exists()
     (seen / "a.txt").write_text("mine")
     with pytest.raises(ConflictError, match="changes that are not committed"):
-        checkout_task(bench.group, IPV, seen, bench.cache)
+        checkout_task(bench.group, IPV, seen)
     with pytest.raises(RefNotFoundError, match=r"no version shop/ipv@v3.*there are v1, v2"):
-        checkout_task(bench.group, TaskRef("shop", "ipv", "v3"), bench.root / "x", bench.cache)
+        checkout_task(bench.group, TaskRef("shop", "ipv", "v3"), bench.root / "x")
     assert not (bench.root / "x").exists()
 
 
@@ -391,7 +391,7 @@ def test_a_change_within_the_second_of_a_commit_is_committed(bench):
     (folder / "a.txt").write_text("two")
     os.utime(folder / "a.txt", moment)
     ref = bench.version(folder, "v2", {"c.txt": "c"})
-    seen = checkout_task(bench.group, ref, bench.root / "seen", bench.cache).folder
+    seen = checkout_task(bench.group, ref, bench.root / "seen").folder
     assert (seen / "a.txt").read_text() == "two"
 
 
@@ -405,7 +405,7 @@ def test_a_difference_says_who_gets_another_file(bench):
     (folder / "users/bob.bin").unlink()
     two = one + "  - {name: q, files: 'devices/*'}\n"
     new = bench.version(folder, "v2", {"files.yaml": two, "users/ada.bin": "2", "devices/d-1": "d"})
-    found = diff_versions(bench.group, old, new, bench.cache)
+    found = diff_versions(bench.group, old, new)
     assert [(each.kind, each.path) for each in found.files] == [
         *(("added", "devices/d-1"), ("changed", "files.yaml")),
         *(("changed", "users/ada.bin"), ("removed", "users/bob.bin")),
@@ -446,7 +446,7 @@ def test_within_a_tasks_folder_log_and_diff_need_no_arguments(walle, bench, tmp_
 
 def test_nobody_is_asked_for_a_name_and_a_group_that_is_not_there_is_one_line(bench, tmp_path):
     with pytest.raises(RefNotFoundError, match=r"no scenario 'shop' in .*it has none|no group"):
-        list_tasks(bench.group, "shop", bench.cache)
+        list_tasks(bench.group, "shop")
     (tmp_path / "gitconfig").write_text("[user]\n useConfigOnly = true\n")
     with pytest.raises(GitError, match="git does not know who you are"):
         bench.begin()

@@ -11,9 +11,9 @@ import pytest
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks import trees
 from walle_deploy.tasks.building import build_version, write_version
+from walle_deploy.tasks.cloning import checkout_task
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.history import list_tasks
-from walle_deploy.tasks.starting import checkout_task
 from walle_stream.errors import (
     GitError,
     PackageError,
@@ -58,7 +58,7 @@ def version(bench):
 
 
 def test_a_version_is_a_package_and_the_files_of_its_audiences(bench, version):
-    built = build_version(bench.group, version, cache=bench.cache)
+    built = build_version(bench.group, version)
     task = read_package(built.package).manifest.task
     assert (task.name, task.version, task.config) == ("ipv", "v2", {"gap": 5})
     assert read_package(built.package).resource("w") == b"a b"
@@ -78,17 +78,18 @@ def test_a_version_is_a_package_and_the_files_of_its_audiences(bench, version):
 def test_the_same_tag_gives_the_same_bytes_from_any_clone_folder_and_process(
     bench, version, monkeypatch, tmp_path
 ):
-    first = build_version(bench.group, version, cache=bench.cache)
+    first = build_version(bench.group, version)
     shutil.copytree(tmp_path / "group", tmp_path / "elsewhere/group")
     other = Group.parse(f"file://{tmp_path}/elsewhere/group")
     out = tmp_path / "out"
     code = (
         "import sys, pathlib; from walle_deploy.tasks.building import *; "
         "from walle_deploy.tasks.groups import Group; from walle_deploy.model.names import TaskRef;"
-        "b = build_version(Group.parse(sys.argv[1]), TaskRef.parse('shop/ipv@v2'),"
-        "cache=pathlib.Path(sys.argv[2])); write_version(b, pathlib.Path(sys.argv[3]))"
+        "b = build_version(Group.parse(sys.argv[1]), TaskRef.parse('shop/ipv@v2'));"
+        "write_version(b, pathlib.Path(sys.argv[2]))"
     )
-    command = [sys.executable, "-c", code, other.address, tmp_path / "cache-2", out]
+    monkeypatch.setenv("WALLE_CACHE", str(tmp_path / "cache-2"))
+    command = [sys.executable, "-c", code, other.address, out]
     subprocess.run(command, check=True, cwd=tmp_path / "elsewhere")
     here = write_version(first, tmp_path / "here")
     names = [path.relative_to(tmp_path / "here") for path in here]
@@ -97,11 +98,11 @@ def test_the_same_tag_gives_the_same_bytes_from_any_clone_folder_and_process(
 
 
 def test_what_was_altered_in_the_cache_is_made_again(bench, version):
-    first = build_version(bench.group, version, cache=bench.cache)
+    first = build_version(bench.group, version)
     target = first.files.exclusive["user:bob"][0].target
     first.contents[target].write_bytes(b"eve")
     (first.contents[target].parent / "eve.bin").write_bytes(b"eve")
-    again = build_version(bench.group, version, cache=bench.cache)
+    again = build_version(bench.group, version)
     assert again.contents[target].read_bytes() == b"bob"
     assert again.files == first.files
 
@@ -126,12 +127,12 @@ def test_a_hostile_tree_is_refused_in_one_line(bench, entries, words):
     bench.begin()
     ref = bench.push_tree(entries)
     with pytest.raises(GitError, match=r"^shop/ipv@v9: ") as caught:
-        build_version(bench.group, ref, cache=bench.cache)
+        build_version(bench.group, ref)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     if "lfs" not in words:  # a pointer is a small text, to be looked at and mended
         with pytest.raises(GitError):
-            checkout_task(bench.group, ref, bench.root / "out", bench.cache)
+            checkout_task(bench.group, ref, bench.root / "out")
 
 
 @pytest.mark.parametrize("name", ["..", ".git", ".GIT", "."])
@@ -144,7 +145,7 @@ def test_a_tree_that_leads_out_of_its_folder_is_refused(bench, name):
     commit = bench.git("commit-tree", tree, "-m", "any")
     bench.git("tag", "-a", "-m", "any", "ipv/v9", commit)
     with pytest.raises(GitError, match=r"git fetch|leads out of the task's folder"):
-        build_version(bench.group, TaskRef("shop", "ipv", "v9"), cache=bench.cache)
+        build_version(bench.group, TaskRef("shop", "ipv", "v9"))
     assert not [path for path in bench.root.rglob("*") if path.is_file() and path.name == name]
 
 
@@ -153,11 +154,11 @@ def test_a_bomb_is_refused_before_it_is_inflated(bench, monkeypatch):
     ref = bench.push_tree([("100644", "bomb", bytes(3_000_000))])
     monkeypatch.setattr(trees, "FILE_MAX_BYTES", 1_000_000)
     with pytest.raises(GitError, match="'bomb' has 3000000 bytes, at most 1000000: split it"):
-        build_version(bench.group, ref, cache=bench.cache)
+        build_version(bench.group, ref)
     monkeypatch.setattr(trees, "FILE_MAX_BYTES", 10_000_000)
     monkeypatch.setattr(trees, "TREE_MAX_BYTES", 1_000_000)
     with pytest.raises(GitError, match="1 files of 3000000 bytes"):
-        build_version(bench.group, ref, cache=bench.cache)
+        build_version(bench.group, ref)
 
 
 def test_a_definition_reaches_nothing_outside_its_commit(bench, monkeypatch, tmp_path):
@@ -177,11 +178,11 @@ def test_a_definition_reaches_nothing_outside_its_commit(bench, monkeypatch, tmp
         entries = [("100644", "task.yaml", wrong.encode()), ("100644", "script.py", script)]
         ref = bench.push_tree(entries, f"v{number}")
         with pytest.raises(SpecFileError, match=rf"^shop/ipv@v{number}:task\.yaml") as caught:
-            build_version(bench.group, ref, cache=bench.cache)
+            build_version(bench.group, ref)
         assert words in str(caught.value)
     ref = bench.push_tree([("100644", "script.py", script)], "v8")
     with pytest.raises(SpecFileError, match=r"^shop/ipv@v8:task\.yaml: is missing"):
-        build_version(bench.group, ref, cache=bench.cache)
+        build_version(bench.group, ref)
 
 
 def test_a_file_of_one_user_cannot_be_in_the_package_of_all(bench):
@@ -196,21 +197,21 @@ def test_what_is_no_version_is_said(bench, monkeypatch):
     bench.begin()
     bench.git("tag", "ipv/light", "ipv")
     with pytest.raises(RefNotFoundError, match="lightweight"):
-        build_version(bench.group, TaskRef("shop", "ipv", "light"), cache=bench.cache)
+        build_version(bench.group, TaskRef("shop", "ipv", "light"))
     with pytest.raises(RefNotFoundError, match="names no version"):
-        build_version(bench.group, TaskRef("shop", "ipv"), cache=bench.cache)
-    (task,) = list_tasks(bench.group, "shop", bench.cache)
+        build_version(bench.group, TaskRef("shop", "ipv"))
+    (task,) = list_tasks(bench.group, "shop")
     assert task.versions == ()
     url = Group.parse(f"file://{bench.root}/nowhere")
     with pytest.raises(RefNotFoundError, match="no scenario 'shop'"):
-        build_version(url, TaskRef("shop", "ipv", "v1"), cache=bench.cache)
+        build_version(url, TaskRef("shop", "ipv", "v1"))
     monkeypatch.setenv("PATH", str(bench.root))
     with pytest.raises(GitError, match=r"git command cannot be run"):
-        build_version(bench.group, TaskRef("shop", "ipv", "v1"), cache=bench.cache)
+        build_version(bench.group, TaskRef("shop", "ipv", "v1"))
 
 
 def test_a_place_that_cannot_be_written_is_named(bench, version, tmp_path):
-    built = build_version(bench.group, version, cache=bench.cache)
+    built = build_version(bench.group, version)
     (tmp_path / "taken").write_text("")
     with pytest.raises(PackageError, match="give another -o"):
         write_version(built, tmp_path / "taken")
@@ -218,7 +219,7 @@ def test_a_place_that_cannot_be_written_is_named(bench, version, tmp_path):
 
 def test_options_hidden_in_names_reach_no_git(bench, tmp_path):
     def build(text):
-        build_version(Group.parse(text), TaskRef("shop", "ipv", "v1"), cache=bench.cache)
+        build_version(Group.parse(text), TaskRef("shop", "ipv", "v1"))
 
     for text in ("--upload-pack=touch x", "ext::sh -c touch% x", "ssh://-oProxyCommand=x/y"):
         with pytest.raises(WalleError):
@@ -232,4 +233,4 @@ def test_a_repository_that_was_damaged_is_said(bench, version):
     path.chmod(0o644)
     path.write_bytes(b"damaged")
     with pytest.raises(GitError, match=r"^git fetch: "):
-        build_version(bench.group, version, cache=bench.cache)
+        build_version(bench.group, version)

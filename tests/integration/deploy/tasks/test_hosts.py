@@ -9,10 +9,10 @@ import pytest
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.building import build_version
+from walle_deploy.tasks.cloning import checkout_task, init_task
 from walle_deploy.tasks.committing import commit_folder
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.history import list_tasks, log_task
-from walle_deploy.tasks.starting import checkout_task, init_task
 from walle_deploy.tasks.tagging import tag_version
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 
@@ -71,15 +71,15 @@ def http_group(bench):
 
 
 def test_a_task_on_a_host_is_worked_on_like_one_in_a_folder(bench, http_group):
-    here = build_version(bench.group, bench.version(bench.begin(), "v1"), cache=bench.cache)
-    folder = checkout_task(http_group, IPV, bench.root / "far", bench.cache).folder
+    here = build_version(bench.group, bench.version(bench.begin(), "v1"))
+    folder = checkout_task(http_group, IPV, bench.root / "far").folder
     assert bench.commit(folder, {"far.txt": "far"}, message="From afar").files == ("far.txt",)
     tag_version(folder, "v2")
     with pytest.raises(ConflictError, match="others committed meanwhile"):
         bench.commit(bench.root / "ada", {"near.txt": "near"})
-    (task,) = list_tasks(http_group, "shop", bench.cache)
+    (task,) = list_tasks(http_group, "shop")
     assert sorted(each.name for each in task.versions) == ["v1", "v2"]
-    far = build_version(http_group, TaskRef("shop", "ipv", "v1"), cache=bench.cache)
+    far = build_version(http_group, TaskRef("shop", "ipv", "v1"))
     assert (far.package, far.files) == (here.package, here.files)
 
 
@@ -88,9 +88,9 @@ def test_a_host_without_the_repository_says_who_makes_it(bench, http_group):
     with pytest.raises(RefNotFoundError, match=r"no scenario 'otto' in http.*made there"):
         init_task(http_group, TaskRef("otto", "intent"), bench.root / "otto")
     started = init_task(http_group, TaskRef("shop", "intent"), bench.root / "intent")
-    assert log_task(bench.group, started.ref, cache=bench.cache)[0].commit == started.commit
+    assert log_task(bench.group, started.ref)[0].commit == started.commit
     with pytest.raises(GitError, match="git ls-remote: fatal: "):
-        list_tasks(Group.parse("http://127.0.0.1:1"), "shop", bench.cache)
+        list_tasks(Group.parse("http://127.0.0.1:1"), "shop")
 
 
 def test_settings_of_the_author_change_nothing_that_is_made(bench, tmp_path):

@@ -7,12 +7,13 @@ from tests.unit.deploy.hasty import hasty
 from tests.unit.deploy.monitoring.reporting import Clocked, frame, report
 from walle_deploy.assembly.alarming import OfferedVersions, ReleaseNews, alarming
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.monitoring.alarms import AlarmBoard, AlarmRule
+from walle_deploy.monitoring.alarms import AlarmBoard
+from walle_deploy.monitoring.definition import AlarmRule
 from walle_deploy.monitoring.fleet_view import FleetView
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import CONTROLLER
-from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
 from walle_deploy.store.adapters import StoredRows
@@ -22,18 +23,18 @@ from walle_stream.errors import ServiceUnreachableError, SpecFileError
 TASK = "shop/ipv"
 S = 1_000
 RULES = (
-    AlarmRule(name="silent", measure="silence", above=8 * S),
-    AlarmRule(name="failing", measure="failureRate", above=0.1, min_runs=10),
+    AlarmRule(name="silent", silence="8s"),
+    AlarmRule(name="failing", failure_rate=0.1, min_runs=10),
 )
 
 
 @pytest.fixture
 def store(tmp_path):
     with closing(SqliteStore(tmp_path / "releases.db")) as store:
-        desk = ReleaseDesk(store, "ann")
+        commands = ReleaseCommands(store, "ann")
         for version in ("v1", "v2"):
-            desk.publish(TASK, version, VersionFiles(()))
-        desk.adopt(TASK, "v1")
+            commands.publish(TASK, version, VersionFiles(()))
+        commands.adopt(TASK, "v1")
         yield store
 
 
@@ -63,11 +64,11 @@ def watched(store):
 
 
 def offer(store, version):
-    desk = ReleaseDesk(store, "ann")
+    commands = ReleaseCommands(store, "ann")
     spec = hasty({"task": TASK, "version": version, "gray": []})
     head = {"apiVersion": "walle/v1", "kind": "Release", "metadata": {"name": version}}
-    desk.create(Release.model_validate({**head, "spec": spec}))
-    desk.apply(version, lambda now: Tick(now, "go", 9))
+    commands.create(Release.model_validate({**head, "spec": spec}))
+    commands.apply(version, lambda look, _: Tick(look.now_ms(), "go", 9))
 
 
 def test_a_version_that_was_replaced_may_be_silent(store, watched):
@@ -75,7 +76,9 @@ def test_a_version_that_was_replaced_may_be_silent(store, watched):
     assert watched.look() == []
     offer(store, "v2")
     watched.workers[1].take([frame(2, report([("d", 5, {})], "v2"))])
-    ReleaseDesk(store, "ann").apply("v2", lambda now: Tick(now, "go", 9))  # v2 is stable now
+    ReleaseCommands(store, "ann").apply(
+        "v2", lambda look, _: Tick(look.now_ms(), "go", 9)
+    )  # v2 is stable now
     assert watched.look(5) == []
     watched.workers[1].take([frame(3, report([("d", 5, {})], "v2"))])
     assert watched.look(6) == []
@@ -95,7 +98,9 @@ def test_all_workers_devices_count(watched):
 def test_what_the_controller_does_by_itself_is_told_once(store, watched):
     offer(store, "v2")
     assert watched.look() == []  # what was before is no news
-    ReleaseDesk(store, CONTROLLER).apply("v2", lambda now: Tick(now, "stop", 9, "failures: 4 of 9"))
+    ReleaseCommands(store, CONTROLLER).apply(
+        "v2", lambda look, _: Tick(look.now_ms(), "stop", 9, "failures: 4 of 9")
+    )
     assert watched.look() == [("release", "v2", "firing")]
     assert "was rolled back by itself: failures: 4 of 9" in watched.told[-1].text
     assert watched.look() == []
@@ -146,7 +151,9 @@ def test_what_nobody_took_is_told_again_under_the_same_id(store):
     assert first.look() == []
     first.watch._options = replace(first.watch._options, is_idle=lambda: is_idle)
     offer(store, "v2")
-    ReleaseDesk(store, CONTROLLER).apply("v2", lambda now: Tick(now, "stop", 9, "failures: 4 of 9"))
+    ReleaseCommands(store, CONTROLLER).apply(
+        "v2", lambda look, _: Tick(look.now_ms(), "stop", 9, "failures: 4 of 9")
+    )
     first.workers[0].take([frame(1, report([("a", 50, {"E": 20})], "v1"))])
     both = [("release", "v2", "firing"), ("failing", "v1", "firing")]
     assert first.look() == both
@@ -166,7 +173,7 @@ def test_what_nobody_took_is_told_again_under_the_same_id(store):
 def test_what_people_do_is_no_alarm(store, watched):
     offer(store, "v2")
     watched.look()
-    ReleaseDesk(store, "bob").roll_back("v2", "second thoughts")
+    ReleaseCommands(store, "bob").roll_back("v2", "second thoughts")
     assert watched.look() == []
 
 

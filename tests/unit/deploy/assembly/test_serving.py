@@ -14,8 +14,8 @@ from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
-from walle_deploy.release.desk import ReleaseDesk
-from walle_deploy.service.door import Door
+from walle_deploy.release.commands import ReleaseCommands
+from walle_deploy.service.admission import Admission
 from walle_deploy.service.middleware import push_middleware
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
@@ -29,10 +29,10 @@ FILES = "https://files.example/"
 def store(tmp_path):
     path = tmp_path / "releases.db"
     with closing(SqliteStore(path)) as store:
-        desk = ReleaseDesk(store, "ann")
+        commands = ReleaseCommands(store, "ann")
         package = PushedFile("s/t/v1/t-v1.walle", "s/t/v1/t-v1.walle", "0" * 64, 5)
-        desk.publish("s/t", "v1", VersionFiles((package,)))
-        desk.adopt("s/t", "v1")
+        commands.publish("s/t", "v1", VersionFiles((package,)))
+        commands.adopt("s/t", "v1")
     return str(path)
 
 
@@ -99,7 +99,7 @@ def test_services_of_a_store_issue_receipts_that_each_of_them_believes(store):
 
 
 def test_a_service_without_operators_has_no_page_but_a_line(store):
-    parts = open_parts({"store": store}, Door(ServiceSpec()))
+    parts = open_parts({"store": store}, Admission(ServiceSpec()))
     with parts.beside():
         app = Starlette(routes=parts.routes)
         for path in ("/", "/releases/r"):

@@ -8,7 +8,7 @@ from tests.unit.deploy.hasty import hasty
 from tests.unit.deploy.monitoring.reporting import frame, publish, receipt, report
 from walle_deploy.cli.release_view import detail
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.model import Release
 from walle_deploy.release.progress import describe
 from walle_deploy.store.sqlite import SqliteStore
@@ -19,7 +19,7 @@ def test_reports_without_a_valid_receipt_are_shown_with_the_release(tmp_path):
         publish(store, "v1")
         head = {"apiVersion": "walle/v1", "kind": "Release", "metadata": {"name": "r"}}
         spec = hasty({"task": "shop/ipv", "version": "v1", "gray": []})
-        ReleaseDesk(store, "ann").create(Release.model_validate({**head, "spec": spec}))
+        ReleaseCommands(store, "ann").create(Release.model_validate({**head, "spec": spec}))
         wrong = report([("a", 1, {})])
         wrong.devices[0].receipt = receipt("b")
         Monitor(store).take([frame(1, report([("a", 1, {}), ("b", 1, {})]), wrong)])

@@ -8,7 +8,7 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.index import ReleaseIndex
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.model import Release
 from walle_deploy.service.settings import ServiceDefinition
 from walle_deploy.store.sqlite import SqliteStore
@@ -94,14 +94,14 @@ def ran(dry_run, folder):
 def store(folder):
     """With v1 for everybody, and release ``first`` of v3, of higher priority, done for d-1."""
     store = SqliteStore(folder / "releases.db")
-    desk = ReleaseDesk(store, "ann")
+    commands = ReleaseCommands(store, "ann")
     for version in ("v1", "v2", "v3"):
-        desk.publish("shop/ipv", version, VersionFiles(()))
-    desk.publish("read/x", "v7", VersionFiles(()))
-    desk.adopt("shop/ipv", "v1")
-    desk.adopt("read/x", "v7")
-    desk.create(load_single(folder / "other.yaml", Release))
-    while desk.advance("first").is_open:
+        commands.publish("shop/ipv", version, VersionFiles(()))
+    commands.publish("read/x", "v7", VersionFiles(()))
+    commands.adopt("shop/ipv", "v1")
+    commands.adopt("read/x", "v7")
+    commands.create(load_single(folder / "other.yaml", Release))
+    while commands.advance("first").is_open:
         pass
     yield store
     store.close()
@@ -167,10 +167,10 @@ def test_what_it_says_is_what_the_index_gives_once_the_release_is_there(
     (folder / "release.yaml").write_text(text)
     given = (folder / "release.yaml", "--store", folder / "releases.db")
     said = [json.loads(line) for line in dry_run(*given, *stage, "--list", "--json").splitlines()]
-    desk = ReleaseDesk(store, "ann")
-    desk.create(load_single(folder / "release.yaml", Release))
+    commands = ReleaseCommands(store, "ann")
+    commands.create(load_single(folder / "release.yaml", Release))
     for _ in range({(): 3, ("--beta",): 1}.get(stage, 2)):
-        desk.advance("r1")
+        commands.advance("r1")
     with store.reading() as reading:
         table = reading.table()
     sources = Sources(load_single(folder / "service.yaml", ServiceDefinition).spec.attributes)
@@ -187,9 +187,9 @@ def test_what_it_says_is_what_the_index_gives_once_the_release_is_there(
 
 def test_one_in_progress_is_taken_as_superseded_and_that_is_said(dry_run, folder, store):
     (folder / "third.yaml").write_text(OTHER.replace("first", "third").replace("d-1", "d-2"))
-    desk = ReleaseDesk(store, "ann")
-    desk.create(load_single(folder / "third.yaml", Release))
-    desk.advance("third")
+    commands = ReleaseCommands(store, "ann")
+    commands.create(load_single(folder / "third.yaml", Release))
+    commands.advance("third")
     release = folder / "release.yaml"
     release.write_text(RELEASE.replace("v2", "v8"))
     text = dry_run(release, "--store", folder / "releases.db")
@@ -267,7 +267,8 @@ def test_a_file_of_ids_that_cannot_be_read_is_an_error(ran, folder):
             r"population\.jsonl:3:1: device 'd' stands in line 1 already",
         ),
         ("\n", "there is no device in it"),
-        (None, "the population cannot be read: No such file"),
+        ('{"device": "d"}\n{"device": "user:ann"}\n', "cannot begin with 'user:'"),
+        (None, "cannot be read: No such file"),
     ],
 )
 def test_a_population_that_is_none_is_refused(ran, folder, text, message):

@@ -57,27 +57,6 @@ def test_either_one_device_or_a_file_of_them():
         run("--profiles", "p.jsonl", "--follow")
 
 
-def test_lines_that_are_no_profiles_are_named(tmp_path):
-    file = tmp_path / "p.jsonl"
-    file.write_text('{"device": "a", "appv": "7.1"}\n\n{"device": ""}\n')
-    with pytest.raises(SpecFileError, match=r"p\.jsonl:3: Expected `str` of length >= 1"):
-        fleet.read_profiles(file)
-    file.write_text('{"device": "a"}\n{"device": "user:ann"}\n')
-    with pytest.raises(SpecFileError, match=r"jsonl:2: a device's id cannot begin with 'user:'"):
-        fleet.read_profiles(file)
-    file.write_text('{"device": "a", "appv": "7.1"}\n')
-    assert [each.app_version for each in fleet.read_profiles(file)] == ["7.1"]
-    with pytest.raises(SpecFileError, match="cannot be read"):
-        fleet.read_profiles(tmp_path / "none")
-
-
-def test_a_device_has_one_profile(tmp_path):
-    file = tmp_path / "p.jsonl"
-    file.write_text('{"device": "a"}\n{"device": "b"}\n\n{"device": "a", "app": "x"}\n')
-    with pytest.raises(SpecFileError, match=r"p\.jsonl:4: device 'a' is in line 1, too"):
-        fleet.read_profiles(file)
-
-
 @pytest.mark.parametrize("url", ["ftp://x", "http://h:1/path", "http://h:p", "nourl"])
 def test_a_service_that_is_no_address_is_refused(url):
     pytest.importorskip("tuf", reason="the extra `deploy` is not installed")

@@ -2,6 +2,7 @@ import argparse
 import io
 import json
 from contextlib import redirect_stdout
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.operators.settings import OperatorsSpec
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
@@ -50,10 +51,10 @@ class Command:
         self.file, self.path = folder / "release.yaml", folder / "releases.db"
         self.file.write_text(YAML)
         self.store = SqliteStore(self.path)
-        self.desk = ReleaseDesk(self.store, "ann")
+        self.commands = ReleaseCommands(self.store, "ann")
         for version in ("v1", "v2"):
-            self.desk.publish("shop/ipv", version, VersionFiles(()))
-        self.desk.adopt("shop/ipv", "v1")
+            self.commands.publish("shop/ipv", version, VersionFiles(()))
+        self.commands.adopt("shop/ipv", "v1")
 
     def __call__(self, verb, *arguments):
         parser = argparse.ArgumentParser()
@@ -75,20 +76,20 @@ def release(tmp_path):
     command.store.close()
 
 
-def go(now_ms):
-    return Tick(now_ms, "go", 99, "ok")
+def go(look, _, later_ms=0):
+    return Tick(look.now_ms() + later_ms, "go", 99, "ok")
 
 
 def test_a_release_is_created_paused_resumed_and_rolled_back(release):
     assert release("create", release.file) == "release ipv-v2: shop/ipv@v2, created (revision 1)\n"
-    release.desk.apply("ipv-v2", go)
+    release.commands.apply("ipv-v2", go)
     assert "gray, paused" in release("pause", "ipv-v2", "--by", "bob", "--why", "lunch")
     assert release.json("resume", "ipv-v2")[0]["can"] == ["pause", "advance", "rollback"]
     assert "rolled back (revision 5)" in release("rollback", "ipv-v2")
 
 
 def test_what_devices_have_from_before_is_adopted(release):
-    release.desk.publish("shop/cart", "v7", VersionFiles(()))
+    release.commands.publish("shop/cart", "v7", VersionFiles(()))
     for wrong, problem in (("shop/cart", "no version"), ("shop/cart@v8", "not published")):
         with pytest.raises(RefNotFoundError, match=problem):
             release("adopt", wrong)
@@ -101,7 +102,7 @@ def test_what_devices_have_from_before_is_adopted(release):
 def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
     assert release("status") == "no releases yet\n"
     release("create", release.file)
-    release.desk.apply("ipv-v2", go)
+    release.commands.apply("ipv-v2", go)
     with release.store.writing() as writing:
         failing = {"devices": 10, "failing_devices": 1, "runs": 200, "failures": 9}
         failing["device_minutes"] = 14
@@ -163,10 +164,13 @@ def test_a_status_says_that_its_evidence_may_be_from_anybody(release):
 
 def test_a_watch_ends_with_the_release(release, monkeypatch):
     release("create", release.file)
-    release.desk.apply("ipv-v2", go)
+    release.commands.apply("ipv-v2", go)
     # what happens between two looks happens in the wait for the next one
     changes = iter(
-        [lambda: release.desk.pause("ipv-v2"), lambda: release.desk.roll_back("ipv-v2", "no")]
+        [
+            lambda: release.commands.pause("ipv-v2"),
+            lambda: release.commands.roll_back("ipv-v2", "no"),
+        ]
     )
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", lambda _: next(changes)())
     with pytest.raises(ReleaseStateError, match="'ipv-v2' is rolled back: no") as caught:
@@ -184,7 +188,7 @@ def test_a_watch_goes_on_when_the_store_answers_again(release, monkeypatch, caps
             case "away":
                 raise ServiceUnreachableError("the database does not answer")
             case "rolled back":
-                release.desk.roll_back("ipv-v2", "no")
+                release.commands.roll_back("ipv-v2", "no")
         return real(releases, name)
 
     monkeypatch.setattr(Releases, "look", look)
@@ -206,7 +210,7 @@ def test_a_watch_shows_each_step_until_all_devices_have_it(release, monkeypatch,
 
     def step(_):
         later_ms = next(hours) * 3_600_000
-        release.desk.apply("ipv-v2", lambda now: go(now + later_ms))
+        release.commands.apply("ipv-v2", partial(go, later_ms=later_ms))
 
     monkeypatch.setattr("walle_deploy.cli.release_verbs.time.sleep", step)
     shown = release("watch", "ipv-v2")
@@ -320,7 +324,7 @@ def test_wrong_usage_is_refused(release, arguments, capsys):
 
 def test_a_person_goes_on_where_a_share_holds_no_device(release):
     release("create", release.file)
-    release.desk.apply("ipv-v2", go)
+    release.commands.apply("ipv-v2", go)
     said = release("advance", "ipv-v2", "--by", "bob", "--why", "nobody in it", "--revision", 2)
     assert said == "release ipv-v2: shop/ipv@v2, full (revision 3)\n"
     assert "bob (unverified)  advance ipv-v2 -> full 99 %: nobody in it" in release(
@@ -333,7 +337,7 @@ def test_a_person_goes_on_where_a_share_holds_no_device(release):
 
 def test_two_who_advance_at_once_mean_one_step(release):
     release("create", release.file)
-    release.desk.apply("ipv-v2", go)
+    release.commands.apply("ipv-v2", go)
     assert "full (revision 3)" in release("advance", "ipv-v2", "--by", "bob")
     with pytest.raises(ConflictError, match=r"bob advanced .* s ago \(full, 99 %\): .* 3, if"):
         release("advance", "ipv-v2", "--by", "ann")

@@ -67,5 +67,5 @@ def authenticator(path, **changes):
     return TokenAuthenticator(TokensSpec.model_validate(spec))
 
 
-def prove(door, given, now_s=NOW_S):
-    return door.prove({b"authorization": b"Bearer " + given}, "192.0.2.1", now_s)
+def prove(verifier, given, now_s=NOW_S):
+    return verifier.prove({b"authorization": b"Bearer " + given}, "192.0.2.1", now_s)

@@ -49,14 +49,14 @@ def test_a_network_of_64_bits_has_one_budget():
     assert neighbours("testclient") == "testclient"
 
 
-def door(proxies=PROXIES, **changes):
+def verifier(proxies=PROXIES, **changes):
     spec = {"mode": "proxy", "header": "x-client", **changes}
     return ProxyAuthenticator(ProxySpec.model_validate(spec), proxies)
 
 
-def proven(door, value, peer="10.0.0.1", **more):
+def proven(verifier, value, peer="10.0.0.1", **more):
     more = {name.replace("_", "-").encode(): text.encode() for name, text in more.items()}
-    return door.prove({b"x-client": value.encode(), **more}, peer, 0.0)
+    return verifier.prove({b"x-client": value.encode(), **more}, peer, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def proven(door, value, peer="10.0.0.1", **more):
     ],
 )
 def test_the_name_of_a_certificate_is_a_devices_or_a_relays(changes, value, role, name):
-    assert proven(door(**changes), value)[:2] == (role, name)
+    assert proven(verifier(**changes), value)[:2] == (role, name)
 
 
 @pytest.mark.parametrize(
@@ -106,24 +106,24 @@ def test_the_name_of_a_certificate_is_a_devices_or_a_relays(changes, value, role
 )
 def test_a_certificate_of_nobody_proves_nothing(changes, value):
     with pytest.raises(IdentityError):
-        proven(door(**changes), value)
+        proven(verifier(**changes), value)
     with pytest.raises(IdentityError):
-        door(**changes).prove({b"x-client": b"CN=\xff"}, "10.0.0.1", 0.0)
+        verifier(**changes).prove({b"x-client": b"CN=\xff"}, "10.0.0.1", 0.0)
 
 
 def test_a_header_from_elsewhere_is_the_clients_own_word():
     for peer in ("192.0.2.1", "11.0.0.1", "", "10.0.0.1.example"):
         with pytest.raises(IdentityError, match="is no proxy"):
-            proven(door(), "CN=d-1", peer)
+            proven(verifier(), "CN=d-1", peer)
 
 
 def test_a_shared_secret_says_who_is_the_proxy(tmp_path):
     path = tmp_path / "secret"
     path.write_text(f"# of nginx\n{SECRET}\n")
-    anywhere = door(Proxies([]), secret=path)
+    anywhere = verifier(Proxies([]), secret=path)
     assert anywhere.headers == {b"x-client", b"walle-proxy-secret"}
     assert proven(anywhere, "CN=d-1", "192.0.2.1", walle_proxy_secret=SECRET).name == "d-1"
-    both = door(secret=path)
+    both = verifier(secret=path)
     assert proven(both, "CN=d-1", walle_proxy_secret=SECRET).name == "d-1"
     for tried, peer, given in (
         (anywhere, "10.0.0.1", ""),
@@ -144,4 +144,4 @@ def test_a_shared_secret_says_who_is_the_proxy(tmp_path):
     for text in ("", "short", f"{SECRET}\nshort"):
         path.write_text(text)
         with pytest.raises(SpecFileError, match="at least 16 characters"):
-            door(secret=path)
+            verifier(secret=path)

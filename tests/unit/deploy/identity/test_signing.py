@@ -18,9 +18,9 @@ def test_a_key_signs_what_its_public_half_verifies_also_after_a_rotation(tmp_pat
     old = SigningKey.read(private).sign("device", "d-1").encode()
     SigningKey.create("shop").write(private, public)
     new = SigningKey.read(private).sign("relay", "one", 60).encode()
-    door, now_s = authenticator(public), wall_ms() / 1_000
-    assert prove(door, old, now_s)[:2] == ("device", "d-1")
-    assert prove(door, new, now_s)[:2] == ("relay", "one")
+    verifier, now_s = authenticator(public), wall_ms() / 1_000
+    assert prove(verifier, old, now_s)[:2] == ("device", "d-1")
+    assert prove(verifier, new, now_s)[:2] == ("relay", "one")
 
 
 def test_a_key_that_others_may_read_or_that_is_none_is_refused(tmp_path):

@@ -30,20 +30,20 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def door(path):
+def verifier(path):
     return authenticator(path)
 
 
-def refused(door, given, now_s=NOW_S):
+def refused(verifier, given, now_s=NOW_S):
     with pytest.raises(IdentityError) as caught:
-        prove(door, given, now_s)
+        prove(verifier, given, now_s)
     return caught.value.message
 
 
-def test_a_token_says_whose_it_is(door, path):
-    proven = prove(door, token(KEY, jti="t-1"))
+def test_a_token_says_whose_it_is(verifier, path):
+    proven = prove(verifier, token(KEY, jti="t-1"))
     assert (proven.role, proven.name, proven.token) == ("device", "d-1", "t-1")
-    relay = prove(door, token(KEY, aud=["else", "walle-relays"], sub="cloud one"))
+    relay = prove(verifier, token(KEY, aud=["else", "walle-relays"], sub="cloud one"))
     assert (relay.role, relay.name) == ("relay", "cloud one")
     # where the business has its own tokens in authorization, without a scheme
     own = authenticator(path, header="walle-token")
@@ -53,8 +53,8 @@ def test_a_token_says_whose_it_is(door, path):
 
 def test_p256_is_known_by_the_keys_kind(tmp_path):
     key = p256("ec")
-    door = authenticator(write_keys(tmp_path / "keys.json", public(key)))
-    assert prove(door, token(key, alg="ES256")).name == "d-1"
+    verifier = authenticator(write_keys(tmp_path / "keys.json", public(key)))
+    assert prove(verifier, token(key, alg="ES256")).name == "d-1"
 
 
 @pytest.mark.parametrize(
@@ -82,41 +82,43 @@ def test_p256_is_known_by_the_keys_kind(tmp_path):
         ({"exp": -1e300}, "expired at -1e+300 s"),
     ],
 )
-def test_a_signed_token_for_somebody_else_or_another_time_is_none(door, changes, text):
-    assert text in refused(door, token(KEY, **changes))
+def test_a_signed_token_for_somebody_else_or_another_time_is_none(verifier, changes, text):
+    assert text in refused(verifier, token(KEY, **changes))
 
 
-def test_clocks_may_be_a_minute_apart_and_no_day(door):
+def test_clocks_may_be_a_minute_apart_and_no_day(verifier):
     given = token(KEY, nbf=NOW_S, exp=NOW_S + 600)
-    assert prove(door, given, NOW_S - 59).name == "d-1"
-    assert prove(door, given, NOW_S + 659).name == "d-1"
+    assert prove(verifier, given, NOW_S - 59).name == "d-1"
+    assert prove(verifier, given, NOW_S + 659).name == "d-1"
     # the service's clock is a day wrong: what it knew is not believed either
-    assert "clock" in refused(door, given, NOW_S + DAY_S)
-    assert "clock" in refused(authenticator(door.watched[0].path), given, NOW_S - DAY_S)
-    assert prove(door, given, NOW_S).name == "d-1"
+    assert "clock" in refused(verifier, given, NOW_S + DAY_S)
+    assert "clock" in refused(authenticator(verifier.watched[0].path), given, NOW_S - DAY_S)
+    assert prove(verifier, given, NOW_S).name == "d-1"
 
 
-def test_what_a_token_says_of_its_algorithm_is_not_believed(door):
+def test_what_a_token_says_of_its_algorithm_is_not_believed(verifier):
     head, body, _ = token(KEY).split(b".")
     none = segment({"alg": "none", "kid": "k1"}) + b"." + body + b"."
-    assert "not valid" in refused(door, none)
+    assert "not valid" in refused(verifier, none)
     # the public key as the secret of an HMAC, in every form that a library may take it in
     for secret in (KEY["x"].encode(), bytes(32)):
         signed = segment({"alg": "HS256", "kid": "k1"}) + b"." + body
         mac = hmac.new(secret, signed, hashlib.sha256).digest()
-        assert "not valid" in refused(door, signed + b"." + segment(mac))
+        assert "not valid" in refused(verifier, signed + b"." + segment(mac))
     # a key that the token brings itself
     own = {"alg": "EdDSA", "kid": "k2", "jwk": public(OTHER), "jku": "http://127.0.0.1:1/"}
     signed = segment(own) + b"." + body + b"." + token(OTHER).rsplit(b".", 1)[1]
-    assert "not known" in refused(door, signed)
-    assert "not valid" in refused(door, head + b"." + segment(claims(sub="d-2")) + b"." + b"AAAA")
+    assert "not known" in refused(verifier, signed)
+    assert "not valid" in refused(
+        verifier, head + b"." + segment(claims(sub="d-2")) + b"." + b"AAAA"
+    )
 
 
-def test_a_key_that_is_not_ours_is_none_whatever_it_is_called(door):
-    assert "not known" in refused(door, token(OTHER))
-    assert "not valid" in refused(door, token(OTHER, kid="k1"))
-    assert "not known" in refused(door, token(p256("e"), alg="ES256"))
-    assert "not valid" in refused(door, token(p256("k1"), alg="ES256"))
+def test_a_key_that_is_not_ours_is_none_whatever_it_is_called(verifier):
+    assert "not known" in refused(verifier, token(OTHER))
+    assert "not valid" in refused(verifier, token(OTHER, kid="k1"))
+    assert "not known" in refused(verifier, token(p256("e"), alg="ES256"))
+    assert "not valid" in refused(verifier, token(p256("k1"), alg="ES256"))
 
 
 @pytest.mark.parametrize(
@@ -144,45 +146,45 @@ def test_a_key_that_is_not_ours_is_none_whatever_it_is_called(door):
         token(KEY)[:-8] + b"AAAAAAAA",
     ],
 )
-def test_what_is_no_token_is_refused_in_few_words(door, given):
-    assert len(refused(door, given)) < 400
+def test_what_is_no_token_is_refused_in_few_words(verifier, given):
+    assert len(refused(verifier, given)) < 400
 
 
-def test_a_token_is_verified_once_and_never_past_its_end(door, monkeypatch):
+def test_a_token_is_verified_once_and_never_past_its_end(verifier, monkeypatch):
     given = token(KEY)
     verified = []
     decode = tokens.jwt.decode
     monkeypatch.setattr(tokens.jwt, "decode", lambda *a, **k: verified.append(1) or decode(*a, **k))
     for _ in range(3):
-        assert prove(door, given).name == "d-1"
+        assert prove(verifier, given).name == "d-1"
     assert len(verified) == 1
-    assert "expired" in refused(door, given, NOW_S + 3_661)
+    assert "expired" in refused(verifier, given, NOW_S + 3_661)
     # what was refused is looked at anew: a clock that was set right again
     late = token(KEY, nbf=NOW_S + 600)
-    refused(door, late)
-    assert prove(door, late, NOW_S + 600).name == "d-1"
+    refused(verifier, late)
+    assert prove(verifier, late, NOW_S + 600).name == "d-1"
 
 
 def test_what_is_remembered_has_a_bound(path):
-    door = authenticator(path, cached=10)
+    verifier = authenticator(path, cached=10)
     for number in range(100):
-        assert prove(door, token(KEY, sub=f"d-{number}")).name == f"d-{number}"
-    assert len(door._known.tokens) == 10
+        assert prove(verifier, token(KEY, sub=f"d-{number}")).name == f"d-{number}"
+    assert len(verifier._known.tokens) == 10
 
 
-def test_keys_are_rotated_and_retired_while_it_runs(door, path):
+def test_keys_are_rotated_and_retired_while_it_runs(verifier, path):
     old, new = token(KEY), token(OTHER)
-    prove(door, old)
-    assert "not known" in refused(door, new)
+    prove(verifier, old)
+    assert "not known" in refused(verifier, new)
     write_keys(path, public(OTHER), public(KEY))
-    assert door.watched[0].refresh()
-    assert (prove(door, old).name, prove(door, new).name) == ("d-1", "d-1")
+    assert verifier.watched[0].refresh()
+    assert (prove(verifier, old).name, prove(verifier, new).name) == ("d-1", "d-1")
     write_keys(path, public(OTHER))
-    door.watched[0].refresh()
+    verifier.watched[0].refresh()
     # also what was verified before
-    assert "retired" in refused(door, old)
+    assert "retired" in refused(verifier, old)
     # a file that is half there changes nothing
     path.write_text('{"keys": [')
-    assert not door.watched[0].refresh()
-    assert "keys.json" in door.watched[0].problem
-    assert prove(door, new).name == "d-1"
+    assert not verifier.watched[0].refresh()
+    assert "keys.json" in verifier.watched[0].problem
+    assert prove(verifier, new).name == "d-1"

@@ -3,7 +3,7 @@ import pytest
 
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.digests import digest_files
+from walle_deploy.release.audit import digest as digest_of
 
 SHARED = PushedFile("s/t/v/t.walle", "targets/ab/x", "0" * 64, 10)
 OWN = PushedFile("s/t/v/for/d/x", "exclusive/ab/x", "1" * 64, 10, "exclusive", "x")
@@ -25,12 +25,12 @@ OWN = PushedFile("s/t/v/for/d/x", "exclusive/ab/x", "1" * 64, 10, "exclusive", "
     ],
 )
 def test_digests_of_versions_that_name_no_interpreters_stay(files, digest):
-    assert digest_files(files) == digest
+    assert digest_of(files) == digest
     stored = msgspec.json.encode(files)
-    assert digest_files(msgspec.json.decode(stored, type=VersionFiles)) == digest
+    assert digest_of(msgspec.json.decode(stored, type=VersionFiles)) == digest
 
 
 def test_interpreters_are_part_of_what_is_stored_and_of_the_digest():
     files = VersionFiles((SHARED,), {}, ("cpython-313", "cpython-314"))
     assert msgspec.json.decode(msgspec.json.encode(files), type=VersionFiles) == files
-    assert digest_files(files) != digest_files(VersionFiles((SHARED,)))
+    assert digest_of(files) != digest_of(VersionFiles((SHARED,)))

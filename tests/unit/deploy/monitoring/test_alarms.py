@@ -1,7 +1,8 @@
 import pytest
 
 from walle_deploy.model.health import VersionHealth
-from walle_deploy.monitoring.alarms import AlarmBoard, AlarmRule
+from walle_deploy.monitoring.alarms import AlarmBoard
+from walle_deploy.monitoring.definition import AlarmRule
 from walle_stream.errors import StoreError
 from walle_stream.wire.buckets import bucket_of
 
@@ -25,7 +26,7 @@ FINE = {"runs": 1_000, "devices": 50, "failures": 10}
 
 
 def test_an_alarm_is_told_once_and_once_that_it_is_over():
-    board = AlarmBoard([AlarmRule(name="failing", measure="failureRate", above=0.02)])
+    board = AlarmBoard([AlarmRule(name="failing", failure_rate=0.02)])
     assert look(board, 1, **FINE) == []
     [begun] = board.look({KEY: 0}, health(**BAD), 2)
     assert (begun.state, begun.value, begun.since_ms) == ("firing", 0.03, 2)
@@ -42,7 +43,7 @@ def test_an_alarm_is_told_once_and_once_that_it_is_over():
 
 
 def test_few_runs_or_devices_say_nothing_and_none_end_an_alarm():
-    rule = AlarmRule(name="r", measure="failingDevices", above=0.1, min_runs=10, min_devices=5)
+    rule = AlarmRule(name="r", failing_devices=0.1, min_runs=10, min_devices=5)
     board = AlarmBoard([rule])
     assert look(board, 1, runs=9, devices=9, failing_devices=9) == []
     assert look(board, 1, runs=90, devices=4, failing_devices=4) == []
@@ -52,9 +53,9 @@ def test_few_runs_or_devices_say_nothing_and_none_end_an_alarm():
 
 def test_each_measure_has_its_limit():
     rules = [
-        AlarmRule(name="crash", measure="crashingDevices", above=0.01),
-        AlarmRule(name="slow", measure="latencyP99", above=40),
-        AlarmRule(name="other", measure="failureRate", above=0, tasks="live/*"),
+        AlarmRule(name="crash", crashing_devices=0.01),
+        AlarmRule(name="slow", latency_p99="40ms"),
+        AlarmRule(name="other", failure_rate=0, tasks="live/*"),
     ]
     fine = {"runs": 1_000, "devices": 100, "crashing_devices": 1}
     fast = {bucket_of(30_000): 1_000}
@@ -65,7 +66,7 @@ def test_each_measure_has_its_limit():
 
 
 def test_silence_is_of_versions_that_should_be_heard():
-    board = AlarmBoard([AlarmRule(name="silent", measure="silence", above=60_000)])
+    board = AlarmBoard([AlarmRule(name="silent", silence="60s")])
     assert look(board, 60_000) == []
     assert look(board, 60_001, active=False) == []
     assert look(board, 60_001) == [("silent", "firing")]
@@ -73,9 +74,9 @@ def test_silence_is_of_versions_that_should_be_heard():
 
 
 def test_an_alarm_whose_rule_went_is_over():
-    one = AlarmBoard([AlarmRule(name="failing", measure="failureRate", above=0.02)])
+    one = AlarmBoard([AlarmRule(name="failing", failure_rate=0.02)])
     [begun] = one.look({KEY: 0}, health(**BAD), 2)
-    for rules in ([], [AlarmRule(name="failing", measure="failureRate", above=0, tasks="live/*")]):
+    for rules in ([], [AlarmRule(name="failing", failure_rate=0, tasks="live/*")]):
         other = AlarmBoard(rules)
         other.firing = dict(one.firing)
         [over] = other.look({KEY: 0}, health(**BAD), 3)
@@ -85,7 +86,7 @@ def test_an_alarm_whose_rule_went_is_over():
 
 
 def test_a_look_that_fails_finds_nothing():
-    board = AlarmBoard([AlarmRule(name="failing", measure="failureRate", above=0.02)])
+    board = AlarmBoard([AlarmRule(name="failing", failure_rate=0.02)])
 
     def breaks(task, version):
         if version == "v3":

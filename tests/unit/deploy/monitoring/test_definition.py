@@ -1,7 +1,6 @@
 import pytest
 
-from walle_deploy.monitoring.alarms import AlarmRule
-from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.definition import AlarmRule, load_alarms
 from walle_stream.errors import SpecFileError
 
 DIGITS = "1234567890123456"
@@ -30,13 +29,18 @@ def load(tmp_path, text, monkeypatch):
 
 def test_rules_are_read_and_a_secret_of_digits_is_text(tmp_path, monkeypatch):
     spec = load(tmp_path, TEXT, monkeypatch)
-    assert [each.rule for each in spec.rules] == [
-        AlarmRule(name="failing", measure="failureRate", above=0.02, tasks="shop/*"),
-        AlarmRule(name="slow", measure="latencyP99", above=200, min_runs=10),
-        AlarmRule(name="silent", measure="silence", above=600_000),
+    assert list(spec.rules) == [
+        AlarmRule(name="failing", failure_rate=0.02, tasks="shop/*"),
+        AlarmRule(name="slow", latency_p99="200ms", min_runs=10),
+        AlarmRule(name="silent", silence="10m"),
     ]
     assert spec.webhook.secret == DIGITS
-    assert (spec.webhook.options.timeout_s, spec.every) == (5.0, 5_000)
+    assert [(each.measure, each.above) for each in spec.rules] == [
+        ("failureRate", 0.02),
+        ("latencyP99", 200),
+        ("silence", 600_000),
+    ]
+    assert (spec.webhook.timeout, spec.every) == (5_000, 5_000)
 
 
 @pytest.mark.parametrize(

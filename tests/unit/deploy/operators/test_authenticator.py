@@ -132,10 +132,10 @@ def test_who_has_no_role_may_do_nothing(path, role):
 def test_who_is_revoked_is_refused_from_the_next_request_on(path, tmp_path):
     revoked = tmp_path / "revoked.txt"
     revoked.write_text("t-9\n")
-    door = opened(path, revoked=revoked)
+    verifier = opened(path, revoked=revoked)
 
     def prove(given):
-        return door.prove({b"authorization": b"Bearer " + given}, "", NOW_S).name
+        return verifier.prove({b"authorization": b"Bearer " + given}, "", NOW_S).name
 
     assert prove(made(jti="t-1")) == "ann"
     with pytest.raises(IdentityError, match="revoked"):
@@ -186,11 +186,11 @@ def test_keys_at_an_address_are_asked_for_again(monkeypatch, caplog):
     monkeypatch.setattr(issuer, "monotonic_ms", lambda: now[0])
     answers = [(503, b"")]
     with serving(answers) as url:
-        door = opened(None, keys_url=url)
+        verifier = opened(None, keys_url=url)
 
         def prove():
             now[0] += 60_001
-            return door.prove({b"authorization": b"Bearer " + made()}, "", NOW_S).name
+            return verifier.prove({b"authorization": b"Bearer " + made()}, "", NOW_S).name
 
         with pytest.raises(IdentityError, match="not known"):
             prove()

@@ -12,13 +12,13 @@ from tests.unit.deploy.hasty import hasty
 from tests.unit.deploy.monitoring.reporting import Clocked
 from walle_deploy.model.health import LEVELS
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.monitoring.attribution import group_scope
 from walle_deploy.monitoring.counts import WindowCounts, encode_counts
-from walle_deploy.monitoring.proof import group_scope
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.operators.operator import Operator
 from walle_deploy.page.app import page_routes
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import Controller
-from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.model import Release
 from walle_deploy.store.rows import CountedWindow, Scope
 from walle_deploy.store.sqlite import SqliteStore
@@ -85,11 +85,11 @@ def definition(name, version="v2", task=TASK, **spec):
 
 
 def published(store, *versions, task=TASK):
-    desk = ReleaseDesk(store, "ann")
+    commands = ReleaseCommands(store, "ann")
     for version in versions:
-        desk.publish(task, version, VersionFiles(()))
-    desk.adopt(task, versions[0], "they have it")
-    return desk
+        commands.publish(task, version, VersionFiles(()))
+    commands.adopt(task, versions[0], "they have it")
+    return commands
 
 
 def write_minute(
@@ -124,9 +124,9 @@ def write_minute(
 
 def lived(store, step_minutes=12, failures=0, upto=5, why="more views of pages"):
     """A release with a history: devices report each minute, and the product's controller looks."""
-    desk = published(store, "v1", "v2")
+    commands = published(store, "v1", "v2")
     steps = [{"percent": each, "minDuration": f"{step_minutes}m"} for each in (1, 5, 20, 50, 100)]
-    desk.create(definition("r", gray=steps, gates=GATES), why)
+    commands.create(definition("r", gray=steps, gates=GATES), why)
     controller = Controller(store, HealthReader(store), None, 10_000)
     share = 0.0
     for _ in range(step_minutes * upto):
@@ -141,7 +141,7 @@ def lived(store, step_minutes=12, failures=0, upto=5, why="more views of pages")
         store.now += MINUTE
     controller.turn()
     controller.close()
-    return desk
+    return commands
 
 
 async def prove(headers, _client):
@@ -153,8 +153,8 @@ async def prove(headers, _client):
 
 def stop(store):
     def stop(operator, name, action, why, revision):
-        desk = ReleaseDesk(store, operator.name)
-        (desk.pause if action == "pause" else desk.roll_back)(name, why, revision)
+        commands = ReleaseCommands(store, operator.name)
+        (commands.pause if action == "pause" else commands.roll_back)(name, why, revision)
 
     return stop
 

@@ -14,14 +14,14 @@ from walle_stream.errors import ForbiddenError, ServiceBusyError, ServiceUnreach
 
 
 @pytest.fixture
-def desk(store):
-    desk = published(store, "v1", "v2", "v3")
-    desk.create(definition("r"))
-    return desk
+def commands(store):
+    commands = published(store, "v1", "v2", "v3")
+    commands.create(definition("r"))
+    return commands
 
 
 @pytest.fixture
-def app(store, desk):
+def app(store, commands):
     return application(store)
 
 
@@ -81,7 +81,7 @@ def test_who_has_proven_nothing_sees_the_form_for_his_token_alone(app, path):
         assert "shop/ipv" not in answer.text
 
 
-def test_without_operators_one_line_says_how_to_have_some(store, desk):
+def test_without_operators_one_line_says_how_to_have_some(store, commands):
     async def nobody(*_):
         raise ForbiddenError("nobody is an operator here: write spec.operators")
 
@@ -146,8 +146,8 @@ def test_a_pause_keeps_the_release_and_leaves_the_rollback(store, app):
     assert [e["value"] for e in form.of("input") if e.get("type") == "radio"] == ["rollback"]
 
 
-def test_an_old_page_does_nothing_and_is_told_so(store, desk, app):
-    desk.pause("r", "look first")
+def test_an_old_page_does_nothing_and_is_told_so(store, commands, app):
+    commands.pause("r", "look first")
     before = stages(store)
     for answer in (
         ask(app, "/releases/r/stop?revision=1"),
@@ -161,8 +161,8 @@ def test_an_old_page_does_nothing_and_is_told_so(store, desk, app):
     assert stages(store) == before
 
 
-def test_a_release_that_ended_is_not_stopped_again(store, desk, app):
-    desk.roll_back("r")
+def test_a_release_that_ended_is_not_stopped_again(store, commands, app):
+    commands.roll_back("r")
     answer = ask(app, "/releases/r/stop", form={**ROLLBACK, "revision": "2"})
     assert answer.status == 409
     assert ask(app, "/releases/r/stop?revision=2").status == 409
@@ -223,7 +223,7 @@ def test_what_is_no_form_of_ours_changes_nothing(store, app, form):
     assert stages(store) == [("r", 1, True)]
 
 
-def test_what_fails_is_said_in_words(store, desk):
+def test_what_fails_is_said_in_words(store, commands):
     for error, status in (
         (ServiceUnreachableError("the store is away"), 503),
         (ServiceBusyError("often", 3), 429),

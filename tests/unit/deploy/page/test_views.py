@@ -20,8 +20,8 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.page import templates
 from walle_deploy.page.templates import filled
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import Controller
-from walle_deploy.release.desk import ReleaseDesk
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.rows import Scope, StoredRelease
@@ -94,7 +94,7 @@ def hostile_release(store, text):
 @pytest.mark.parametrize("text", [each for each in HOSTILE if len(each) < 1_000])
 def test_no_name_of_a_release_reaches_a_page_unescaped(store, text):
     published(store, "v1", "v2")
-    ReleaseDesk(store, text.encode("utf-8", "replace").decode()).create(
+    ReleaseCommands(store, text.encode("utf-8", "replace").decode()).create(
         definition("other"), text.encode("utf-8", "replace").decode()
     )
     name = hostile_release(store, text)
@@ -115,8 +115,8 @@ def test_no_name_of_a_release_reaches_a_page_unescaped(store, text):
 
 def test_a_devices_class_of_errors_is_text(store):
     kinds = {HOSTILE[0]: 3, HOSTILE[1]: 2, "\u202eKeyError": 1}
-    desk = published(store, "v1", "v2")
-    desk.create(definition("r", holdOut=1, gray=[{"percent": 50}]))
+    commands = published(store, "v1", "v2")
+    commands.create(definition("r", holdOut=1, gray=[{"percent": 50}]))
     lived_on(store, kinds)
     page = ask(application(store), "/releases/r").parsed()
     assert HOSTILE[0] in page.text
@@ -166,8 +166,8 @@ def test_a_stopped_release_shows_which_gate_it_was(store):
 
 
 def test_evidence_of_anybody_is_called_so(store):
-    desk = published(store, "v1", "v2")
-    desk.create(definition("r"))
+    commands = published(store, "v1", "v2")
+    commands.create(definition("r"))
     assert "Unauthenticated" not in ask(application(store), "/releases/r").text
     StoredReceiptKeys(store, is_open=True).refresh()
     assert (
@@ -177,8 +177,8 @@ def test_evidence_of_anybody_is_called_so(store):
 
 
 def test_reports_without_a_good_receipt_are_shown(store):
-    desk = published(store, "v1", "v2")
-    desk.create(definition("r"))
+    commands = published(store, "v1", "v2")
+    commands.create(definition("r"))
     with store.counting() as counting:
         scope = counting.make_scope(Scope(TASK, "v2"), 1, 0)
         counting.add_unproven({scope.id: (12_345, 67)})
@@ -192,10 +192,10 @@ def test_the_list_has_every_release_those_in_progress_first(store, count):
     tasks = [f"shop/t{number}" for number in range(min(count, 20))]
     for task in tasks:
         published(store, *(f"v{number}" for number in range(12)), task=task)
-    desk = ReleaseDesk(store, "ann")
+    commands = ReleaseCommands(store, "ann")
     for number in range(count):
         task = tasks[number % len(tasks)]
-        desk.create(definition(f"r{number}", f"v{1 + number // 20}", task), supersede=True)
+        commands.create(definition(f"r{number}", f"v{1 + number // 20}", task), supersede=True)
     page = ask(application(store), "/").parsed()
     names = [
         each["href"].rpartition("/")[2] for each in page.of("a") if "/releases/" in each["href"]
@@ -210,7 +210,7 @@ def test_of_very_many_the_newest_are_listed_and_the_rest_is_counted(store, monke
     monkeypatch.setattr("walle_deploy.page.views._ROWS", 3)
     published(store, *(f"v{number}" for number in range(9)))
     for number in range(1, 6):
-        ReleaseDesk(store, "ann").create(definition(f"r{number}", f"v{number}"), supersede=True)
+        ReleaseCommands(store, "ann").create(definition(f"r{number}", f"v{number}"), supersede=True)
     page = ask(application(store), "/").parsed()
     assert "and 2 older ones" in page.text
     assert [each["href"] for each in page.of("a") if "/releases/" in each["href"]] == [

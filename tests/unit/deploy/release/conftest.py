@@ -3,7 +3,7 @@ import pytest
 from tests.unit.deploy.hasty import hasty
 from tests.unit.deploy.release.groups import both
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.model import Release
 from walle_deploy.store.sqlite import SqliteStore
 
@@ -18,13 +18,13 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def desk(store):
+def commands(store):
     """With three published versions, v1 the stable one."""
-    desk = ReleaseDesk(store, "ann")
+    commands = ReleaseCommands(store, "ann")
     for version in ("v1", "v2", "v3"):
-        desk.publish(TASK, version, VersionFiles(()))
-    desk.adopt(TASK, "v1")
-    return desk
+        commands.publish(TASK, version, VersionFiles(()))
+    commands.adopt(TASK, "v1")
+    return commands
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from tests.unit.deploy.release.groups import both
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release.commands import ReleaseCommands, read_state
 from walle_deploy.release.controller import Controller
-from walle_deploy.release.desk import ReleaseDesk, read_state
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.ports import SimulationResult
@@ -27,11 +27,11 @@ class FakeSimulator:
     """Answers, or raises, one after the other, when ``let_go`` is set."""
 
     def __init__(self, *answers):
-        self.answers, self.requests, self.let_go = list(answers), [], threading.Event()
+        self.answers, self.asked, self.let_go = list(answers), [], threading.Event()
         self.let_go.set()
 
-    def simulate(self, request, stop):
-        self.requests.append(request)
+    def simulate(self, files, previous, step, stop):
+        self.asked.append((files, previous, step))
         while not self.let_go.wait(0.01):
             if stop.is_set():
                 raise ReleaseStateError("stopped")
@@ -74,10 +74,10 @@ def simulate(controller):
     controller.turn()
 
 
-def test_a_version_that_was_retired_is_offered_no_more(controller, store, desk, release):
+def test_a_version_that_was_retired_is_offered_no_more(controller, store, commands, release):
     file = PushedFile("shop/ipv/v9/ipv-v9.walle", "targets/9", "0" * 64, 1)
-    desk.publish("shop/ipv", "v9", VersionFiles((file,)))
-    desk.create(release(version="v9", beta={"devices": ["a"]}))
+    commands.publish("shop/ipv", "v9", VersionFiles((file,)))
+    commands.create(release(version="v9", beta={"devices": ["a"]}))
     retired, controller = set(), controller()
     controller.is_retired = retired.__contains__
     controller.turn()
@@ -89,18 +89,18 @@ def test_a_version_that_was_retired_is_offered_no_more(controller, store, desk, 
         assert "was retired: no device takes it" in reading.audit("r")[-1].text
 
 
-def test_a_good_version_goes_to_all_devices(controller, store, desk, release, health):
+def test_a_good_version_goes_to_all_devices(controller, store, commands, release, health):
     health.of = {"v1": GOOD | {"latency_us": {1: 9}, "output_bytes": {1: 9}}}
     health.of["v2"] = health.of["v1"]
-    desk.create(release(beta={"devices": ["a"]}))
+    commands.create(release(beta={"devices": ["a"]}))
     controller = controller()
     for _ in range(9):
         controller.turn()
     assert stage(store) == "done"
 
 
-def test_a_release_waits_while_nobody_reports(controller, store, desk, release):
-    desk.create(release())
+def test_a_release_waits_while_nobody_reports(controller, store, commands, release):
+    commands.create(release())
     controller = controller()
     for _ in range(3):
         controller.turn()
@@ -108,9 +108,9 @@ def test_a_release_waits_while_nobody_reports(controller, store, desk, release):
 
 
 def test_a_failing_version_is_rolled_back_and_the_log_says_why(
-    controller, store, desk, release, health
+    controller, store, commands, release, health
 ):
-    desk.create(release())
+    commands.create(release())
     controller = controller()
     controller.turn()
     health.of = {"v1": {"devices": 200}, "v2": {"devices": 9, "failing_devices": 6}}
@@ -125,9 +125,9 @@ def test_a_failing_version_is_rolled_back_and_the_log_says_why(
 
 
 def test_a_version_that_fails_on_4_of_200_devices_is_taken_back_at_a_gray_step(
-    controller, store, desk, release, health
+    controller, store, commands, release, health
 ):
-    desk.create(release())
+    commands.create(release())
     controller, failing, shares = controller(), (17, 80, 121, 190), []
     sound = {"devices": 200, "latency_us": {500: 200}, "output_bytes": {9: 200}}
     while not shares or stage(store) == "gray":
@@ -143,25 +143,25 @@ def test_a_version_that_fails_on_4_of_200_devices_is_taken_back_at_a_gray_step(
 
 
 def test_health_is_asked_of_both_groups_since_the_step_and_of_what_is_new(
-    controller, store, desk, release, health
+    controller, store, commands, release, health
 ):
-    desk.create(release(gray=[{"percent": 5, "minDuration": "1h"}]))
+    commands.create(release(gray=[{"percent": 5, "minDuration": "1h"}]))
     controller = controller()
     controller.turn()
     health.of = {"v1": {"devices": 95}, "v2": {"devices": 5}}
     controller.turn()
     with store.reading() as reading:
         step_ms = read_state(reading.release("r")).step_ms
-    desk.pause("r")
-    desk.resume("r")
+    commands.pause("r")
+    commands.resume("r")
     controller.turn()
     asked = [(each.release_id, each.version, each.before, each.after) for each in health.asked]
     assert asked == [("r", "v2", "v1", -1), ("r", "v2", "v1", 1)]
     assert {each.step_ms for each in health.asked} == {step_ms}
 
 
-def test_a_window_that_comes_again_counts_once(controller, store, desk, release, health):
-    desk.create(release(gray=[{"percent": 5, "minDuration": "1h"}]))
+def test_a_window_that_comes_again_counts_once(controller, store, commands, release, health):
+    commands.create(release(gray=[{"percent": 5, "minDuration": "1h"}]))
     first, second = controller(), controller()
     first.turn()
     health.of = {"v1": {"devices": 95}, "v2": {"devices": 5, "failing_devices": 1}}
@@ -176,8 +176,8 @@ def test_a_window_that_comes_again_counts_once(controller, store, desk, release,
         assert read_memory(reading, "r").failures == folded
 
 
-def test_a_simulation_runs_beside_the_other_releases(controller, store, desk, release):
-    desk.create(release(simulation=SIMULATION))
+def test_a_simulation_runs_beside_the_other_releases(controller, store, commands, release):
+    commands.create(release(simulation=SIMULATION))
     controller = controller(SimulationResult(passed=True, why="3 kinds"))
     controller._simulator.let_go.clear()
     for _ in range(3):
@@ -188,17 +188,21 @@ def test_a_simulation_runs_beside_the_other_releases(controller, store, desk, re
     controller.turn()
     controller.turn()
     assert stage(store) == "gray"
-    assert [each.previous for each in controller._simulator.requests] == ["v1"]
+    with store.reading() as reading:
+        stored = reading.release("r")
+        files = [reading.files(stored.task, version) for version in (stored.version, "v1")]
+    step = read_state(stored).release.spec.simulation
+    assert controller._simulator.asked == [(*files, step)]
 
 
 @pytest.mark.parametrize("end", ["by hand", "at the end", "elsewhere"])
-def test_a_simulation_that_nobody_waits_for_is_stopped(controller, store, desk, release, end):
-    desk.create(release(simulation=SIMULATION))
+def test_a_simulation_that_nobody_waits_for_is_stopped(controller, store, commands, release, end):
+    commands.create(release(simulation=SIMULATION))
     controller = controller()
     controller._simulator.let_go.clear()
     future = started(controller)
     if end == "by hand":
-        desk.roll_back("r", "no")
+        commands.roll_back("r", "no")
         controller.turn()
     elif end == "at the end":
         controller.close()
@@ -212,14 +216,14 @@ def test_a_simulation_that_nobody_waits_for_is_stopped(controller, store, desk, 
 
 
 def test_the_simulation_of_the_next_release_does_not_wait_for_one_that_ended(
-    controller, store, desk, release
+    controller, store, commands, release
 ):
-    desk.create(release(simulation=SIMULATION))
+    commands.create(release(simulation=SIMULATION))
     controller = controller(SimulationResult(passed=True, why=""))
     controller._simulator.let_go.clear()
     first = started(controller)
-    desk.roll_back("r", "no")
-    desk.create(release("next", "v3", simulation=SIMULATION))
+    commands.roll_back("r", "no")
+    commands.create(release("next", "v3", simulation=SIMULATION))
     second = started(controller, "next")
     assert first.exception(20)
     controller._simulator.let_go.set()
@@ -237,16 +241,16 @@ def test_the_simulation_of_the_next_release_does_not_wait_for_one_that_ended(
         KeyError("phone-7 fails"),
     ],
 )
-def test_a_failed_simulation_stops_the_release(controller, store, desk, release, answer):
-    desk.create(release(simulation=SIMULATION))
+def test_a_failed_simulation_stops_the_release(controller, store, commands, release, answer):
+    commands.create(release(simulation=SIMULATION))
     simulate(controller(answer))
     assert stage(store) == "stopped"
     with store.reading() as reading:
         assert "phone-7 fails" in reading.audit("r")[-1].text
 
 
-def test_a_simulation_that_could_not_run_now_is_run_again(controller, store, desk, release):
-    desk.create(release(simulation=SIMULATION))
+def test_a_simulation_that_could_not_run_now_is_run_again(controller, store, commands, release):
+    commands.create(release(simulation=SIMULATION))
     controller = controller(ServiceUnreachableError("no"), SimulationResult(passed=True, why=""))
     simulate(controller)
     assert stage(store) == "simulation"
@@ -255,8 +259,8 @@ def test_a_simulation_that_could_not_run_now_is_run_again(controller, store, des
     assert stage(store) == "gray"
 
 
-def test_one_controller_leads_and_the_next_one_goes_on(controller, store, desk, release):
-    desk.create(release(simulation=SIMULATION))
+def test_one_controller_leads_and_the_next_one_goes_on(controller, store, commands, release):
+    commands.create(release(simulation=SIMULATION))
     first, second = controller(), controller(SimulationResult(passed=True, why=""))
     assert (first.turn(), second.turn()) == (True, False)
     with store.writing() as writing:  # as if it had died long ago
@@ -267,8 +271,8 @@ def test_one_controller_leads_and_the_next_one_goes_on(controller, store, desk, 
     assert not first.turn()
 
 
-def test_one_that_lost_the_lease_changes_nothing(controller, store, desk, release, health):
-    desk.create(release())
+def test_one_that_lost_the_lease_changes_nothing(controller, store, commands, release, health):
+    commands.create(release())
     late, other = controller(), controller()
     late.turn()
     with store.reading() as reading:
@@ -283,9 +287,9 @@ def test_one_that_lost_the_lease_changes_nothing(controller, store, desk, releas
 
 
 def test_a_health_source_that_is_away_makes_its_release_wait(
-    controller, store, desk, release, health, caplog
+    controller, store, commands, release, health, caplog
 ):
-    desk.create(release())
+    commands.create(release())
     controller = controller()
     controller.turn()
 
@@ -298,11 +302,11 @@ def test_a_health_source_that_is_away_makes_its_release_wait(
 
 
 def test_what_no_one_foresaw_stops_neither_it_nor_other_releases(
-    controller, store, desk, release, health, caplog
+    controller, store, commands, release, health, caplog
 ):
-    desk.publish("shop/cart", "v2", VersionFiles(()))
-    desk.create(release("odd"))
-    desk.create(release("even", task="shop/cart"))
+    commands.publish("shop/cart", "v2", VersionFiles(()))
+    commands.create(release("odd"))
+    commands.create(release("even", task="shop/cart"))
     whole = health.release_health
 
     def odd(query):
@@ -330,10 +334,10 @@ def test_what_no_one_foresaw_stops_neither_it_nor_other_releases(
     assert len(turns) == 2
 
 
-def test_it_runs_until_it_is_asked_to_stop(store, desk, release, health):
+def test_it_runs_until_it_is_asked_to_stop(store, commands, release, health):
     health.of = {"v1": GOOD | {"latency_us": {1: 9}, "output_bytes": {1: 9}}}
     health.of["v2"] = health.of["v1"]
-    desk.create(release())
+    commands.create(release())
     controller, stop = Controller(store, health, FakeSimulator()), threading.Event()
     thread = threading.Thread(target=controller.run, args=(stop, 0.001))
     thread.start()
@@ -360,9 +364,9 @@ def test_what_is_no_memory_of_gates_is_named(store):
         read_memory(reading, "r")
 
 
-def test_desks_of_two_names_are_told_apart_in_the_log(store, desk, release):
-    desk.create(release())
-    ReleaseDesk(store, "bob").pause("r", "look")
+def test_desks_of_two_names_are_told_apart_in_the_log(store, commands, release):
+    commands.create(release())
+    ReleaseCommands(store, "bob").pause("r", "look")
     with store.reading() as reading:
         texts = [each.text for each in reading.audit("r")]
     assert ['"by":"ann"' in texts[0], '"by":"bob"' in texts[1]] == [True, True]

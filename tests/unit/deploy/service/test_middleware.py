@@ -83,7 +83,7 @@ def test_a_device_that_has_not_proven_who_it_is_is_told_of_nothing(tmp_path):
                 assert (start["status"], body["body"]) == (200, b"bought")
                 found.append(b"walle-push" in dict(start["headers"]))
             assert found == [False, False, False, True]
-            assert service.door.refused == {"unproven": 2, "forbidden": 1}
+            assert service.admission.refused == {"unproven": 2, "forbidden": 1}
 
     asyncio.run(run())
 

@@ -14,9 +14,9 @@ from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.operator import Operator
 from walle_deploy.release.audit import read_entry
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
-from walle_deploy.service.door import Door
+from walle_deploy.service.admission import Admission
 from walle_deploy.service.operating import operator_routes
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.sqlite import SqliteStore
@@ -41,7 +41,7 @@ DEFINITION = {
 
 
 class Api:
-    """The routes behind a door, as ``walle serve`` has them."""
+    """The routes with admission, as ``walle serve`` has them."""
 
     def __init__(self, folder, operators=None, **spec):
         self.key = SigningKey.create("shop")
@@ -50,17 +50,17 @@ class Api:
         if operators is not None:
             operators = {"keys": str(folder / "keys.json"), "issuer": "shop", **operators}
         made = ServiceSpec.model_validate({"operators": operators, **spec}, by_alias=True)
-        door = Door(made)
+        admission = Admission(made)
 
         async def prove(request):
-            return await door.admit_operator(request.scope["headers"], ("192.0.2.1", 7))
+            return await admission.admit_operator(request.scope["headers"], ("192.0.2.1", 7))
 
         needs_second = operators is not None and bool(made.operators.second_person)
         routes = operator_routes(self.store, prove, needs_second=needs_second)
         self.ask = _in_process(Starlette(routes=routes))
-        desk = ReleaseDesk(self.store, "setup")
+        commands = ReleaseCommands(self.store, "setup")
         for version in ("v1", "v2"):
-            desk.publish("shop/ipv", version, VersionFiles(()))
+            commands.publish("shop/ipv", version, VersionFiles(()))
 
     def of(self, name, role="approver"):
         return Releases(self.ask, lambda: self.key.sign(role, name))
@@ -74,7 +74,9 @@ class Api:
             return [read_entry(each) for each in reading.audit()]
 
     def begin(self, name="r"):
-        ReleaseDesk(self.store, "controller").apply(name, lambda now: Tick(now, "go", 99, "ok"))
+        ReleaseCommands(self.store, "controller").apply(
+            name, lambda look, _: Tick(look.now_ms(), "go", 99, "ok")
+        )
 
 
 @pytest.fixture
@@ -104,14 +106,14 @@ def change(api, who, verb, role="approver", **wanted):
 
 
 def test_the_audit_log_says_who_it_was_and_that_he_proved_it(api):
-    assert create(api, why="shop day", by="desk 7").revision == 1
+    assert create(api, why="shop day", by="commands 7").revision == 1
     change(api, "bob", "pause", "author", why="lunch", by="bob")
     entries = api.log()[-2:]
     assert [(each.by, each.issuer, each.subject, each.role, each.verified) for each in entries] == [
         ("ann", "shop", "ann", "author", True),
         ("bob", "shop", "bob", "author", True),
     ]
-    assert [each.why for each in entries] == ["shop day (--by desk 7)", "lunch"]
+    assert [each.why for each in entries] == ["shop day (--by commands 7)", "lunch"]
     assert api.of("eve", "viewer").look("r").is_paused
 
 

@@ -260,7 +260,7 @@ def test_what_is_no_http_is_counted_and_said_once_in_our_words(caplog):
 
     run(act)
     (line,) = [each.getMessage() for each in caplog.records]
-    assert "sent a request that is no HTTP" in line
+    assert "was refused: it is no HTTP; 1 such requests" in line
 
 
 def test_a_request_for_an_upgrade_is_answered_as_any_and_not_logged(caplog):

@@ -28,7 +28,7 @@ HOUR = NOW // HOUR_MS
 
 
 class Keys:
-    """A ``ReceiptSource`` with one key and a clock that is set."""
+    """``StoredReceiptKeys`` with one key and a clock that is set."""
 
     def __init__(self):
         self.keys, self.now = ReceiptKeys.create(), NOW

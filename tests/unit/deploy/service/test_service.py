@@ -12,10 +12,14 @@ from tests.unit.deploy.service.offering import (
     running,
     table,
 )
-from walle_deploy.model.pushes import PushedTask
+from walle_deploy.distribution.signed_urls import KeyRing, UrlSigner, prove
+from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.pushes import PushedFile, PushedTask
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
+from walle_deploy.policy.index import Offer
 from walle_deploy.service.admin import known_devices
 from walle_deploy.service.figures import render_figures
+from walle_deploy.service.pushing import PushBuilder
 from walle_deploy.service.service import Parts
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.errors import ProfileError, ServiceUnreachableError
@@ -48,6 +52,21 @@ def test_exclusive_files_are_signed_for_the_device_that_asks():
         "https://cen/targets/own-1?for=d-1",
     ]
     assert push.tasks[0].files[1].audience == "exclusive"
+
+
+@pytest.mark.parametrize("base", ["https://cen.example/files/", "http://x/exclusive/"])
+def test_an_address_is_signed_without_its_host(base):
+    ring = KeyRing.create()
+    own = {"d-1": (PushedFile("own-1", f"exclusive/ab/{'a' * 64}", "a" * 64, 10),)}
+    files = VersionFiles((pushed("t-v2"),), own)
+    builder = PushBuilder(
+        ReleaseTable(1, files={"s/t@v2": files}), ServiceSpec(cen=base), UrlSigner(ring)
+    )
+    push = builder.build([Offer("s/t", "v2", "r1")], DeviceProfile("d-1"), "")
+    url = push.tasks[0].files[1].url
+    assert url.startswith(f"{base}exclusive/ab/")
+    proof = prove(ring.device_secret("d-1"), url)
+    assert UrlSigner(ring).check(url.removeprefix(base), proof) == "d-1"
 
 
 def test_a_device_that_lies_about_its_user_gets_nothing_of_the_users():

@@ -30,8 +30,8 @@ class World:
     def now_ms(self):
         return self.now
 
-    def named_snapshots(self, kind, names):
-        return {name: self.rows[kind, name] for name in names if (kind, name) in self.rows}
+    def snapshot(self, kind, name):
+        return self.rows.get((kind, name))
 
     def put_snapshot(self, kind, name, data):
         self.rows[kind, name] = data

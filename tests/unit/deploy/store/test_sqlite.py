@@ -98,5 +98,5 @@ def test_a_full_disk_is_said_and_nothing_is_half_done(small_disk):
         write()
     (small_disk / "other").unlink()
     with store.reading() as reading:
-        assert (reading.stable(), reading.snapshots("k")) == ({"shop/ipv": "v1"}, {})
+        assert (reading.stable(), reading.snapshot("k", "n0")) == ({"shop/ipv": "v1"}, None)
     store.close()

@@ -67,4 +67,3 @@ def test_the_cache_is_where_the_user_says(tmp_path, monkeypatch):
     assert cache_folder() == tmp_path / "xdg/walle/tasks"
     monkeypatch.setenv("WALLE_CACHE", str(tmp_path / "mine"))
     assert cache_folder() == tmp_path / "mine"
-    assert cache_folder(tmp_path) == tmp_path

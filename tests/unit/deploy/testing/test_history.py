@@ -5,7 +5,7 @@ import pytest
 from tests.unit.deploy.hasty import hasty
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import AuditEntry
-from walle_deploy.release.desk import ReleaseDesk
+from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
 from walle_deploy.release.model import Release
 from walle_deploy.store.sqlite import SqliteStore
@@ -23,27 +23,27 @@ def release(name, version):
 @pytest.fixture
 def store(tmp_path):
     store = SqliteStore(tmp_path / "releases.db")
-    desk = ReleaseDesk(store, "test")
+    commands = ReleaseCommands(store, "test")
     for version in ("v1", "v2", "v3"):
-        desk.publish(TASK, version, VersionFiles(()))
-    desk.adopt(TASK, "v1")
-    desk.create(release("r1", "v2"))
+        commands.publish(TASK, version, VersionFiles(()))
+    commands.adopt(TASK, "v1")
+    commands.create(release("r1", "v2"))
     for _ in range(4):
-        desk.apply("r1", lambda now: Tick(now, "go", 5))
-    desk.create(release("r2", "v3"))
-    desk.pause("r2")
-    desk.resume("r2")
-    desk.apply("r2", lambda now: Tick(now, "go", 5))
-    desk.create(release("r3", "v2"), supersede=True)
-    desk.roll_back("r3")
-    desk.create(release("r4", "v3"))
+        commands.apply("r1", lambda look, _: Tick(look.now_ms(), "go", 5))
+    commands.create(release("r2", "v3"))
+    commands.pause("r2")
+    commands.resume("r2")
+    commands.apply("r2", lambda look, _: Tick(look.now_ms(), "go", 5))
+    commands.create(release("r3", "v2"), supersede=True)
+    commands.roll_back("r3")
+    commands.create(release("r4", "v3"))
     for _ in range(4):
-        desk.advance("r4")
+        commands.advance("r4")
     yield store
     store.close()
 
 
-def test_what_a_desk_does_is_a_path(store):
+def test_what_commands_do_is_a_path(store):
     with store.reading() as transaction:
         assert list(wrong_history(transaction)) == []
 

@@ -55,7 +55,7 @@ def move(work: WorkingFolder, target: Move) -> None:
     work.lock.note({})
 
 
-def settle(work: WorkingFolder) -> str:
+def recover(work: WorkingFolder) -> str:
     """Finish what a killed command began, or forget it where it reached nobody; blocks.
 
     Returns:
@@ -84,12 +84,7 @@ def settle(work: WorkingFolder) -> str:
 
 
 def note_commit(work: WorkingFolder, target: Move) -> None:
-    """Note that a commit is about to be pushed.
-
-    Args:
-        work: The working folder.
-        target: Where the folder goes when the group has it.
-    """
+    """Note that a commit is about to be pushed."""
     work.lock.note({"do": "commit", **msgspec.to_builtins(target)})
 
 

@@ -14,8 +14,7 @@ from msgspec import json as packed
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.model import Policy
-from walle_deploy.release.audit import AuditEntry, read_entry, record
-from walle_deploy.release.digests import digest_files, digest_release
+from walle_deploy.release.audit import AuditEntry, digest, read_entry, record
 from walle_deploy.release.events import Advanced, Approved, Paused, Resumed, RolledBack, Superseded
 from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release
@@ -37,12 +36,12 @@ type Guard = Callable[[WriteTransaction], None]
 
 def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., StoredRelease]:
     def change(
-        desk: "ReleaseDesk", release_id: str, why: str = "", revision: int | None = None
+        commands: "ReleaseCommands", release_id: str, why: str = "", revision: int | None = None
     ) -> StoredRelease:
         """Change a release.
 
         Args:
-            desk: Whose method it is.
+            commands: Whose method it is.
             release_id: Which.
             why: For the audit log.
             revision: Refuse it where the release was changed since this one.
@@ -53,12 +52,14 @@ def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., St
             RefNotFoundError: There is none of that name.
             ReleaseStateError: That cannot be done where it stands.
         """
-        return desk.apply(release_id, lambda now: event(now, why, desk.person), revision)
+        return commands.apply(
+            release_id, lambda look, _: event(look.now_ms(), why, commands.person), revision
+        )
 
     return change
 
 
-class ReleaseDesk:
+class ReleaseCommands:
     """Changes releases on a store; safe in any number of processes at once."""
 
     def __init__(
@@ -90,22 +91,13 @@ class ReleaseDesk:
     def publish(self, task: str, version: str, files: VersionFiles) -> None:
         """Make a version known, so that it can be released; the same once more changes nothing.
 
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Name of it.
-            files: Where its files are.
-
         Raises:
             ConflictError: It was published with other files.
         """
         with self._store.writing() as transaction:
-            is_new = version not in transaction.versions(task)
-            transaction.put_version(task, version, files)
-            if is_new:
-                digest = digest_files(files)
-                self._record(
-                    transaction, action="publish", task=task, version=version, digest=digest
-                )
+            if transaction.put_version(task, version, files):
+                named = {"task": task, "version": version}
+                self._record(transaction, action="publish", **named, digest=digest(files))
 
     def adopt(self, task: str, version: str, why: str = "") -> None:
         """Say which version devices have already, of a task that was never released here.
@@ -223,12 +215,12 @@ class ReleaseDesk:
                 return Advanced(transaction.now_ms(), "stop", judgement.why)
             return Advanced(transaction.now_ms(), why=why)
 
-        return self._change(release_id, make, revision, None)
+        return self.apply(release_id, make, revision)
 
     def apply(
         self,
         release_id: str,
-        make_event: Callable[[int], AnyEvent],
+        make_event: Callable[[ReadTransaction, StoredRelease], AnyEvent],
         revision: int | None = None,
         guard: Guard | None = None,
     ) -> StoredRelease:
@@ -236,7 +228,7 @@ class ReleaseDesk:
 
         Args:
             release_id: Which.
-            make_event: Makes it of the database's clock.
+            make_event: Makes it within the transaction, of the release as it is.
             revision: Refuse it where the release was changed since this one.
             guard: Looked at within the transaction.
 
@@ -247,17 +239,6 @@ class ReleaseDesk:
             ConflictError: Somebody changed it since.
             RefNotFoundError: There is none of that name.
         """
-        return self._change(
-            release_id, lambda transaction, _: make_event(transaction.now_ms()), revision, guard
-        )
-
-    def _change(
-        self,
-        release_id: str,
-        make_event: Callable[[ReadTransaction, StoredRelease], AnyEvent],
-        revision: int | None,
-        guard: Guard | None,
-    ) -> StoredRelease:
         with self._store.writing() as transaction:
             if guard is not None:
                 guard(transaction)
@@ -345,7 +326,7 @@ class ReleaseDesk:
             stage=state.stage,
             percent=state.percent,
             stable=change.stable,
-            digest=digest_release(stored),
+            digest=digest(stored),
         )
         return stored
 

@@ -1,7 +1,7 @@
 """Says for which scopes each device of a report counts: by the receipt that it shows."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from walle_deploy.model.receipts import Receipt
 from walle_deploy.monitoring.counts import ReportCounts
@@ -12,11 +12,8 @@ from walle_stream.wire.reports import DeviceRuns, TaskReport
 type ReadReceipt = Callable[[str], Receipt]
 """Gives what a text says, or raises ``ReceiptError``; see ``ReceiptKeys.read``."""
 
-UNPROVEN: Final = "unproven"
-"""Group of the devices of a version that had no valid receipt."""
 
-
-class ProvenReport(NamedTuple):
+class AttributedReport(NamedTuple):
     """What a report says of each scope that something of it counts for."""
 
     version: Scope
@@ -27,7 +24,7 @@ class ProvenReport(NamedTuple):
     """Devices with one that is not valid for what they report."""
 
 
-class Proof:
+class Attribution:
     """Looks at receipts. Any thread; never blocks."""
 
     def __init__(self, read: ReadReceipt | None, *, is_needed: bool) -> None:
@@ -40,15 +37,11 @@ class Proof:
         self._read = read
         self._is_needed = is_needed
 
-    def sort(self, report: TaskReport) -> ProvenReport:
-        """Sort the devices of a report; those that ran nothing say nothing.
-
-        Args:
-            report: As it came.
-        """
+    def sort(self, report: TaskReport) -> AttributedReport:
+        """Sort the devices of a report; those that ran nothing say nothing."""
         version = Scope(report.task, report.version)
         scopes = (version, *_release_scopes(report))
-        rest = () if self._is_needed else (version, version._replace(group=UNPROVEN))
+        rest = () if self._is_needed else (version,)
         ran = [each for each in report.devices if each.runs]
         proven = [each for each in ran if each.receipt and self._is_valid(each, report)]
         names = {id(each) for each in proven}
@@ -66,7 +59,7 @@ class Proof:
             # times and sizes are those of all devices of a report together
             parts[version].add_runs_of(report)
         bare = sum(not each.receipt for each in others)
-        return ProvenReport(version, parts, bare, len(others) - bare)
+        return AttributedReport(version, parts, bare, len(others) - bare)
 
     def _is_valid(self, device: DeviceRuns, report: TaskReport) -> bool:
         if self._read is None:
@@ -81,13 +74,7 @@ class Proof:
 
 
 def group_scope(task: str, release: str, group: str) -> Scope:
-    """Return the scope of a group. Its release and name say which version it has.
-
-    Args:
-        task: ``SCENARIO/TASK``.
-        release: Id of it.
-        group: ``new`` or ``control``.
-    """
+    """Return the scope of ``new`` or ``control``. Its release and name say which version it has."""
     return Scope(task, "", release, group)
 
 

@@ -6,7 +6,6 @@ large at most.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
@@ -21,7 +20,7 @@ from walle_deploy.identity.tokens import TokenAuthenticator
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.files import WatchedFile, read_lines
-from walle_deploy.service.seldom import Seldom
+from walle_deploy.service.refused import RefusedRequests
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ForbiddenError, IdentityError, ServiceBusyError, WalleError
@@ -41,8 +40,6 @@ CLOSED: Final = (
 _UNPROVEN_COST: Final = 10
 """Of an address, in checks: to verify a signature takes as long as some of them."""
 
-_log = logging.getLogger(__name__)
-
 
 class Visit(NamedTuple):
     """Who asks, and from where."""
@@ -52,14 +49,11 @@ class Visit(NamedTuple):
     """What has one budget; empty where there is none."""
 
 
-class Door:
+class Admission:
     """Of one service. One event loop, but for ``refresh``."""
 
     def __init__(self, spec: ServiceSpec) -> None:
         """Read keys and lists; blocks.
-
-        Args:
-            spec: How the service is set up.
 
         Raises:
             SpecFileError: One of its files cannot be read.
@@ -81,7 +75,7 @@ class Door:
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
         self.headers = own | ({FORWARDED} if spec.proxies else frozenset())
         """Those of a request that are looked at."""
-        self._seldom: dict[str, Seldom] = {}
+        self._refusals = RefusedRequests(self.refused)
 
     @property
     def is_open(self) -> bool:
@@ -117,10 +111,6 @@ class Door:
     ) -> Visit:
         """Let a batch of reports in, whose body is not read yet.
 
-        Args:
-            headers: As for ``admit_check``.
-            client: As for ``admit_check``.
-
         Raises:
             IdentityError: Who sends them has not proven who he is.
             ServiceBusyError: He sent too much.
@@ -131,10 +121,6 @@ class Door:
         self, headers: Iterable[tuple[bytes, bytes]], client: tuple[str, int] | None
     ) -> Operator:
         """Let a person in who works on releases.
-
-        Args:
-            headers: Of the request.
-            client: As for ``admit_check``.
 
         Raises:
             IdentityError: He has not proven who he is.
@@ -157,13 +143,7 @@ class Door:
             raise self._refused("forbidden" if is_proven else "unproven", address, error) from None
 
     def took(self, visit: Visit, frames: int, size_bytes: int) -> None:
-        """Take from budgets what a batch was.
-
-        Args:
-            visit: Of ``admit_reports``.
-            frames: In it.
-            size_bytes: Of it.
-        """
+        """Take from budgets what a batch was."""
         now_s = monotonic_ms() / 1_000
         for what, amount in (("frames", frames), ("bytes", size_bytes)):
             if visit.address:
@@ -229,16 +209,7 @@ class Door:
         return self._refused("over_budget", address, error)
 
     def _refused[E: WalleError](self, why: str, address: str, error: E) -> E:
-        self.refused[why] += 1
-        if self._seldom.setdefault(why, Seldom()).is_due():
-            _log.warning(
-                "%s was refused: %s; %d such requests since the start of this worker, the next "
-                "line comes in a minute at the earliest (why=%s)",
-                address or "a client",
-                error.message,
-                self.refused[why],
-                why,
-            )
+        self._refusals.add(why, address, error.message)
         return error
 
 

@@ -21,7 +21,7 @@ from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import HEADS, TAGS, Mirror, open_mirror, remote_refs
 from walle_deploy.tasks.protection import protect
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
-from walle_deploy.tasks.settling import Move, move, settle
+from walle_deploy.tasks.recovery import Move, move, recover
 from walle_deploy.tasks.trees import list_tree
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
@@ -30,7 +30,7 @@ _TEMPLATE: Final = "task-template"
 _NAME: Final = b"name: visit\n"
 
 
-class Started(msgspec.Struct, frozen=True):
+class Clone(msgspec.Struct, frozen=True):
     """A working folder."""
 
     ref: TaskRef
@@ -41,7 +41,7 @@ class Started(msgspec.Struct, frozen=True):
     """The group had the task already, as this person began it and nobody went on."""
 
 
-def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
+def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Make a task with a definition, script, sample and test; the scenario, too; blocks.
 
     Args:
@@ -77,17 +77,16 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Started:
             else:
                 push_commit(work, commit, "")
             move(work, Move(tree, tree, commit, ref.task, commit))
-    return Started(ref, folder, commit, is_found=bool(there))
+    return Clone(ref, folder, commit, is_found=bool(there))
 
 
-def checkout_task(group: Group, ref: TaskRef, folder: Path, cache: Path | None = None) -> Started:
+def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Bring a task, or one version of it, into a folder; blocks.
 
     Args:
         group: Where the scenario is.
         ref: Which; a version's folder is for looking and testing, not for commits.
         folder: Must not exist, be empty, or be a working folder without changes.
-        cache: Where copies of repositories are kept; None: the user's.
 
     Returns:
         What is there now.
@@ -99,16 +98,16 @@ def checkout_task(group: Group, ref: TaskRef, folder: Path, cache: Path | None =
     """
     if (folder / ".git").is_dir():
         with open_folder(folder, ref) as work:
-            settle(work)
+            recover(work)
             head = work.head()
             if work.staged_tree() != work.tree_of(head):
                 raise ConflictError(
                     f"{folder} has changes that are not committed: commit them, or check out "
                     "into another folder"
                 )
-            with open_mirror(work.group, ref.scenario, cache) as mirror:
+            with open_mirror(work.group, ref.scenario) as mirror:
                 return _bring(work, mirror, folder)
-    with open_mirror(group, ref.scenario, cache) as mirror:
+    with open_mirror(group, ref.scenario) as mirror:
         mirror.commit(ref)  # what is not there is said before a folder is made
         with _new_folder(folder) as part:
             _make_clone(Git(part / ".git", work_tree=part), group, ref)
@@ -116,7 +115,7 @@ def checkout_task(group: Group, ref: TaskRef, folder: Path, cache: Path | None =
                 return _bring(work, mirror, folder)
 
 
-def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Started:
+def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
     ref, head = work.ref, work.head()
     commit = mirror.commit(ref)
     list_tree(mirror.git, commit, str(ref))
@@ -143,7 +142,7 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Started:
     upstream = commit if branch else ""
     target = Move(work.tree_of(head), work.tree_of(commit), commit, branch, upstream)
     move(work, target)
-    return Started(ref, folder, commit)
+    return Clone(ref, folder, commit)
 
 
 def _refuse_version(ref: TaskRef) -> None:

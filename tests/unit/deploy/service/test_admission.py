@@ -7,9 +7,9 @@ import pytest
 
 from tests.unit.deploy.identity.issuing import ed25519, public, token, write_keys
 from tests.unit.deploy.service.offering import MemoryTable, header, table
-from walle_deploy.service import door as module
+from walle_deploy.service import admission as module
+from walle_deploy.service.admission import Admission, picked
 from walle_deploy.service.asgi import service_app
-from walle_deploy.service.door import Door, picked
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceDefinition, ServiceSpec
 from walle_stream.clock import wall_ms
@@ -109,7 +109,7 @@ def test_a_device_asks_for_itself_alone(tokens):
     assert answers[4][1][b"www-authenticate"] == b"Bearer"
     assert answers[-1][2] == answers[-1][2].strip()
     assert "revoked" in answers[-1][2]
-    assert service.door.refused == {"forbidden": 2, "unproven": 6}
+    assert service.admission.refused == {"forbidden": 2, "unproven": 6}
     # who was refused is no known device
     assert len(service.known) == 2
     assert {each.name: each.value for each in service.figures()}["open"] == 0
@@ -121,13 +121,13 @@ def test_a_device_is_revoked_while_it_asks(tokens):
             tokens["revoked"].write_text("d-1\n")
         if number == 3:
             tokens["revoked"].unlink()
-        await asyncio.to_thread(service.door.refresh)
+        await asyncio.to_thread(service.admission.refresh)
 
     asked = [check(signed())] * 4
     answers, service = served(spec(authentication=tokens), *asked, act=act)
     # also when its list goes away: nobody is let in again by a slip
     assert [status for status, _, _ in answers] == [200, 401, 401, 401]
-    assert "revoked.txt" in service.door.problems[0]
+    assert "revoked.txt" in service.admission.problems[0]
 
 
 def test_a_certificate_is_believed_from_the_proxy_alone():
@@ -160,7 +160,7 @@ def test_a_device_has_a_budget_of_its_own_behind_any_address(tokens, clock):
     assert [status for status, _, _ in answers] == [200, 200, 200, 429, 429, 200]
     assert answers[3][1][b"retry-after"] == b"1"
     assert "device 'd-1'" in answers[3][2]
-    assert service.door.refused == {"over_budget": 2}
+    assert service.admission.refused == {"over_budget": 2}
 
     async def act(number, _):
         clock[0] += 1_000.0 * (number > 2)
@@ -191,7 +191,7 @@ def test_who_is_refused_spends_its_addresss_budget_and_no_devices(tokens, clock)
     answers, service = served(few, *forged, check(signed()), check(signed()))
     assert [status for status, _, _ in answers] == [401] + [429] * 7 + [200, 200]
     assert answers[1][1][b"retry-after"] == b"2"
-    assert service.door.refused == {"unproven": 1, "over_budget": 7}
+    assert service.admission.refused == {"unproven": 1, "over_budget": 7}
 
 
 def test_ten_thousand_addresses_take_the_room_that_they_may(clock):
@@ -199,7 +199,7 @@ def test_ten_thousand_addresses_take_the_room_that_they_may(clock):
     asked = [check(peer=f"198.51.{each // 250}.{each % 250}") for each in range(10_000)]
     answers, service = served(small, *asked)
     assert {status for status, _, _ in answers} == {200}
-    assert len(service.door._addresses["checks"]) == 100
+    assert len(service.admission._addresses["checks"]) == 100
 
 
 def test_refusals_are_logged_once_a_minute(tokens, clock, caplog):
@@ -250,7 +250,7 @@ def test_what_is_wrong_in_a_set_up_is_said_with_its_place(tmp_path, line, place,
 def test_files_that_cannot_be_read_are_said_at_the_start(tokens, tmp_path):
     for name in ("keys", "revoked"):
         with pytest.raises(SpecFileError, match="none"):
-            Door(spec(authentication={**tokens, name: tmp_path / "none"}))
+            Admission(spec(authentication={**tokens, name: tmp_path / "none"}))
     secret = {"mode": "proxy", "header": "x", "secret": tmp_path / "none"}
     with pytest.raises(SpecFileError, match="none"):
-        Door(spec(authentication=secret))
+        Admission(spec(authentication=secret))
