@@ -67,6 +67,7 @@ class KnownDevicesSpec(Strict):
     max: StrictInt = Field(
         default=1_000_000, ge=1, le=100_000_000, description="Devices that are remembered."
     )
+    flush_ms: DurationMs = Field(default=5_000, alias="flush", description="Has no effect.")
 
 
 class ServiceSpec(Strict):
