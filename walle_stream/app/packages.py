@@ -30,7 +30,6 @@ from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
     MANIFEST,
     SCRIPT,
-    PackagedConfinement,
     PackagedLimits,
     PackagedTask,
     TaskPackage,
@@ -135,7 +134,7 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         limits=PackagedLimits(**spec.limits.model_dump()),
         pages=spec.pages,
         isolation=spec.isolation.policy,
-        confinement=PackagedConfinement.of(confinement_of(spec.isolation)),
+        confinement=confinement_of(spec.isolation),
         on_error=on_error_values(spec.on_error),
     )
     return build_package(packaged, program.source, program.resources, pythons)

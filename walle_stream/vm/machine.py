@@ -13,17 +13,17 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final
+from typing import ClassVar, Final
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import FrameError, StopTimeoutError, VmStartError
 from walle_stream.vm.frames import decode_behind_header
 from walle_stream.vm.guest.layout import (
-    AGAIN,
     CALL,
     HEADER,
     INBOX,
     PENDING,
+    REPEATED,
     STATUS_ASKS,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
@@ -54,16 +54,14 @@ _serials: Final = count(1)
 class Machine(ABC):
     """A VM. One caller at a time, in any thread."""
 
+    shares_memory: ClassVar[bool]
+    """Whether its guest lives in this process."""
+
     _inbox: memoryview
     _outbox: memoryview
 
     def __init__(self, program: CompiledProgram, services: HostServices | None) -> None:
-        """Begin to count; nothing is started.
-
-        Args:
-            program: The task it is bound to.
-            services: What the host does for runs that ask.
-        """
+        """Begin to count; nothing is started."""
         self._program = program
         self._services = services or HostServices()
         self._groups: Sequence[DeviceGroup] = ()
@@ -97,7 +95,7 @@ class Machine(ABC):
     def run_at_hand(self) -> tuple[str, int] | None:
         """Device and trigger position of the run at hand, None between runs."""
         # loading the script counts as the first
-        left = (self.run_number & ~AGAIN) - self.runs - 1
+        left = (self.run_number & ~REPEATED) - self.runs - 1
         for device_id, _, runs in self._groups:
             if 0 < left <= len(runs):
                 return device_id, runs[left - 1][0]
@@ -157,10 +155,7 @@ class Machine(ABC):
         return results
 
     def stop_run(self, *, for_memory: bool = False) -> bool:
-        """Stop the run at hand: it fails, the call goes on; any thread.
-
-        Args:
-            for_memory: Why: the process has too much, or the run takes too long.
+        """Stop the run at hand, for its time or its memory: it fails, the call goes on; any thread.
 
         Returns:
             Whether the guest was asked; it obeys at its next line of Python.
@@ -190,9 +185,6 @@ class Machine(ABC):
     @abstractmethod
     def order(self, command: int) -> int:
         """Give an order, return the status of what comes back; within a call alone.
-
-        Args:
-            command: See ``guest.layout``.
 
         Raises:
             VmCrashedError: Nothing came back.

@@ -18,7 +18,6 @@ from walle_stream.errors import VmCrashedError, VmStartError
 from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
-from walle_stream.vm.frames import decode_header
 from walle_stream.vm.guest.layout import (
     HEADER,
     INBOX,
@@ -50,13 +49,15 @@ _SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
 _HEADER_BYTES: Final = HEADER.size
-_NO_PROGRAM: Final = CompiledProgram("", "", b"", 0, 0)
+_NO_PROGRAM: Final = CompiledProgram("", "", b"")
 _MAGIC: Final = int.from_bytes(MAGIC, "little")
 _NOT_SAID: Final = "without a word"
 
 
 class VirtualMachine(Machine):
     """A VM in an interpreter of its own. One caller at a time, in any thread."""
+
+    shares_memory = True
 
     def __init__(
         self, program: CompiledProgram | None = None, services: HostServices | None = None
@@ -269,8 +270,7 @@ class VirtualMachine(Machine):
         program = self._program
         interpreter.share(_program=program.packed)
         failure = interpreter.execute(_BIND)
-        header = decode_header(self._outbox)
-        if failure is not None or header is None:
+        if failure is not None or bytes(self._outbox[: len(MAGIC)]) != MAGIC:
             raise VmStartError(
                 f"a VM for task {program.task!r} did not start "
                 f"({failure or _NOT_SAID}): report it with the script"

@@ -247,12 +247,12 @@ def test_a_device_that_waits_comes_before_those_who_come_again(page: Any) -> Non
         VmPool({"t": program(isolation="device")}, PoolLimits(device_vms=1)) as pool,
         ThreadPoolExecutor(2) as threads,
     ):
-        shelf, is_over = pool._shelves["t"], threading.Event()
+        task_pool, is_over = pool._task_pools["t"], threading.Event()
 
         def work(name: str) -> int:
             after = 0
             while not is_over.is_set():
-                is_waited_for = bool(shelf._waiters)
+                is_waited_for = bool(task_pool._waiters)
                 pool.run("t", groups_of(page, name))
                 after += is_waited_for
             return after
@@ -282,7 +282,7 @@ def test_a_process_that_somebody_else_kills_is_one_strike(page: Any) -> None:
         future = threads.submit(pool.run, "t", groups)
         for number in (1, 2):
             while not future.done():
-                machines = pool._shelves["t"].machines
+                machines = pool._task_pools["t"].machines
                 at_hand = machines[0].run_at_hand if machines else None
                 if at_hand is not None and at_hand[0] == "b" and pool.counts.created == number:
                     os.kill(machines[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]

@@ -57,9 +57,9 @@ def begin(allowed: Iterable[str] = ()) -> None:
         allowed: Events that are not refused: what the host itself needs later.
     """
     paths = tuple(f"{path}/" for path in sys.path if path)
-    given = (_REFUSED, frozenset(allowed), _NOT_IMPORTED, paths, TEXT_WINDOW, STOP_TEXTS)
+    constants = (_REFUSED, frozenset(allowed), _NOT_IMPORTED, paths, TEXT_WINDOW, STOP_TEXTS)
     # a copy that nobody else holds
-    hook = FunctionType(_look.__code__, {"__builtins__": {}}, "hook", (*given, *_TYPES))
+    hook = FunctionType(_look.__code__, {"__builtins__": {}}, "hook", (*constants, *_TYPES))
     sys.addaudithook(hook)
 
 

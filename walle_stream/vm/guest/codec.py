@@ -37,10 +37,10 @@ def _encoder(default: Callable[[Any], Any]) -> Callable[[Any, int], Iterable[str
     if _make_encoder is None:
         plain = JSONEncoder(**_SETTINGS, default=default)
         return lambda value, _: plain.iterencode(value)
-    made: Callable[[Any, int], Iterable[str]] = _make_encoder(
+    encode: Callable[[Any, int], Iterable[str]] = _make_encoder(
         None, default, encode_basestring, None, ":", ",", False, False, False  # noqa: FBT003 - its C signature
     )  # fmt: skip
-    return made
+    return encode
 
 
 _encode: Final = _encoder(_refuse)
@@ -88,13 +88,13 @@ def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
     """
     number = 0
     while True:
-        found: list[Any] = []
+        objects: list[Any] = []
         mark = f"\0{number}"
 
-        def hold(each: Any, found: list[Any] = found, mark: str = mark) -> str:
-            if type(each) is not kind:
-                _refuse(each)
-            found.append(each)
+        def hold(value_: Any, objects: list[Any] = objects, mark: str = mark) -> str:
+            if type(value_) is not kind:
+                _refuse(value_)
+            objects.append(value_)
             return mark
 
         try:
@@ -103,8 +103,8 @@ def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
             raise RecursionError(_TOO_DEEP) from None
         pieces = text.split(b'"\\u0000%d"' % number)
         # more pieces than objects: a text of the value is the mark, too
-        if len(pieces) == len(found) + 1:
-            return pieces, found
+        if len(pieces) == len(objects) + 1:
+            return pieces, objects
         number += 1
 
 

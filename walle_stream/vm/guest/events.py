@@ -18,12 +18,7 @@ class Event:
     __slots__ = ("_page_", "_row_")
 
     def __init__(self, row: EventRow, page: tuple[str, str]) -> None:
-        """Look at a row.
-
-        Args:
-            row: The event's plain values.
-            page: The page's id and instance.
-        """
+        """Look at a row of a page (id and instance)."""
         self._row_ = row
         self._page_ = page
 
@@ -75,12 +70,7 @@ class Event:
         return contents.get("widget") if contents else None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field of the contents.
-
-        Args:
-            name: The field.
-            default: What to return when the event has no such field.
-        """
+        """Return a field of the contents, or the default when there is none."""
         contents = self._row_[4]
         return contents.get(name, default) if contents else default
 
@@ -127,8 +117,8 @@ class EventList(tuple[Event, ...]):
 
     def __getitem__(self, index: SupportsIndex | slice, /) -> "Event | EventList":
         """Return one event, or a slice as a list with operators."""
-        found = tuple.__getitem__(self, index)
-        return EventList(found) if isinstance(found, tuple) else found
+        item = tuple.__getitem__(self, index)
+        return EventList(item) if isinstance(item, tuple) else item
 
     def key_by(self, field: str | Callable[[Event], Hashable]) -> "dict[Any, EventList]":
         """Group by a field.
@@ -149,12 +139,7 @@ class EventList(tuple[Event, ...]):
         return {key: EventList(events) for key, events in groups.items()}
 
     def time_window(self, start_ms: int, end_ms: int) -> "EventList":
-        """Keep the events of a period.
-
-        Args:
-            start_ms: First event time, inclusive, epoch milliseconds.
-            end_ms: End of the period, exclusive.
-        """
+        """Keep the events with start_ms ≤ event time < end_ms, epoch milliseconds."""
         return EventList([event for event in self if start_ms <= event.event_time_ms < end_ms])
 
     def filter(
@@ -186,12 +171,5 @@ class EventList(tuple[Event, ...]):
         return EventList(events)
 
     def map(self, function: Callable[[Event], Any]) -> list[Any]:
-        """Apply a function to each event.
-
-        Args:
-            function: Of one event.
-
-        Returns:
-            What it returned, in order.
-        """
+        """Apply a function to each event; what it returned, in order."""
         return [function(event) for event in self]

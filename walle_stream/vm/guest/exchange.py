@@ -41,12 +41,7 @@ class Exchange(ABC):
     """One VM's buffers. One thread at a time, the one that entered."""
 
     def __init__(self, inbox: memoryview, outbox: memoryview) -> None:
-        """Take the buffers.
-
-        Args:
-            inbox: Where the host writes orders.
-            outbox: Where results go.
-        """
+        """Take the buffers; see ``share``."""
         self._order_number = 0
         self._result = _NO_RESULT
         self._wake = self._done = -1
@@ -54,19 +49,10 @@ class Exchange(ABC):
 
     @abstractmethod
     def call(self, packed: memoryview) -> None:
-        """Run a batch.
-
-        Args:
-            packed: The groups, marshalled; may be longer.
-        """
+        """Run a batch of marshalled groups; the buffer may be longer."""
 
     def share(self, inbox: memoryview, outbox: memoryview) -> None:
-        """Use other buffers from now on.
-
-        Args:
-            inbox: Where the host writes orders.
-            outbox: Where results go.
-        """
+        """Use other buffers from now on: for orders of the host, and for results."""
         self._inbox = inbox
         self._outbox = outbox
         self._orders = inbox[: INBOX.size].cast("Q")

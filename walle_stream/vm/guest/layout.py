@@ -99,7 +99,7 @@ STATUS_COMPLETE: Final = 1
 STATUS_TOO_SMALL: Final = 2
 """The result needs a larger outbox; it waits in the guest."""
 
-AGAIN: Final = 1 << 62
+REPEATED: Final = 1 << 62
 """Set in the number of a run that its VM makes for the second time within a call, so
 that who watches takes it for another one."""
 

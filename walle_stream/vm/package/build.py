@@ -144,14 +144,14 @@ def _no_answer(python: str, text: str) -> PackageError:
 
 def _find(python: str) -> str:
     name = f"python{python}" if python.replace(".", "").isdecimal() else python
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise PackageError(
             f"there is no interpreter {name!r}: give the path of a CPython 3.13 or newer, or its "
             "name on PATH",
             python,
         )
-    return found
+    return path
 
 
 def _check_bounds(task: str, resources: Mapping[str, bytes], members: Sequence[bytes]) -> None:

@@ -28,15 +28,16 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Never, Self
+from typing import Annotated, Any, Final, Literal, Never
 
 import msgspec
 
 from walle_stream.errors import PackageError, ScriptError
-from walle_stream.vm.confinement import Confinement
 from walle_stream.vm.guest import GUEST_API_VERSION
 from walle_stream.vm.program import (
     CompiledProgram,
+    Confinement,
+    Isolation,
     RunLimits,
     TaskProgram,
     compile_program,
@@ -89,7 +90,7 @@ _BROKEN: Final = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError),
     *(RuntimeError, ArithmeticError, MemoryError),
 )
-_AGAIN: Final = "it was altered or cut: get it again, or build it with walle task build"
+_DAMAGED: Final = "it was altered or cut: get it again, or build it with walle task build"
 
 
 _MIB: Final = 2**20
@@ -115,24 +116,6 @@ class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
 
 
-class PackagedConfinement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``program.Confinement`` as JSON, within the bounds of a definition."""
-
-    memory_bytes: Annotated[int, msgspec.Meta(ge=64 * _MIB, le=2**40)] = 256 * _MIB
-    cpu_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 0
-    required: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, confinement: Confinement) -> Self:
-        """Pack one."""
-        required = tuple(sorted(confinement.required))
-        return cls(confinement.memory_bytes, confinement.cpu_ms, required)
-
-    def unpacked(self) -> Confinement:
-        """Return it as programs have it."""
-        return Confinement(self.memory_bytes, self.cpu_ms, frozenset(self.required))
-
-
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The task's definition, whole: a host needs no YAML beside the package."""
 
@@ -148,8 +131,8 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     limits: PackagedLimits
     pages: tuple[str, ...] | None = None
     """Only events on these pages wake the task; on any page when null."""
-    isolation: Literal["shared", "device", "process"] = "shared"
-    confinement: PackagedConfinement = PackagedConfinement()
+    isolation: Isolation = "shared"
+    confinement: Confinement = Confinement()
     """Of its processes."""
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
@@ -194,16 +177,13 @@ class TaskPackage(msgspec.Struct, frozen=True):
     """Of the whole file, in hexadecimal digits."""
 
     def resource(self, name: str) -> bytes:
-        """Return a resource.
-
-        Args:
-            name: As in ``spec.resources``.
+        """Return a resource by its name in ``spec.resources``.
 
         Raises:
             PackageError: There is none of that name.
         """
-        found = self.parts.get(f"resources/{name}")
-        if found is None:
+        data = self.parts.get(f"resources/{name}")
+        if data is None:
             known = ", ".join(self.manifest.resources) or "none"
             raise PackageError(
                 f"{self.file}: there is no resource {name!r} in it, found {known}: "
@@ -211,7 +191,7 @@ class TaskPackage(msgspec.Struct, frozen=True):
                 self.file,
                 name,
             )
-        return found
+        return data
 
     def program(self, beside: Mapping[str, bytes] | None = None) -> CompiledProgram:
         """Check and compile the script, as ``compile_program`` does; some milliseconds.
@@ -239,13 +219,7 @@ class TaskPackage(msgspec.Struct, frozen=True):
 
 
 def program_of(task: PackagedTask, source: str, resources: Mapping[str, bytes]) -> TaskProgram:
-    """Return what is compiled of a package.
-
-    Args:
-        task: The definition.
-        source: Text of its script.
-        resources: Contents by name.
-    """
+    """Return what is compiled of a package; resources by name."""
     limits = RunLimits(*msgspec.structs.astuple(task.limits))
     return TaskProgram(
         *(task.name, task.version, source, task.file, task.config, limits, task.isolation),
@@ -256,9 +230,6 @@ def program_of(task: PackagedTask, source: str, resources: Mapping[str, bytes]) 
 def read_package(data_or_path: bytes | Path) -> TaskPackage:
     """Read a package and check every byte of it; compiles nothing.
 
-    Args:
-        data_or_path: Its bytes, or where it lies.
-
     Raises:
         PackageError: It is no package, or altered, cut, too large, or of a
             format that this version does not know.
@@ -266,9 +237,9 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     file = "package" if isinstance(data_or_path, bytes) else str(data_or_path)
     data = data_or_path if isinstance(data_or_path, bytes) else _read_file(data_or_path, file)
     _check_end(file, data)
-    found, digest = data[-64:], hashlib.sha256(data[:-64]).hexdigest().encode()
-    if found != digest:
-        _refuse(file, f"expected the seal {digest[:12]!r}..., found {found[:12]!r}...")
+    seal, digest = data[-64:], hashlib.sha256(data[:-64]).hexdigest().encode()
+    if seal != digest:
+        _refuse(file, f"expected the seal {digest[:12]!r}..., found {seal[:12]!r}...")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = _checked_members(file, archive)
@@ -279,7 +250,7 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
         if isinstance(error, PackageError):
             raise
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise PackageError(f"{file}: is a broken zip ({text}): {_AGAIN}", file) from error
+        raise PackageError(f"{file}: is a broken zip ({text}): {_DAMAGED}", file) from error
     try:
         parts[SCRIPT].decode("utf-8")
     except UnicodeDecodeError as error:
@@ -291,7 +262,7 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
 
 def _refuse(file: str, text: str, member: str = "") -> Never:
     place = f"{file}: {member}" if member else file
-    raise PackageError(f"{place}: {text}; {_AGAIN}", file, member)
+    raise PackageError(f"{place}: {text}; {_DAMAGED}", file, member)
 
 
 def _read_file(path: Path, file: str) -> bytes:
@@ -332,8 +303,8 @@ def _check_end(file: str, data: bytes) -> None:
 
 def _checked_members(file: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
-    found = {info.filename: info for info in infos}
-    if len(infos) > MEMBERS_MAX or len(found) != len(infos):
+    by_name = {info.filename: info for info in infos}
+    if len(infos) > MEMBERS_MAX or len(by_name) != len(infos):
         _refuse(file, f"expected at most {MEMBERS_MAX} members, each once, found {len(infos)}")
     total = sum(info.file_size for info in infos)
     if total > PACKAGE_MAX_BYTES:
@@ -344,7 +315,7 @@ def _checked_members(file: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Z
         # nothing here follows a link, but who unpacks it by hand does
         if stat.S_IFMT(info.external_attr >> 16) not in _PLAIN:
             _refuse(file, "is not a plain file", info.filename)
-    return found
+    return by_name
 
 
 def _read_manifest(
@@ -357,8 +328,8 @@ def _read_manifest(
         )
     text = archive.read(info)
     try:
-        given = msgspec.json.decode(text)
-        version = given.get("format") if isinstance(given, dict) else None
+        fields = msgspec.json.decode(text)
+        version = fields.get("format") if isinstance(fields, dict) else None
         if version != FORMAT or type(version) is not int:
             raise PackageError(
                 f"{file}: {MANIFEST}: expected format {FORMAT}, found {version!r}: install the "
@@ -387,11 +358,11 @@ def _checked_names(
     for name in wanted:
         if name not in infos:
             _refuse(file, "is missing", name)
-        found = infos[name].file_size
-        if name == SCRIPT and found > SCRIPT_MAX_BYTES:
-            _refuse(file, f"expected at most {SCRIPT_MAX_BYTES} bytes, found {found}", name)
-        if sizes.get(name, found) != found:
-            _refuse(file, f"expected {sizes[name]} bytes, found {found}", name)
+        size = infos[name].file_size
+        if name == SCRIPT and size > SCRIPT_MAX_BYTES:
+            _refuse(file, f"expected at most {SCRIPT_MAX_BYTES} bytes, found {size}", name)
+        if sizes.get(name, size) != size:
+            _refuse(file, f"expected {sizes[name]} bytes, found {size}", name)
     return wanted
 
 

@@ -57,7 +57,7 @@ def start_child(
     Raises:
         OSError: No process can be started.
     """
-    given: Any = (
+    arguments: Any = (
         boot_code(),
         guest_bundle(),
         compile(_START, "<walle_guest.start>", "exec", dont_inherit=True),
@@ -67,7 +67,7 @@ def start_child(
         list(fds),
         packed,
     )
-    payload = marshal.dumps(given)
+    payload = marshal.dumps(arguments)
     memory = SharedMemory(len(payload))
     try:
         memory.view[:] = payload
