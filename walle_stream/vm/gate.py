@@ -238,21 +238,27 @@ def _lost_cell_findings(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _comprehensions_over(function: _Function, name: str) -> Iterator[int]:
-    body = function.body
-    waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
     lines = []
     is_used_inside = False
-    while waiting:
-        node = waiting.pop()
+    for node in _own_nodes(function):
         if isinstance(node, _OWN_SCOPES):
             is_used_inside |= name in {getattr(inner, "id", "") for inner in ast.walk(node)}
-            continue
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
             targets = [inner for one in node.generators for inner in ast.walk(one.target)]
             if any(isinstance(inner, ast.Name) and inner.id == name for inner in targets):
                 lines.append(node.lineno)
-        waiting.extend(ast.iter_child_nodes(node))
     yield from lines if is_used_inside else ()
+
+
+def _own_nodes(function: _Function) -> Iterator[ast.AST]:
+    # what is in its body, but for the insides of other scopes
+    body = function.body
+    waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, _OWN_SCOPES):
+            waiting.extend(ast.iter_child_nodes(node))
 
 
 def _from_problems(node: ast.ImportFrom) -> Iterator[str]:
@@ -293,22 +299,12 @@ def _entry_findings(
     accepts = required <= count and (len(positional) >= count or has.vararg)
     if not accepts or None in has.kw_defaults:
         yield function.lineno, f"{name!r} does not take ({', '.join(parameters)}): {how}"
-    if isinstance(function, ast.AsyncFunctionDef) or _is_generator(function):
+    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(function))
+    if yields or isinstance(function, ast.AsyncFunctionDef):
         yield (
             function.lineno,
             f"{name!r} is called, not awaited nor iterated: no async def, no yield in it",
         )
-
-
-def _is_generator(function: ast.FunctionDef) -> bool:
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            waiting.extend(ast.iter_child_nodes(node))
-    return False
 
 
 def _bound_names(node: ast.AST) -> Iterator[str]:

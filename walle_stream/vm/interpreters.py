@@ -198,10 +198,7 @@ class Interpreter:
             ) from error
 
     def run_soon(self, text: bytes) -> bool:
-        """Let it run a line in ``__main__`` while it runs other code; any thread.
-
-        Args:
-            text: Python source; one of a few, see ``runaway``.
+        """Let it run one of a few lines (see ``runaway``) in ``__main__`` while it runs other code.
 
         Returns:
             Whether it was accepted.

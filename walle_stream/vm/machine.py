@@ -8,6 +8,7 @@ What differs stands in the two kinds: how a guest is started (``_start``), reach
 
 import atexit
 import os
+import re
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -17,7 +18,7 @@ from typing import ClassVar, Final
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import FrameError, StopTimeoutError, VmStartError
-from walle_stream.vm.frames import decode_behind_header
+from walle_stream.vm.frames import decode_behind_header, decode_results
 from walle_stream.vm.guest.layout import (
     CALL,
     HEADER,
@@ -29,7 +30,7 @@ from walle_stream.vm.guest.layout import (
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
-from walle_stream.vm.program import CompiledProgram
+from walle_stream.vm.program import CompiledProgram, script_error
 from walle_stream.vm.results import DeviceGroup, GroupResult
 from walle_stream.vm.services import HostServices
 
@@ -48,6 +49,7 @@ STOP_TIMEOUT_S: Final = 2.0
 DESTROY_TIMEOUT_S: Final = 10.0
 """Longest wait for a VM's end."""
 
+_BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _serials: Final = count(1)
 
 
@@ -60,10 +62,19 @@ class Machine(ABC):
     _inbox: memoryview
     _outbox: memoryview
 
-    def __init__(self, program: CompiledProgram, services: HostServices | None) -> None:
-        """Begin to count; nothing is started."""
+    def __init__(
+        self, program: CompiledProgram, services: HostServices | None, max_buffer_bytes: int
+    ) -> None:
+        """Begin to count; nothing is started.
+
+        Args:
+            program: The task it is bound to.
+            services: What the host does for runs that ask.
+            max_buffer_bytes: Largest inbox and largest outbox.
+        """
         self._program = program
         self._services = services or HostServices()
+        self._max_buffer_bytes = max_buffer_bytes
         self._groups: Sequence[DeviceGroup] = ()
         self.cpu_ms: Callable[[], float] = monotonic_ms
         """Clock of what it worked, milliseconds, for differences."""
@@ -118,11 +129,7 @@ class Machine(ABC):
         return False
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
-        """Run a batch; blocks until the guest is done.
-
-        Args:
-            groups: The batch.
-            packed: The same, by ``encode_groups``.
+        """Run a batch, packed by ``encode_groups``; blocks until the guest is done.
 
         Returns:
             One result per group, in order.
@@ -161,7 +168,7 @@ class Machine(ABC):
             Whether the guest was asked; it obeys at its next line of Python.
         """
         with self._lock:
-            if self._is_ending or not self._is_reachable:
+            if self._is_ending:
                 return False
             self.was_stopped = True  # first: the run may be over before this returns
             return self._tell_to_stop(for_memory=for_memory)
@@ -209,19 +216,9 @@ class Machine(ABC):
     def _has_started(self, limit_s: float) -> bool:
         """Wait for the end of what was started; raises what went wrong."""
 
-    @property
-    @abstractmethod
-    def _is_reachable(self) -> bool:
-        """Whether there is a guest that can be told something; under the lock."""
-
     @abstractmethod
     def _tell_to_stop(self, *, for_memory: bool) -> bool:
-        """Ask the run at hand to stop; under the lock."""
-
-    @property
-    @abstractmethod
-    def _room_bytes(self) -> int:
-        """Largest inbox and largest outbox."""
+        """Ask the run at hand to stop, if there is a guest; under the lock."""
 
     @abstractmethod
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
@@ -260,6 +257,16 @@ class Machine(ABC):
             "look for what takes so long when the script is loaded"
         )
 
+    def _check_bound(self) -> None:
+        # what the guest wrote when it was bound: the script's body ran, or what it raised
+        program = self._program
+        [group] = decode_results(_BIND_GROUPS, self._outbox)
+        [run] = group.runs
+        if not run.ok:
+            place = re.match(rf"{re.escape(program.file_name)}:(\d+): ", run.message)
+            text = f"raises when loaded: {run.message[place.end() if place else 0 :]}"
+            raise script_error(program, int(place[1]) if place else 0, text)
+
     def _grow(self) -> None:
         word_count, body_bytes = self.heads()
         needed = HEADER.size + WORD_BYTES * word_count + body_bytes
@@ -270,7 +277,7 @@ class Machine(ABC):
         self._make_room(len(self._inbox), needed)
 
     def _make_room(self, inbox_bytes: int, outbox_bytes: int) -> None:
-        limit = self._room_bytes
+        limit = self._max_buffer_bytes
         if max(inbox_bytes, outbox_bytes) > limit:
             raise FrameError(
                 f"task {self._program.task!r}: a call of {inbox_bytes} bytes or a result of "

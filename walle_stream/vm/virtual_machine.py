@@ -15,7 +15,6 @@ from typing import Final
 
 from walle_stream.clock import cpu_clock_of_this_thread
 from walle_stream.errors import VmCrashedError, VmStartError
-from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
 from walle_stream.vm.guest.layout import (
@@ -62,17 +61,13 @@ class VirtualMachine(Machine):
     def __init__(
         self, program: CompiledProgram | None = None, services: HostServices | None = None
     ) -> None:
-        """Create it, and load the program if it is known already; 15-40 ms.
-
-        Args:
-            program: The task it is bound to; None makes a warm VM for ``bind``.
-            services: What the host does for runs that ask.
+        """Create it; 15-40 ms. Without a program it is warm, for ``bind``.
 
         Raises:
             VmStartError: The interpreter could not be made or did not start.
             ScriptError: The script's body raised.
         """
-        super().__init__(program or _NO_PROGRAM, services)
+        super().__init__(program or _NO_PROGRAM, services, RESULT_MAX_BYTES)
         self._is_bound = threading.Event()
         self._taken = 0
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
@@ -144,10 +139,6 @@ class VirtualMachine(Machine):
         heads = self._heads
         return heads[2], heads[3]
 
-    @property
-    def _room_bytes(self) -> int:
-        return RESULT_MAX_BYTES
-
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
         # powers of two: a growing stream of batches does not re-share each time
         orders, shares = self._orders, self._shares
@@ -190,10 +181,6 @@ class VirtualMachine(Machine):
         if self._start_error is not None:
             raise self._start_error
         return True
-
-    @property
-    def _is_reachable(self) -> bool:
-        return self._interpreter is not None
 
     def _tell_to_stop(self, *, for_memory: bool) -> bool:
         interpreter = self._interpreter
@@ -275,7 +262,7 @@ class VirtualMachine(Machine):
                 f"a VM for task {program.task!r} did not start "
                 f"({failure or _NOT_SAID}): report it with the script"
             )
-        check_bound(program, self._outbox)
+        self._check_bound()
 
     def _serve(self, interpreter: Interpreter, taken: int) -> None:
         # which buffers the guest has: a number, for a reference would keep them

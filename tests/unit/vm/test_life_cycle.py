@@ -11,7 +11,7 @@ import pytest
 from walle_stream.errors import ScriptError, VmError
 from walle_stream.vm.interpreters import live_count
 from walle_stream.vm.package.build import build_package
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask, read_package
+from walle_stream.vm.package.reader import PackagedTask, read_package
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 
@@ -230,7 +230,7 @@ def run(ctx, page):
         "text": ctx.resource("a.txt").decode(),
     })
 """
-    limits = PackagedLimits(1_000, 10, 10, 1_000, 3, 0, 1_000)
+    limits = RunLimits(1_000, 10, 10, 1_000, 3, 0, 1_000)
     task = PackagedTask("t", "2", 1, "t.py", (("page_exit",),), None, {}, limits)
     package = read_package(build_package(task, source, {"a.txt": b"hello"}))
     with VmPool({}, PoolLimits(warm_vms=1)) as pool:

@@ -87,21 +87,18 @@ class Event:
         return f"Event({self.id!r}, {self.kind!r}, {self.event_time_ms}, {self.contents!r})"
 
 
-_PROPERTIES: Final[dict[str, Callable[[Event], Any]]] = {
-    "id": lambda event: event.id,
-    "kind": lambda event: event.kind,
-    "event_time_ms": lambda event: event.event_time_ms,
-    "ingest_time_ms": lambda event: event.ingest_time_ms,
-    "page_id": lambda event: event.page_id,
-    "page_instance": lambda event: event.page_instance,
-}
+_PROPERTIES: Final = frozenset(
+    ("id", "kind", "event_time_ms", "ingest_time_ms", "page_id", "page_instance")
+)
 
 
 def _reader(field: str | Callable[[Event], Any]) -> Callable[[Event], Any]:
     if callable(field):
         return field
     name = field
-    return _PROPERTIES.get(name) or (lambda event: event.get(name))
+    if name in _PROPERTIES:
+        return lambda event: getattr(event, name)
+    return lambda event: event.get(name)
 
 
 class EventList(tuple[Event, ...]):
@@ -158,12 +155,10 @@ class EventList(tuple[Event, ...]):
             **contents: Fields of the contents and the value each must have.
         """
         events: Iterable[Event] = self
-        if kind is not None:
-            kinds = (kind,) if isinstance(kind, str) else kind
-            events = [event for event in events if event.kind in kinds]
-        if id is not None:
-            ids = (id,) if isinstance(id, str) else id
-            events = [event for event in events if event.id in ids]
+        for name, allowed in (("kind", kind), ("id", id)):
+            if allowed is not None:
+                values = (allowed,) if isinstance(allowed, str) else allowed
+                events = [event for event in events if getattr(event, name) in values]
         for name, value in contents.items():
             events = [event for event in events if name in event and event[name] == value]
         if where is not None:

@@ -103,9 +103,6 @@ class Exchange(ABC):
 
         What the call was given is not in the inbox any more then.
 
-        Args:
-            request: At most 256 MiB.
-
         Returns:
             Whether the host refused, and its answer, or why.
         """

@@ -5,7 +5,6 @@ no mutable container. Proxies are made when a VM is bound to a task, so that no
 import runs during a call. All runs of a VM see the same proxies.
 """
 
-import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -130,8 +129,3 @@ def _make_proxies(
                 proxies[parent] = ReadOnlyModule(parent)
             vars(proxies[parent])[child] = proxy
     return proxies
-
-
-def real_builtin(name: str) -> Any:
-    """Return a builtin of this interpreter by name."""
-    return getattr(builtins, name)

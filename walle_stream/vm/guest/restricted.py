@@ -8,6 +8,7 @@ what ``yield from`` is given (``delegation.YIELD_GUARD``). The rewritten code
 names the guards by words that no script can spell.
 """
 
+import builtins
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -15,7 +16,7 @@ from types import GenericAlias
 from typing import Any, Final
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD, merge, yield_source
-from walle_stream.vm.guest.modules import Importer, real_builtin
+from walle_stream.vm.guest.modules import Importer
 from walle_stream.vm.guest.naming import TypedDictForm, dataclass
 from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, READ_ATTRIBUTES, read, store_target
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
@@ -167,7 +168,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     is not in it, each run has its own.
     """
     seal()
-    restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
+    restricted: dict[str, Any] = {name: getattr(builtins, name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr
     restricted["getattr"] = _getattr

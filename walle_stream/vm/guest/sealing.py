@@ -269,15 +269,6 @@ def _seal_random(module: Any) -> None:
     module.random = refused  # the process's own numbers: another run would go on with them
 
 
-def _seal_re(module: Any) -> None:
-    _give_plain_keys(module, "_compile", module.Pattern)
-    _give_plain_keys(module, "_compile_template", module.Pattern)
-
-
-def _seal_dates(module: Any) -> None:
-    _give_plain_keys(module, "_strptime")
-
-
 def _seal_time(module: Any) -> None:
     # the machine's zone: results would differ by machine
     strftime = module.strftime
@@ -327,15 +318,16 @@ def _seal_textwrap(module: Any) -> None:
     )
 
 
-def _give_plain_keys(module: Any, name: str, *kept: type[Any]) -> None:
-    function = getattr(module, name)
+def _give_plain_keys(module: Any) -> None:
+    # of the caches of patterns, which take compiled ones, too, and of formats of dates
+    pattern = getattr(module, "Pattern", None)
 
-    def call(*arguments: Any) -> Any:
-        return function(
-            *(argument if type(argument) in kept else plain_key(argument) for argument in arguments)
-        )
+    def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *keys: function(*(k if type(k) is pattern else plain_key(k) for k in keys))
 
-    setattr(module, name, call)
+    for name in ("_compile", "_compile_template", "_strptime"):
+        if hasattr(module, name):
+            setattr(module, name, plain(getattr(module, name)))
 
 
 def _with_plain_format(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -353,7 +345,7 @@ STRUCT_NAMES: Final = {
 
 _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "_collections_abc": guard_views,
-    "_strptime": _seal_dates,
+    "_strptime": _give_plain_keys,
     "annotationlib": _seal_annotations,
     "ast": _seal_ast,
     "collections": _seal_collections,
@@ -361,7 +353,7 @@ _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "enum": guard_enumerations,
     "functools": _seal_functools,
     "random": _seal_random,
-    "re": _seal_re,
+    "re": _give_plain_keys,
     "string": _seal_string,
     "textwrap": _seal_textwrap,
     "time": _seal_time,

@@ -96,15 +96,10 @@ class Session(Exchange):
         self._stops = self._device_stops = 0  # runs of the call, and of one group, that were
 
     def bind(self, packed: bytes) -> None:
-        """Load a task and try its script's body once.
+        """Load ``CompiledProgram.packed`` and try its script's body once.
 
         The result frame is that of a call number 0 with one group of one run:
         what is wrong, if anything.
-
-        Args:
-            packed: Marshalled (task, file, code, config, imported modules,
-                whether globals can be shared between runs, limits, state
-                version, resources).
         """
         program = marshal.loads(packed)  # noqa: S302 - made by the host
         task, file, code, config, imports, shares, limits, version, resources = program
@@ -139,9 +134,6 @@ class Session(Exchange):
         """Ask the host something in the middle of a run; blocks until it answers.
 
         The time that takes is the host's: it does not count as the run's.
-
-        Args:
-            request: At most 256 MiB.
 
         Returns:
             The answer.
@@ -201,11 +193,13 @@ class Session(Exchange):
         words: list[int] = []
         parts: list[bytes] = []
         run_number = self._run_all(packed, self._run_number, words, parts)
+        self._pulse[0] = 0
         if deferral.is_used:
             if not deferral.finish(words, parts) and self._call is not None:
                 words, parts = [], []
                 deferral.begin(is_eager=True)
                 run_number = self._run_all(self._call, self._run_number | REPEATED, words, parts)
+                self._pulse[0] = 0
             deferral.begin(is_eager=False)
             self._call, self._waited_s = None, 0.0
         self._run_number = run_number & ~REPEATED
@@ -221,13 +215,11 @@ class Session(Exchange):
         strikes, counts_steps, max_state_bytes = program.limits[4:7]
         run: Any = shared and shared["run"]
         pulse, stopper, deferral = self._pulse, self._stopper, self._deferral
-        waiting = deferral.features  # empty after every run without tensors in features
-        self._stops = 0
+        self._stops, waiting = 0, deferral.features  # empty after runs without tensors to emit
         for device_id, state, runs in groups:
             self._device_stops, is_out = 0, self._stops >= strikes * TASK_FACTOR
             changes: Overlay = {}
-            held_bytes = -1
-            old_version = left_version = state_version
+            held_bytes, old_version, left_version = -1, state_version, state_version
             if state and (state_version != 1 or VERSION_KEY in state):
                 old_version = left_version = take_version(state)
             for position, clock_ms, subject in runs:
@@ -254,19 +246,23 @@ class Session(Exchange):
                 else:
                     if waiting:
                         deferral.place = (len(words) + 2 + has_value, len(parts))
-                    write_success(words, parts, context, has_value=has_value)
+                    if has_value or context._emitted_ or context._log_ is not None:
+                        write_success(words, parts, context, has_value=has_value)
+                    else:
+                        words.append(RUN_SILENT)
                     if overlay:
                         changes.update(overlay)
                         merge(state, overlay)
                         old_version = state_version
                 if waiting and not deferral.end_run(context, words, parts):
-                    pulse[0] = 0
                     return run_number
-            if changes and (state_version != 1 or left_version != 1):
+            if not changes:
+                words.append(0)
+                continue
+            if state_version != 1 or left_version != 1:
                 # layout 1 has no number
                 changes[VERSION_KEY] = b"%d" % state_version if state_version != 1 else None
             write_changes(words, parts, changes)
-        pulse[0] = 0
         return run_number
 
     def _run_apart(self, context: Context, view: State, subject: Any, old_version: int) -> bool:

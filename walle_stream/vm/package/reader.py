@@ -93,7 +93,6 @@ _BROKEN: Final = (
 _DAMAGED: Final = "it was altered or cut: get it again, or build it with walle task build"
 
 
-_MIB: Final = 2**20
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Attempts = Annotated[int, msgspec.Meta(ge=1, le=10)]
 _BackoffMs = Annotated[int, msgspec.Meta(ge=0, le=2_000)]
@@ -102,18 +101,6 @@ _Trigger = Annotated[
     tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=256)], ...],
     msgspec.Meta(min_length=1, max_length=64),
 ]
-
-
-class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``program.RunLimits`` as JSON, within the bounds of a definition."""
-
-    output_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
-    emits: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-    log_lines: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-    wall_time_ms: Annotated[int, msgspec.Meta(ge=10, le=3_600_000)]
-    strikes: Annotated[int, msgspec.Meta(ge=1, le=1_000)]
-    steps: Annotated[int, msgspec.Meta(ge=0, le=10**12)]
-    state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
 
 
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -128,7 +115,7 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     fields: tuple[str, ...] | None
     """Contents of events that the script reads; all when null."""
     config: dict[str, Any]
-    limits: PackagedLimits
+    limits: RunLimits
     pages: tuple[str, ...] | None = None
     """Only events on these pages wake the task; on any page when null."""
     isolation: Isolation = "shared"
@@ -194,10 +181,7 @@ class TaskPackage(msgspec.Struct, frozen=True):
         return data
 
     def program(self, beside: Mapping[str, bytes] | None = None) -> CompiledProgram:
-        """Check and compile the script, as ``compile_program`` does; some milliseconds.
-
-        Args:
-            beside: Resources that the package has not; of one name these.
+        """Check and compile the script; a resource of ``beside`` takes the place of a packed one.
 
         Raises:
             PackageError: The script may not run here.
@@ -220,10 +204,9 @@ class TaskPackage(msgspec.Struct, frozen=True):
 
 def program_of(task: PackagedTask, source: str, resources: Mapping[str, bytes]) -> TaskProgram:
     """Return what is compiled of a package; resources by name."""
-    limits = RunLimits(*msgspec.structs.astuple(task.limits))
     return TaskProgram(
-        *(task.name, task.version, source, task.file, task.config, limits, task.isolation),
-        *(task.state_version, resources),
+        *(task.name, task.version, source, task.file, task.config, task.limits),
+        *(task.isolation, task.state_version, resources),
     )
 
 

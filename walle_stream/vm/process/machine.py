@@ -24,7 +24,6 @@ from typing import Final
 
 from walle_stream.clock import cpu_clock_of_process
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
-from walle_stream.vm.binding import check_bound
 from walle_stream.vm.guest.layout import (
     HEADER,
     INBOX,
@@ -70,12 +69,7 @@ class ProcessMachine(Machine):
         settings: ProcessSettings | None = None,
         services: HostServices | None = None,
     ) -> None:
-        """Start the child and load the program.
-
-        Args:
-            program: The task it is bound to.
-            settings: How it is confined; by default as its program says.
-            services: What the host does for runs that ask.
+        """Start the child and load the program; confined as that says, or by the settings.
 
         Raises:
             VmStartError: No child could be started, it did not get ready, or a
@@ -88,7 +82,7 @@ class ProcessMachine(Machine):
             raise VmStartError(
                 f"task {program.task!r}: no such measures: {sorted(unknown)}; there are {MEASURES}"
             )
-        super().__init__(program, services)
+        super().__init__(program, services, settings.memory_bytes)
         self._settings = settings
         self._heads = (0, 0)
         self._call_lock = threading.Lock()
@@ -160,13 +154,9 @@ class ProcessMachine(Machine):
         """Number of the run at hand, ascending for the VM's life; 0 when idle or dead."""
         return 0 if self._killed is not None else int(self._runs[0])
 
-    @property
-    def _is_reachable(self) -> bool:
-        return self._child is not None and self._killed is None
-
     def _tell_to_stop(self, *, for_memory: bool) -> bool:  # noqa: ARG002 - the system limits it
         # a run that does not obey is inside C code: its process is killed
-        if self._child is None:
+        if self._child is None or self._killed is not None:
             return False
         number = self.run_number
         if number and number != self._asked_number:
@@ -212,7 +202,7 @@ class ProcessMachine(Machine):
         self._await_start()
         self.measures = self._taken_measures()
         warn_of_missing(set(MEASURES) - settings.off - set(self.measures))
-        check_bound(self._program, self._outbox)
+        self._check_bound()
 
     def _taken_measures(self) -> tuple[str, ...]:
         mask = CONTROL.unpack_from(self._control.view)[3]
@@ -336,15 +326,11 @@ class ProcessMachine(Machine):
             return f"killed by {signal.Signals(-status).name}"
         return f"exit status {status}"
 
-    @property
-    def _room_bytes(self) -> int:
-        return self._settings.memory_bytes
-
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
         for memory, size_bytes in zip(self._memories, (inbox_bytes, outbox_bytes), strict=True):
             if size_bytes > len(memory.view):
                 # powers of two: a growing stream of batches does not re-share each time
-                memory.grow(min(1 << (size_bytes - 1).bit_length(), self._room_bytes))
+                memory.grow(min(1 << (size_bytes - 1).bit_length(), self._max_buffer_bytes))
         self._inbox, self._outbox = (memory.view for memory in self._memories)
         mask = CONTROL.unpack_from(self._control.view)[3]
         CONTROL.pack_into(self._control.view, 0, 0, len(self._inbox), len(self._outbox), mask)

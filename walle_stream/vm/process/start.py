@@ -7,7 +7,6 @@ the process: the kernel would kill a child when the *thread* that started it
 ends (``dies_with_host``).
 """
 
-import ast
 import marshal
 import os
 import subprocess
@@ -16,12 +15,17 @@ import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from functools import cache
-from importlib.resources import files
 from queue import SimpleQueue
 from types import CodeType
 from typing import Any, Final
 
-from walle_stream.vm.bundle import boot_code, guest_bundle
+from walle_stream.vm.bundle import (
+    GUEST_PACKAGE,
+    boot_code,
+    compile_guest,
+    guest_bundle,
+    parse_guest,
+)
 from walle_stream.vm.process.guard import GuardSettings
 from walle_stream.vm.process.memory import SharedMemory
 
@@ -40,7 +44,6 @@ def start(given):
 """
 # where a Python outside the usual places finds its own parts
 _KEPT_ENVIRONMENT: Final = ("PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_CHILD_MODULES: Final = ("guard", "child")
 
 
 def start_child(
@@ -125,15 +128,8 @@ _spawner: Final = _Spawner()
 
 @cache
 def _child_modules() -> list[tuple[str, CodeType]]:
-    # under the guest's package name, like the modules they import: the stop of a
-    # run tells its own code from the script's by it
-    modules = []
-    for name in _CHILD_MODULES:
-        tree = ast.parse(files("walle_stream.vm.process").joinpath(f"{name}.py").read_text("utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("walle_stream."):
-                node.module = "walle_guest." + (node.module or "").rpartition(".")[2]
-        full_name = f"walle_guest.{name}"
-        code = compile(tree, f"<{full_name}>", "exec", dont_inherit=True, optimize=2)
-        modules.append((full_name, code))
-    return modules
+    names = {f"{GUEST_PACKAGE}.{name}": f"{name}.py" for name in ("guard", "child")}
+    return [
+        (name, compile_guest(parse_guest("walle_stream.vm.process", file), name))
+        for name, file in names.items()
+    ]
