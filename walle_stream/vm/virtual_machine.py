@@ -28,10 +28,10 @@ from walle_stream.vm.guest.layout import (
 )
 from walle_stream.vm.guest.stopping import STOP_FOR_MEMORY, STOP_RUN
 from walle_stream.vm.interpreters import Interpreter
-from walle_stream.vm.looking import look_count
 from walle_stream.vm.machine import BUFFER_BYTES, DESTROY_TIMEOUT_S, Machine
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.services import HostServices
+from walle_stream.vm.spinning import spin_count
 
 RESULT_MAX_BYTES: Final = 1024 * 1024 * 1024
 """Largest batch and largest result of one call; the guest holds each run to its task's limits."""
@@ -71,7 +71,7 @@ class VirtualMachine(Machine):
         self._is_bound = threading.Event()
         self._taken = 0
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
-        self._looks = range(look_count())
+        self._spins = range(spin_count())
         self._pause = self._paused = 0
         self._shares = 0
         self._heard = 0
@@ -124,7 +124,7 @@ class VirtualMachine(Machine):
         if self._paused:
             self._paused -= 1
         else:
-            for _ in self._looks:
+            for _ in self._spins:
                 if heads[NUMBER] == number:
                     self._pause = 0
                     break
@@ -247,7 +247,7 @@ class VirtualMachine(Machine):
                 _pulse=self._pulse,
                 _wake=self._wake.read_fd,
                 _done=self._done.write_fd,
-                _spins=len(self._looks),
+                _spins=len(self._spins),
             )
             failure = interpreter.execute(_START)
         if failure is not None:

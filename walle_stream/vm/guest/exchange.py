@@ -62,24 +62,23 @@ class Exchange(ABC):
     def serve(self, wake: int, done: int, spins: int) -> None:
         """Do what the host orders until it says to leave; the VM's thread stays here.
 
-        A host that calls often finds the guest looking: waking a thread that
-        sleeps costs more than a whole short call. Looking that finds nothing
-        is done ever more seldom.
+        A host that calls often finds the guest spinning: waking a thread that
+        sleeps costs more than a whole short call. It spins ever more seldom in vain.
 
         Args:
             wake: Descriptor that the host rings.
             done: Descriptor to ring when an order was done.
-            spins: How often to look for an order before sleeping.
+            spins: Most looks for an order before sleeping.
         """
         packed, orders, last = self._packed, self._orders, self._order_number
         self._wake, self._done = wake, done
-        looks = range(spins)
+        tries = range(spins)
         pause = paused = 0
         while True:
             if paused:
                 paused -= 1
             else:
-                for _ in looks:
+                for _ in tries:
                     if orders[NUMBER] != last:
                         pause = 0
                         break

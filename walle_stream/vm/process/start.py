@@ -34,13 +34,13 @@ _LOAD: Final = (
     "exec(g[0],{{'_bundle':g[1]}});n={{'__name__':'walle_child'}};exec(g[2],n);n['start'](g)"
 )
 _START: Final = """
-def start(given):
+def start(payload):
     import sys
     from types import ModuleType
-    for name, code in given[3]:
+    for name, code in payload[3]:
         module = sys.modules[name] = ModuleType(name)
         exec(code, module.__dict__)
-    module.main(*given[4:])
+    module.main(*payload[4:])
 """
 # where a Python outside the usual places finds its own parts
 _KEPT_ENVIRONMENT: Final = ("PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
