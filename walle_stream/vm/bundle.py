@@ -53,7 +53,10 @@ def guest_bundle() -> bytes:
         for file in sorted(files(_SOURCE_PACKAGE).iterdir(), key=lambda file: file.name)
         if file.name.endswith(".py")
     }
-    imports = {name: sorted(_siblings(tree) & trees.keys()) for name, tree in trees.items()}
+    imports = {
+        name: sorted({"__init__", *_siblings(tree)} & trees.keys() - {name})
+        for name, tree in trees.items()
+    }
     bundle = []
     for name in TopologicalSorter(imports).static_order():  # each after those it imports
         full_name = GUEST_PACKAGE if name == "__init__" else f"{GUEST_PACKAGE}.{name}"

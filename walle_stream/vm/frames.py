@@ -42,10 +42,7 @@ _CUT_SHORT: Final = "a result frame is cut: {} bytes hold no whole frame"
 
 
 def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
-    """Encode a call.
-
-    Args:
-        groups: Plain values only, and the rows of open pages.
+    """Encode a call: plain values only, and the rows of open pages.
 
     Raises:
         FrameError: A value is not plain, or nested deeper than marshal allows.

@@ -113,15 +113,7 @@ def compile_script(
 
 
 def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
-    """Say which rules a script breaks.
-
-    Args:
-        tree: The parsed script.
-        needs_migrate: Whether older states can be there.
-
-    Returns:
-        In the order of lines; empty for a script that may run.
-    """
+    """Say which rules a parsed script breaks, in the order of lines."""
     bound: set[str] = set()
     for node in ast.walk(tree):
         bound.update(_bound_names(node))

@@ -82,13 +82,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def watch(self, machine: Machine, limit_ms: float, cpu_limit_ms: float = 0.0) -> None:
-        """Begin to watch a VM.
-
-        Args:
-            machine: The VM.
-            limit_ms: Longest run.
-            cpu_limit_ms: Most CPU time of a run; 0 for any.
-        """
+        """Begin to watch a VM, for the longest run and the most CPU time of one; 0 for any."""
         with self._lock:
             self._looks[machine] = _Look(limit_ms, cpu_limit_ms)
             if self._thread is None and not self._is_closed.is_set():
@@ -98,12 +92,7 @@ class Watchdog:
                 self._thread.start()
 
     def every(self, interval_s: float, job: Callable[[], None]) -> None:
-        """Do something now and then, in the watchdog's thread.
-
-        Args:
-            interval_s: How often; once the watchdog looks at a VM at all.
-            job: What; must not block for long.
-        """
+        """Do something that does not block now and then, once a VM is watched."""
         with self._lock:
             self._jobs.append(_Job(interval_s * 1000.0, monotonic_ms(), job))
 

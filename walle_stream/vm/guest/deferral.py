@@ -191,11 +191,7 @@ class Deferral:
                 self._settle()
 
     def end_run(self, sender: Sender, words: list[int], parts: list[bytes]) -> bool:
-        """End a run that has ``features``, whether it failed or not.
-
-        Returns:
-            Whether the call may go on; else it has to be made again.
-        """
+        """End a run that has ``features``; say whether the call may go on, or is made again."""
         self._runs.append(_Run(sender, self._pulse[0], [*self.features], self.place))
         self.features.clear()
         self._run_count += 1
@@ -206,11 +202,7 @@ class Deferral:
         return not self.has_failed
 
     def finish(self, words: list[int], parts: list[bytes]) -> bool:
-        """Evaluate what waits, and put the features' bodies where they belong.
-
-        Returns:
-            Whether all went well; else the call has to be made again.
-        """
+        """Evaluate what waits, put bodies where they belong, and say whether all went well."""
         runs, requests = self._runs, self._others.waiting
         self._runs, self._others = [], _Requests()
         if self.has_failed:

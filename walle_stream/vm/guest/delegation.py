@@ -24,9 +24,6 @@ _HARMLESS: Final = frozenset(
 def yield_source(source: Any) -> Any:
     """Return something to iterate over whose ``close`` is none of a script's.
 
-    Args:
-        source: What a script delegates to.
-
     Returns:
         Generators and builtin containers as they are, for anything else a
         generator of its items: what is sent to it is lost, and it returns None.

@@ -29,11 +29,7 @@ _TUPLE: Final = ": _tuple_new(_cls, ("
 def check_names(
     names: Iterable[object], is_refused: Callable[[str], bool] = is_refused_name
 ) -> None:
-    """Refuse what is no name of a field.
-
-    Args:
-        names: What a script gave.
-        is_refused: Which names are refused though they are identifiers.
+    """Refuse what is no name of a field, or refused though it is an identifier.
 
     Raises:
         TypeError: One is no text.

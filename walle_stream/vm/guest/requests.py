@@ -60,16 +60,7 @@ def encode_request(wanted: Sequence[Tensor], number: int = 0) -> tuple[bytes, in
 
 
 def take_response(response: bytes, at: int, wanted: Sequence[Tensor]) -> int:
-    """Give tensors the values that the host computed.
-
-    Args:
-        response: Of the host.
-        at: Where the request's part of it begins.
-        wanted: The request's.
-
-    Returns:
-        Where the next request's part begins.
-    """
+    """Give a request's tensors their values, from ``at`` on; return where the next one's begin."""
     begin = at + _HEAD.size
     at = begin + _HEAD.unpack_from(response, at)[0]
     outputs = loads(response[begin:at])["outputs"]
