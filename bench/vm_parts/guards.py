@@ -18,9 +18,10 @@ from vm_parts.plain import tune_gc
 from vm_parts.scripts import LIGHT, compiled, make_batch
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.guest.session import Session
+from walle_stream.vm.machine import Machine
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.virtual_machine import VirtualMachine
-from walle_stream.vm.watchdog import Watchdog, Watched
+from walle_stream.vm.watchdog import Watchdog
 
 _BATCH_SIZE: Final = 100
 _EVENTS: Final = 20
@@ -97,7 +98,7 @@ def _watchdog(settings: Settings) -> dict[str, Any]:
     with_it: list[float] = []
     without: list[float] = []
 
-    def nothing(_: Watched) -> None:
+    def nothing(_: Machine) -> None:
         """Never told: no run takes that long."""
 
     try:

@@ -12,7 +12,7 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
 from walle_stream.cli.__main__ import main
 from walle_stream.errors import IsolationError, MalformedRowError
-from walle_stream.vm import shelf
+from walle_stream.vm import task_pool
 from walle_stream.vm.results import RunResult
 
 pytestmark = pytest.mark.integration
@@ -102,7 +102,7 @@ def old_data_dir(pipeline, monkeypatch):
 
     data_dir = pipeline.parent / "d"
     with monkeypatch.context() as patch:
-        patch.setattr(shelf, "run_checked", believe)
+        patch.setattr(task_pool, "run_checked", believe)
         LocalRun(Assembly.load(pipeline), RunOptions(data_dir, 1)).run()
     return data_dir
 

@@ -110,7 +110,6 @@ FIXED: Final[Table] = (
         "names of methods, and of globals that no code reached names",
     ),
     ("typing._* typing.*", "a library's form"),
-    ("* walle_guest.events._PROPERTIES", _TABLE),
     ("* walle_guest.rules._HINTS", _TABLE),
     ("* walle_guest.sealing._BY_NAME", _TABLE),
 )

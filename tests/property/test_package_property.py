@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from walle_stream.errors import PackageError
 from walle_stream.vm.package.build import build_package
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask, read_package
+from walle_stream.vm.package.reader import PackagedTask, read_package
+from walle_stream.vm.program import RunLimits
 
 pytestmark = pytest.mark.vm
 
 MUTATIONS = 500
 SOURCE = "import struct\n\ndef run(ctx, page):\n    ctx.emit({'n': len(page.events)})\n"
-LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
+LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 TASK = PackagedTask("t", "1", 1, "t.py", (("page_exit",),), ("item",), {"k": [1]}, LIMITS)
 
 

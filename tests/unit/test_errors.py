@@ -122,6 +122,6 @@ def test_no_error_that_leaves_the_framework_is_outside_of_the_tree():
             nodes = ast.walk(ast.parse(path.read_text()))
             found |= {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     # of the mapping language: caught by the connector, which turns them into its own
-    # of shelf to pool, which runs the others again
+    # of a task's pool to the pool of all, which runs the others again
     inner = {"BlamedRunError", "ExpressionError", "MappingError"}
     assert {name for name in found if name.endswith(("Error", "Exception"))} <= inner

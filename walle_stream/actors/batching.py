@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from walle_stream.clock import monotonic_ms, thread_cpu_ms
-from walle_stream.vm.shelf import called_cpu_ms
+from walle_stream.vm.task_pool import called_cpu_ms
 
 FIRST_EVENTS: Final = 256
 """Most events of a batch before any turn was measured: a script's runs may be long."""

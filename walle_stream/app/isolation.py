@@ -44,8 +44,8 @@ def check_machine(tasks: Iterable[ReadyTask], places: Mapping[tuple[str, str], s
 
 def _lacking(task: ReadyTask) -> str:
     confinement = task.program.confinement
-    missing = sorted(confinement.required - measures_here()) if confinement.required else []
-    if missing:
+    required = set(confinement.required)
+    if missing := required and sorted(required - (measures_here() or frozenset())):
         return f"this machine or this user lacks {', '.join(missing)}, which it requires"
     if confinement.cpu_ms and sys.platform != "linux":
         return "this machine cannot limit the CPU time of its runs"

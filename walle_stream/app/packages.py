@@ -30,12 +30,11 @@ from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
     MANIFEST,
     SCRIPT,
-    PackagedConfinement,
-    PackagedLimits,
     PackagedTask,
     TaskPackage,
     read_package,
 )
+from walle_stream.vm.program import RunLimits
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # of a standard library's folder: not the interpreter's, made from the rest, or only for its tests
@@ -132,10 +131,10 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
         fields=spec.fields,
         config=dict(spec.config),
-        limits=PackagedLimits(**spec.limits.model_dump()),
+        limits=RunLimits(**spec.limits.model_dump()),
         pages=spec.pages,
         isolation=spec.isolation.policy,
-        confinement=PackagedConfinement.of(confinement_of(spec.isolation)),
+        confinement=confinement_of(spec.isolation),
         on_error=on_error_values(spec.on_error),
     )
     return build_package(packaged, program.source, program.resources, pythons)

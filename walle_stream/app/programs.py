@@ -14,10 +14,10 @@ from walle_stream.errors import ScriptError
 from walle_stream.spec.isolation import IsolationSpec
 from walle_stream.spec.models import OnErrorSpec, Task
 from walle_stream.stream.task_sets import InstalledTask
-from walle_stream.vm.confinement import Confinement
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
 from walle_stream.vm.program import (
     CompiledProgram,
+    Confinement,
     RunLimits,
     TaskProgram,
     compile_program,
@@ -89,7 +89,7 @@ def confinement_of(spec: IsolationSpec) -> Confinement:
     Args:
         spec: ``spec.isolation`` of a task.
     """
-    return Confinement(spec.memory_bytes, spec.cpu_ms or 0, frozenset(spec.require))
+    return Confinement(spec.memory_bytes, spec.cpu_ms or 0, tuple(sorted(spec.require)))
 
 
 def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
@@ -113,9 +113,7 @@ def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -
     """
     package = read_package(file)
     task = package.manifest.task
-    program = msgspec.structs.replace(
-        package.program(beside), confinement=task.confinement.unpacked()
-    )
+    program = msgspec.structs.replace(package.program(beside), confinement=task.confinement)
     return ReadyTask(
         task.name,
         task.version,

@@ -8,41 +8,20 @@ standard library alone.
 
 import ast
 import marshal
+import re
 import sysconfig
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib.resources import files
 from pathlib import Path
 from types import CodeType
 from typing import Final
 
 _SOURCE_PACKAGE: Final = "walle_stream.vm.guest"
-_PACKAGE: Final = "walle_guest"
-# each after those it imports
-_MODULES: Final = (
-    "rules",
-    "layout",
-    "stopping",
-    "auditing",
-    "delegation",
-    "reading",
-    "naming",
-    "sealing",
-    "modules",
-    "restricted",
-    "codec",
-    "events",
-    "page",
-    "reply",
-    "state",
-    "tensors",
-    "requests",
-    "deferral",
-    "context",
-    "outcome",
-    "migration",
-    "exchange",
-    "session",
-)
+_OUR_PACKAGES: Final = re.compile(r"^walle_stream\.vm\.(guest|process)\b")
+
+GUEST_PACKAGE: Final = "walle_guest"
+"""What the guest library is called inside a VM."""
 _BOOT: Final = """
 import sys
 sys.path[:] = {paths!r}
@@ -69,19 +48,44 @@ del _boot, _bundle
 @cache
 def guest_bundle() -> bytes:
     """Return the marshalled modules of ``walle_guest``: [(name, code), ...]."""
-    folder = files(_SOURCE_PACKAGE)
+    trees = {
+        file.name.removesuffix(".py"): parse_guest(_SOURCE_PACKAGE, file.name)
+        for file in sorted(files(_SOURCE_PACKAGE).iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".py")
+    }
+    imports = {
+        name: sorted({"__init__", *_siblings(tree)} & trees.keys() - {name})
+        for name, tree in trees.items()
+    }
     bundle = []
-    for name in ("__init__", *_MODULES):
-        source = folder.joinpath(f"{name}.py").read_text(encoding="utf-8")
-        full_name = _PACKAGE if name == "__init__" else f"{_PACKAGE}.{name}"
-        tree = ast.parse(source)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_SOURCE_PACKAGE):
-                node.module = _PACKAGE + (node.module or "").removeprefix(_SOURCE_PACKAGE)
-        bundle.append(
-            (full_name, compile(tree, f"<{full_name}>", "exec", dont_inherit=True, optimize=2))
-        )
+    for name in TopologicalSorter(imports).static_order():  # each after those it imports
+        full_name = GUEST_PACKAGE if name == "__init__" else f"{GUEST_PACKAGE}.{name}"
+        bundle.append((full_name, compile_guest(trees[name], full_name)))
     return marshal.dumps(bundle)
+
+
+def parse_guest(package: str, file: str) -> ast.Module:
+    """Parse a module that runs in a VM; what it imports of us is named as there."""
+    tree = ast.parse(files(package).joinpath(file).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            node.module = _OUR_PACKAGES.sub(GUEST_PACKAGE, node.module)
+    return tree
+
+
+def compile_guest(tree: ast.Module, full_name: str) -> CodeType:
+    """Compile a module that runs in a VM: the stop of a run knows our code by its file's name."""
+    return compile(tree, f"<{full_name}>", "exec", dont_inherit=True, optimize=2)
+
+
+def _siblings(tree: ast.Module) -> set[str]:
+    # by name; ``from walle_guest import x`` names x
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(GUEST_PACKAGE):
+            names.add((node.module or "").rpartition(".")[2])
+            names.update(alias.name for alias in node.names)
+    return names
 
 
 @cache

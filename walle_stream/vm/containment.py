@@ -8,12 +8,14 @@ isolation: there it ends its VM alone, and is blamed.
 import logging
 from collections.abc import Sequence
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from walle_stream.errors import VmStartError, WalleError
-from walle_stream.vm.machine import Machine
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.services import HostServices
+
+if TYPE_CHECKING:
+    from walle_stream.vm.process.machine import ProcessMachine
 
 _log = logging.getLogger(__name__)
 
@@ -21,30 +23,17 @@ _PROBE: Final = TaskProgram("probe", "0", "def run(ctx, page):\n    pass\n", "pr
 
 
 @cache
-def can_contain() -> bool:
-    """Whether this platform has process VMs; tried once, logged where not."""
-    try:
-        make_contained(compile_program(_PROBE)).destroy()
-    except (ImportError, OSError, WalleError) as error:
-        _log.warning("what may end this process runs in it, without process VMs: %s", error)
-        return False
-    return True
-
-
-@cache
-def measures_here() -> frozenset[str]:
+def measures_here() -> frozenset[str] | None:
     """Return the measures that process VMs take on this machine; starts one, once.
 
     Returns:
-        Of ``process.guard.MEASURES``; none where there are no process VMs.
+        Of ``process.guard.MEASURES``; None where there are no process VMs, as the log says.
     """
     try:
-        # imported where it is used: it needs POSIX
-        from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415
-
-        machine = ProcessMachine(compile_program(_PROBE))
-    except (ImportError, OSError, WalleError):
-        return frozenset()
+        machine = make_contained(compile_program(_PROBE))
+    except (ImportError, OSError, WalleError) as error:
+        _log.warning("there are no process VMs here to contain what may end a process: %s", error)
+        return None
     machine.destroy()
     return frozenset(machine.measures)
 
@@ -54,17 +43,12 @@ def check_bodies(
 ) -> None:
     """Load scripts in process VMs first, because loading one may have ended the last process.
 
-    Args:
-        programs: The tasks'.
-        memory_bytes: See ``make_contained``.
-        services: See ``make_contained``.
-
     Raises:
         VmStartError: One does not survive it.
         ScriptError: One's body raises.
     """
     _log.warning("the last process ended while it loaded scripts: they are tried in process VMs")
-    if not can_contain():
+    if measures_here() is None:
         return
     for program in programs:
         try:
@@ -78,7 +62,7 @@ def check_bodies(
 
 def make_contained(
     program: CompiledProgram, memory_bytes: int = 0, services: HostServices | None = None
-) -> Machine:
+) -> "ProcessMachine":
     """Make a process VM for a task of any isolation.
 
     Args:
@@ -94,6 +78,6 @@ def make_contained(
     from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415
     from walle_stream.vm.process.settings import ProcessSettings  # noqa: PLC0415
 
-    usual = ProcessSettings()
-    settings = ProcessSettings(memory_bytes=max(usual.memory_bytes, memory_bytes))
+    usual_bytes = ProcessSettings().memory_bytes
+    settings = ProcessSettings(memory_bytes=max(usual_bytes, memory_bytes))
     return ProcessMachine(program, settings, services)

@@ -2,11 +2,9 @@
 
 import msgspec
 
-from walle_stream.vm.shelf import Shelf
-
 
 class VmCounts(msgspec.Struct):
-    """What a pool has done, for metrics."""
+    """What a pool has done."""
 
     created: int = 0
     """VMs made."""
@@ -50,16 +48,3 @@ class VmStatus(msgspec.Struct, frozen=True):
     """Runs in those batches, failed ones included."""
     is_running: bool
     """Whether a run is at hand."""
-
-
-def add_shelf(counts: VmCounts, shelf: Shelf) -> None:
-    """Add what a shelf has done."""
-    done = shelf.totals()
-    counts.created += done.created
-    counts.bound += done.created
-    counts.resets += 0 if shelf.program.shares_globals else done.runs
-    counts.recycled += done.recycled
-    counts.destroyed += done.destroyed
-    counts.crashes += done.crashes
-    counts.calls += done.calls
-    counts.runs += done.runs

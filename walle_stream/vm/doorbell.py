@@ -30,10 +30,7 @@ class Doorbell:
         os.write(self.write_fd, RING)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until somebody rings; lets go of the interpreter's lock.
-
-        Args:
-            timeout_s: Longest wait in seconds; None waits for ever.
+        """Block until somebody rings, or for so many seconds; lets go of the interpreter's lock.
 
         Returns:
             Whether it rang in time.

@@ -11,8 +11,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
-
 from walle_stream.errors import FrameError
 from walle_stream.vm.guest.layout import (
     DELETED,
@@ -40,22 +38,11 @@ _SILENT: Final = RunResult(ok=True)
 _TEXT: Final = ("utf-8", "surrogateescape")
 
 _MARSHAL_VERSION: Final = 4  # texts that stand twice are written once: half the time of 2
-
-
-class ResultHeader(msgspec.Struct, frozen=True):
-    """The outbox's header, when the guest wrote one."""
-
-    status: int
-    number: int
-    word_count: int
-    body_bytes: int
+_CUT_SHORT: Final = "a result frame is cut: {} bytes hold no whole frame"
 
 
 def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
-    """Encode a call.
-
-    Args:
-        groups: Plain values only, and the rows of open pages.
+    """Encode a call: plain values only, and the rows of open pages.
 
     Raises:
         FrameError: A value is not plain, or nested deeper than marshal allows.
@@ -69,19 +56,6 @@ def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
             f"the events of {len(groups)} devices ({devices}, ...) cannot be handed to a VM "
             f"({error}): hand over plain values, nested less deep"
         ) from error
-
-
-def decode_header(outbox: bytes | bytearray | memoryview) -> ResultHeader | None:
-    """Read the header.
-
-    Args:
-        outbox: At least the header's bytes.
-
-    Returns:
-        None when the guest wrote none.
-    """
-    magic, status, number, word_count, body_bytes = HEADER.unpack_from(outbox)
-    return ResultHeader(status, number, word_count, body_bytes) if magic == MAGIC else None
 
 
 def decode_results(
@@ -99,13 +73,11 @@ def decode_results(
     Raises:
         FrameError: Lengths do not meet, or an unknown code.
     """
-    room = len(outbox)
-    if room < HEADER.size:
-        raise FrameError(f"a result frame is cut: {room} bytes hold no whole frame")
-    magic, _, _, word_count, body_bytes = HEADER.unpack_from(outbox)
-    if magic != MAGIC:
-        raise FrameError(f"a result frame is cut: {room} bytes hold no whole frame")
-    return decode_behind_header(groups, outbox, word_count, body_bytes)
+    if len(outbox) >= HEADER.size:
+        magic, _, _, word_count, body_bytes = HEADER.unpack_from(outbox)
+        if magic == MAGIC:
+            return decode_behind_header(groups, outbox, word_count, body_bytes)
+    raise FrameError(_CUT_SHORT.format(len(outbox)))
 
 
 def decode_behind_header(
@@ -117,13 +89,10 @@ def decode_behind_header(
     """Cut a complete result whose header was read already.
 
     Args:
-        groups: The call that it answers.
-        outbox: Header, control words and body; may be longer. Borrowed.
+        groups: See ``decode_results``.
+        outbox: See ``decode_results``.
         word_count: Control words, as the header says.
         body_bytes: Size of the body, as the header says.
-
-    Returns:
-        One result per group, one per run, in order.
 
     Raises:
         FrameError: As ``decode_results``.
@@ -131,7 +100,7 @@ def decode_behind_header(
     at = HEADER.size + WORD_BYTES * word_count
     end = at + body_bytes
     if end > len(outbox):
-        raise FrameError(f"a result frame is cut: {len(outbox)} bytes hold no whole frame")
+        raise FrameError(_CUT_SHORT.format(len(outbox)))
     if word_count < len(FEW_WORDS):
         words = FEW_WORDS[word_count].unpack_from(outbox, HEADER.size)
     else:
@@ -157,7 +126,7 @@ def _owned(results: list[GroupResult]) -> list[GroupResult]:
     return results
 
 
-def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912, PLR0915 - the hot loop
+def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list[GroupResult]:  # noqa: C901, PLR0912 - the hot loop
     # A slice beyond the body's end is short, never an error: what proves that
     # every slice was whole is that the last one ends exactly where the body does.
     # A word beyond the last one is an IndexError. Indices, not an iterator: half the time.
@@ -186,14 +155,15 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
                 emits.append((body[start:middle], body[middle:end]))
             logs: list[tuple[str, str]] = []
             if words[at]:
-                logs, at, end = _cut_lines(words, at, body, end)
+                at, end = _cut_lines(words, at, body, end, logs)
             else:
                 at += 1
             if code == RUN_DONE:
                 runs.append(RunResult(True, emits, logs))  # noqa: FBT003 - hot, keywords cost
                 continue
             if code == RUN_CALLED:
-                calls, at, end = _cut_calls(words, at, body, end)
+                calls: list[tuple[str, bytes]] = []
+                at, end = _cut_calls(words, at, body, end, calls)
                 runs.append(RunResult(True, emits, logs, calls=calls))  # noqa: FBT003 - as above
                 continue
             if code != RUN_FAILED or emits:
@@ -204,17 +174,10 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
             error, message = str(body[start:middle], *_TEXT), str(body[middle:end], *_TEXT)
             runs.append(RunResult(ok=False, logs=logs, error=error, message=message))
         state: dict[str, bytes | None] = {}
-        count = words[at]
-        at += 1
-        for _ in range(count):
-            start, middle = end, end + words[at]
-            key, size_bytes = str(body[start:middle], *_TEXT), words[at + 1]
-            at += 2
-            if size_bytes == DELETED:
-                end, state[key] = middle, None
-            else:
-                end = middle + size_bytes
-                state[key] = body[middle:end]
+        if words[at]:
+            at, end = _cut_changes(words, at, body, end, state)
+        else:
+            at += 1
         results.append(GroupResult(device_id, state, runs, returned))
     if end != len(body) or at != len(words):
         raise FrameError(
@@ -223,28 +186,44 @@ def _cut(groups: Sequence[DeviceGroup], words: Sequence[int], body: Any) -> list
     return results
 
 
+# The three below cut what a count of words says, from ``at`` and ``end`` on, and return
+# where they came to.
+
+
 def _cut_calls(
-    words: Sequence[int], at: int, body: Any, end: int
-) -> tuple[list[tuple[str, bytes]], int, int]:
-    calls = []
-    count = words[at]
-    at += 1
-    for _ in range(count):
-        start, middle = end, end + words[at]
-        end = middle + words[at + 1]
+    words: Sequence[int], at: int, body: Any, end: int, calls: list[tuple[str, bytes]]
+) -> tuple[int, int]:
+    last = at + 2 * words[at]
+    while at < last:
+        start, middle = end, end + words[at + 1]
+        end = middle + words[at + 2]
         at += 2
         calls.append((str(body[start:middle], *_TEXT), body[middle:end]))
-    return calls, at, end
+    return at + 1, end
 
 
 def _cut_lines(
-    words: Sequence[int], at: int, body: Any, end: int
-) -> tuple[list[tuple[str, str]], int, int]:
-    lines = []
-    count = words[at]
-    at += 1
-    for _ in range(count):
-        level, start, end = LEVELS[words[at]], end, end + words[at + 1]
+    words: Sequence[int], at: int, body: Any, end: int, lines: list[tuple[str, str]]
+) -> tuple[int, int]:
+    last = at + 2 * words[at]
+    while at < last:
+        level, start, end = LEVELS[words[at + 1]], end, end + words[at + 2]
         at += 2
         lines.append((level, str(body[start:end], *_TEXT)))
-    return lines, at, end
+    return at + 1, end
+
+
+def _cut_changes(
+    words: Sequence[int], at: int, body: Any, end: int, state: dict[str, bytes | None]
+) -> tuple[int, int]:
+    last = at + 2 * words[at]
+    while at < last:
+        start, middle = end, end + words[at + 1]
+        key, size_bytes = str(body[start:middle], *_TEXT), words[at + 2]
+        at += 2
+        if size_bytes == DELETED:
+            end, state[key] = middle, None
+        else:
+            end = middle + size_bytes
+            state[key] = body[middle:end]
+    return at + 1, end

@@ -8,8 +8,10 @@ early, and is no boundary against who wants past it (docs/isolation.md).
 
 import ast
 import builtins
+import warnings
 from collections.abc import Iterator
-from typing import Final
+from types import CodeType
+from typing import Final, NamedTuple
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
@@ -27,6 +29,7 @@ from walle_stream.vm.guest.rules import (
     hint,
     is_refused_name,
 )
+from walle_stream.vm.stateless import is_stateless
 from walle_stream.vm.suspension import suspension_findings
 
 _FORBIDDEN_BUILTINS: Final = frozenset(dir(builtins)) - ALLOWED_BUILTINS - REPLACED_BUILTINS
@@ -56,16 +59,61 @@ type Finding = tuple[int, str]
 """(line, what is wrong there and what to do)."""
 
 
-def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
-    """Say which rules a script breaks.
+class ScriptProblem(Exception):  # noqa: N818 - a finding, which callers turn into their error
+    """What is wrong with a script: line and column from 1, 0 when unknown."""
+
+    def __init__(self, text: str, line: int = 0, column: int = 0) -> None:
+        """Note it."""
+        super().__init__(text, line, column)
+        self.text, self.line, self.column = text, line, column
+
+
+class CompiledScript(NamedTuple):
+    """A script that may run."""
+
+    code: CodeType
+    """With the guards in it."""
+    imports: list[str]
+    """Allowed modules that it imports, ascending."""
+    shares_globals: bool
+    """Whether nothing in its globals can differ between runs."""
+
+
+def compile_script(
+    source: str, file: str, name: str, *, needs_migrate: bool = False
+) -> CompiledScript:
+    """Check a script, put the guards in and compile it.
 
     Args:
-        tree: The parsed script.
+        source: Its text.
+        file: Where it lies.
+        name: What its code says of that.
         needs_migrate: Whether older states can be there.
 
-    Returns:
-        In the order of lines; empty for a script that may run.
+    Raises:
+        ScriptProblem: It may not run.
     """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a script's style is its own
+            tree = ast.parse(source, file)
+            findings = check(tree, needs_migrate=needs_migrate)
+            if findings:
+                line, text = findings[0]
+                more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+                raise ScriptProblem(text + more, line)
+            imports, shares_globals = sorted(imported_modules(tree)), is_stateless(tree)
+            code = compile(rewrite(tree), name, "exec", dont_inherit=True, optimize=0)
+    except SyntaxError as error:
+        text = f"is not valid Python: {error.msg}"
+        raise ScriptProblem(text, error.lineno or 0, error.offset or 0) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ScriptProblem(f"is not valid Python, or nested too deep: {error}") from error
+    return CompiledScript(code, imports, shares_globals)
+
+
+def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
+    """Say which rules a parsed script breaks, in the order of lines."""
     bound: set[str] = set()
     for node in ast.walk(tree):
         bound.update(_bound_names(node))
@@ -85,22 +133,18 @@ def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
 
 def imported_modules(tree: ast.Module) -> frozenset[str]:
     """Return the allowed modules that a script imports, anywhere in it."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return frozenset(found & ALLOWED_MODULES.keys())
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names & ALLOWED_MODULES.keys())
 
 
 def rewrite(tree: ast.Module) -> ast.Module:
-    """Put the guards in; line numbers stay.
-
-    Args:
-        tree: A script that passed ``check``; changed in place.
-    """
+    """Put the guards into a checked script, in place; line numbers stay."""
     _Guards().visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -154,8 +198,8 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
     # the names in class bodies that are given plain names of attributes: all that a
     # pattern reads is known before the script runs
     for node in ast.walk(tree):
-        for each in node.body if isinstance(node, ast.ClassDef) else ():
-            match each:
+        for statement in node.body if isinstance(node, ast.ClassDef) else ():
+            match statement:
                 case ast.Assign(
                     targets=[ast.Name("__match_args__") as name], value=ast.Tuple(items)
                 ):
@@ -166,9 +210,9 @@ def _fixed_match_args(tree: ast.Module) -> Iterator[ast.AST]:
 
 def _class_problems(node: ast.ClassDef) -> Iterator[str]:
     # a dataclass of texts, or of times, would let a pattern read the method by its field's name
-    for each in node.body if node.bases else ():
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            name = each.target.id
+    for statement in node.body if node.bases else ():
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            name = statement.target.id
             if name in FORMAT_ATTRIBUTES or is_refused_name(name):
                 yield f"has the field {name!r} in a class with a base: name it otherwise"
 
@@ -186,21 +230,27 @@ def _lost_cell_findings(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _comprehensions_over(function: _Function, name: str) -> Iterator[int]:
-    body = function.body
-    waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
     lines = []
     is_used_inside = False
+    for node in _own_nodes(function):
+        if isinstance(node, _OWN_SCOPES):
+            is_used_inside |= name in {getattr(inner, "id", "") for inner in ast.walk(node)}
+        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+            targets = [inner for one in node.generators for inner in ast.walk(one.target)]
+            if any(isinstance(inner, ast.Name) and inner.id == name for inner in targets):
+                lines.append(node.lineno)
+    yield from lines if is_used_inside else ()
+
+
+def _own_nodes(function: _Function) -> Iterator[ast.AST]:
+    # what is in its body, but for the insides of other scopes
+    body = function.body
+    waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, _OWN_SCOPES):
-            is_used_inside |= name in {getattr(each, "id", "") for each in ast.walk(node)}
-            continue
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
-            targets = [each for one in node.generators for each in ast.walk(one.target)]
-            if any(isinstance(each, ast.Name) and each.id == name for each in targets):
-                lines.append(node.lineno)
-        waiting.extend(ast.iter_child_nodes(node))
-    yield from lines if is_used_inside else ()
+        yield node
+        if not isinstance(node, _OWN_SCOPES):
+            waiting.extend(ast.iter_child_nodes(node))
 
 
 def _from_problems(node: ast.ImportFrom) -> Iterator[str]:
@@ -226,37 +276,27 @@ def _import_refused(module: str) -> str:
 
 
 def _entry_findings(
-    tree: ast.Module, name: str, given: tuple[str, ...], how: str
+    tree: ast.Module, name: str, parameters: tuple[str, ...], how: str
 ) -> Iterator[Finding]:
-    found: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            found = node
-    if found is None:
+            function = node
+    if function is None:
         yield 0, f"has no function {name!r}: {how}"
         return
-    has, count = found.args, len(given)
+    has, count = function.args, len(parameters)
     positional = [*has.posonlyargs, *has.args]
     required = len(positional) - len(has.defaults)
     accepts = required <= count and (len(positional) >= count or has.vararg)
     if not accepts or None in has.kw_defaults:
-        yield found.lineno, f"{name!r} does not take ({', '.join(given)}): {how}"
-    if isinstance(found, ast.AsyncFunctionDef) or _is_generator(found):
+        yield function.lineno, f"{name!r} does not take ({', '.join(parameters)}): {how}"
+    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(function))
+    if yields or isinstance(function, ast.AsyncFunctionDef):
         yield (
-            found.lineno,
+            function.lineno,
             f"{name!r} is called, not awaited nor iterated: no async def, no yield in it",
         )
-
-
-def _is_generator(function: ast.FunctionDef) -> bool:
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.Yield, ast.YieldFrom)):
-            return True
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            waiting.extend(ast.iter_child_nodes(node))
-    return False
 
 
 def _bound_names(node: ast.AST) -> Iterator[str]:

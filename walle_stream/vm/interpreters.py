@@ -24,7 +24,7 @@ import threading
 from contextlib import suppress
 from importlib import import_module
 from types import CodeType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from walle_stream.errors import VmCrashedError, VmForkError, VmStartError
 from walle_stream.vm.runaway import stop_api
@@ -46,18 +46,6 @@ _ASKED: Final = compile(
 _PREPARE: Final = compile(
     "import _interpreters\nvars(_interpreters).clear()\ndel _interpreters", "<walle>", "exec"
 )
-
-
-class _Api(Protocol):
-    def create(self) -> Any: ...
-
-    def share(self, handle: Any, values: dict[str, Any]) -> None: ...
-
-    def execute(self, handle: Any, code: CodeType) -> str | None: ...
-
-    def destroy(self, handle: Any) -> None: ...
-
-    def id_of(self, handle: Any) -> int: ...
 
 
 class _Api313:
@@ -106,6 +94,9 @@ class _Api314:
 
     def id_of(self, handle: Any) -> int:
         return int(handle.id)
+
+
+type _Api = _Api313 | _Api314
 
 
 class _Registry:
@@ -207,10 +198,7 @@ class Interpreter:
             ) from error
 
     def run_soon(self, text: bytes) -> bool:
-        """Let it run a line in ``__main__`` while it runs other code; any thread.
-
-        Args:
-            text: Python source; one of a few, see ``runaway``.
+        """Let it run one of a few lines (see ``runaway``) in ``__main__`` while it runs other code.
 
         Returns:
             Whether it was accepted.

@@ -8,28 +8,29 @@ What differs stands in the two kinds: how a guest is started (``_start``), reach
 
 import atexit
 import os
+import re
 import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final
+from typing import ClassVar, Final
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import FrameError, StopTimeoutError, VmStartError
-from walle_stream.vm.frames import decode_behind_header
+from walle_stream.vm.frames import decode_behind_header, decode_results
 from walle_stream.vm.guest.layout import (
-    AGAIN,
     CALL,
     HEADER,
     INBOX,
     PENDING,
+    REPEATED,
     STATUS_ASKS,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
     WORD_BYTES,
 )
-from walle_stream.vm.program import CompiledProgram
+from walle_stream.vm.program import CompiledProgram, script_error
 from walle_stream.vm.results import DeviceGroup, GroupResult
 from walle_stream.vm.services import HostServices
 
@@ -48,24 +49,32 @@ STOP_TIMEOUT_S: Final = 2.0
 DESTROY_TIMEOUT_S: Final = 10.0
 """Longest wait for a VM's end."""
 
+_BIND_GROUPS: Final[Sequence[DeviceGroup]] = (("", {}, ((0, 0, ()),)),)
 _serials: Final = count(1)
 
 
 class Machine(ABC):
     """A VM. One caller at a time, in any thread."""
 
+    shares_memory: ClassVar[bool]
+    """Whether its guest lives in this process."""
+
     _inbox: memoryview
     _outbox: memoryview
 
-    def __init__(self, program: CompiledProgram, services: HostServices | None) -> None:
+    def __init__(
+        self, program: CompiledProgram, services: HostServices | None, max_buffer_bytes: int
+    ) -> None:
         """Begin to count; nothing is started.
 
         Args:
             program: The task it is bound to.
             services: What the host does for runs that ask.
+            max_buffer_bytes: Largest inbox and largest outbox.
         """
         self._program = program
         self._services = services or HostServices()
+        self._max_buffer_bytes = max_buffer_bytes
         self._groups: Sequence[DeviceGroup] = ()
         self.cpu_ms: Callable[[], float] = monotonic_ms
         """Clock of what it worked, milliseconds, for differences."""
@@ -97,7 +106,7 @@ class Machine(ABC):
     def run_at_hand(self) -> tuple[str, int] | None:
         """Device and trigger position of the run at hand, None between runs."""
         # loading the script counts as the first
-        left = (self.run_number & ~AGAIN) - self.runs - 1
+        left = (self.run_number & ~REPEATED) - self.runs - 1
         for device_id, _, runs in self._groups:
             if 0 < left <= len(runs):
                 return device_id, runs[left - 1][0]
@@ -120,11 +129,7 @@ class Machine(ABC):
         return False
 
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
-        """Run a batch; blocks until the guest is done.
-
-        Args:
-            groups: The batch.
-            packed: The same, by ``encode_groups``.
+        """Run a batch, packed by ``encode_groups``; blocks until the guest is done.
 
         Returns:
             One result per group, in order.
@@ -157,16 +162,13 @@ class Machine(ABC):
         return results
 
     def stop_run(self, *, for_memory: bool = False) -> bool:
-        """Stop the run at hand: it fails, the call goes on; any thread.
-
-        Args:
-            for_memory: Why: the process has too much, or the run takes too long.
+        """Stop the run at hand, for its time or its memory: it fails, the call goes on; any thread.
 
         Returns:
             Whether the guest was asked; it obeys at its next line of Python.
         """
         with self._lock:
-            if self._is_ending or not self._is_reachable:
+            if self._is_ending:
                 return False
             self.was_stopped = True  # first: the run may be over before this returns
             return self._tell_to_stop(for_memory=for_memory)
@@ -191,9 +193,6 @@ class Machine(ABC):
     def order(self, command: int) -> int:
         """Give an order, return the status of what comes back; within a call alone.
 
-        Args:
-            command: See ``guest.layout``.
-
         Raises:
             VmCrashedError: Nothing came back.
             FrameError: What came back is too large.
@@ -217,19 +216,9 @@ class Machine(ABC):
     def _has_started(self, limit_s: float) -> bool:
         """Wait for the end of what was started; raises what went wrong."""
 
-    @property
-    @abstractmethod
-    def _is_reachable(self) -> bool:
-        """Whether there is a guest that can be told something; under the lock."""
-
     @abstractmethod
     def _tell_to_stop(self, *, for_memory: bool) -> bool:
-        """Ask the run at hand to stop; under the lock."""
-
-    @property
-    @abstractmethod
-    def _room_bytes(self) -> int:
-        """Largest inbox and largest outbox."""
+        """Ask the run at hand to stop, if there is a guest; under the lock."""
 
     @abstractmethod
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
@@ -268,6 +257,16 @@ class Machine(ABC):
             "look for what takes so long when the script is loaded"
         )
 
+    def _check_bound(self) -> None:
+        # what the guest wrote when it was bound: the script's body ran, or what it raised
+        program = self._program
+        [group] = decode_results(_BIND_GROUPS, self._outbox)
+        [run] = group.runs
+        if not run.ok:
+            place = re.match(rf"{re.escape(program.file_name)}:(\d+): ", run.message)
+            text = f"raises when loaded: {run.message[place.end() if place else 0 :]}"
+            raise script_error(program, int(place[1]) if place else 0, text)
+
     def _grow(self) -> None:
         word_count, body_bytes = self.heads()
         needed = HEADER.size + WORD_BYTES * word_count + body_bytes
@@ -278,7 +277,7 @@ class Machine(ABC):
         self._make_room(len(self._inbox), needed)
 
     def _make_room(self, inbox_bytes: int, outbox_bytes: int) -> None:
-        limit = self._room_bytes
+        limit = self._max_buffer_bytes
         if max(inbox_bytes, outbox_bytes) > limit:
             raise FrameError(
                 f"task {self._program.task!r}: a call of {inbox_bytes} bytes or a result of "

@@ -6,7 +6,7 @@ well-formed values within the task's limits has failed, whatever its frame says:
 is kept. Its device's other runs in the call are made again without it, one by one, as the
 state that came back includes what it changed.
 
-Place in the data flow: ``shelf.Shelf`` asks here between a VM's frame and its caller.
+Place in the data flow: ``task_pool.TaskPool`` asks here between a VM's frame and its caller.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,13 +52,13 @@ def run_checked(
 
 
 def _one_by_one(
-    program: CompiledProgram, group: DeviceGroup, found: GroupResult, call: Call
+    program: CompiledProgram, group: DeviceGroup, together: GroupResult, call: Call
 ) -> GroupResult:
     device_id, before, inputs = group
     state, changed, runs = dict(before), dict[str, bytes | None](), list[RunResult]()
     for one in inputs:
         alone = (device_id, state, [one])
-        result = found if len(inputs) == 1 else call([alone])[0]
+        result = together if len(inputs) == 1 else call([alone])[0]
         problem = _group_problem(program.limits, alone, result)
         if problem is None:
             merge(state, result.state)
@@ -156,9 +156,9 @@ def _line(text: str, max_characters: int) -> str:
     text = text[: _ESCAPED * max_characters]
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else "?" for each in text)
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _is_valid(text: str) -> bool:
     # bytes that were not UTF-8 are surrogates by now
-    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,4 +1,4 @@
-"""The pool of VMs: a shelf of them per task, one VM per call in flight.
+"""The pool of VMs: a pool of them per task, one VM per call in flight.
 
 Place in the data flow: a device host calls ``run`` with all runs of one task in
 a batch, grouped by device, and gets what they emitted and changed.
@@ -18,17 +18,16 @@ from typing import Final, Self
 import msgspec
 
 from walle_stream.errors import VmClosedError, VmError, VmStartError
-from walle_stream.vm.containment import can_contain, make_contained
-from walle_stream.vm.counts import VmCounts, VmStatus, add_shelf
+from walle_stream.vm.containment import make_contained, measures_here
+from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.vm.interpreters import ensure_supported
 from walle_stream.vm.machine import Machine
-from walle_stream.vm.memory import LOOK_EVERY_S, MemoryGuard
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 from walle_stream.vm.services import HostServices
-from walle_stream.vm.shelf import BlamedRunError, DeviceShelf, SharedShelf, Shelf
+from walle_stream.vm.task_pool import BlamedRunError, DeviceTaskPool, SharedTaskPool, TaskPool
 from walle_stream.vm.virtual_machine import VirtualMachine
-from walle_stream.vm.watchdog import Watchdog, Watched
+from walle_stream.vm.watchdog import Watchdog
 
 __all__ = [
     "DeviceGroup",
@@ -44,7 +43,7 @@ CLOSE_TIMEOUT_S: Final = 10.0
 """Longest wait of ``close`` for calls that are running."""
 
 DESTROYED_MAX: Final = 1_000 if sys.version_info < (3, 14) else 0
-"""So many destroyed VMs, and a process should begin anew: on Python 3.13 each leaves
+"""A process with so many destroyed VMs should begin anew: on Python 3.13 each leaves
 2.4 to 3.3 MB behind. 0 for never."""
 
 _MAKERS: Final = 4
@@ -107,8 +106,8 @@ class VmPool:
         self._lock = threading.Lock()
         self._counts = VmCounts()
         self._is_closed = False
-        self._shelves: dict[str, Shelf] = {}
-        self._retiring: list[Shelf] = []
+        self._task_pools: dict[str, TaskPool] = {}
+        self._retiring: list[TaskPool] = []
         self._warm: list[VirtualMachine] = []
         self._makers: list[threading.Thread] = []
         programs = {name: _compiled(task) for name, task in tasks.items()}
@@ -116,28 +115,13 @@ class VmPool:
         self._has_interpreters: bool | None = None
         if any(program.isolation != "process" for program in programs.values()):
             self._can_be_inside()  # now, not in the middle of traffic
+        pairs = list(quarantined)
         for name, program in programs.items():
-            self._shelves[name] = self._make_shelf(program)
-        for name, device_id in quarantined:
-            shelf = self._shelves.get(name)
-            if shelf is not None:
-                shelf.quarantine.strike(device_id, shelf.program.strikes)
-        makers = [shelf.fill for shelf in self._shelves.values() for _ in range(self._limits.vms)]
-        makers += [self._warm_one] * self._limits.warm_vms
-        try:
-            if makers:
-                self._make_all(makers)
-        except BaseException:
-            self.close()
-            raise
+            devices = [device_id for task, device_id in pairs if task == name]
+            self._task_pools[name] = self._make_task_pool(program, devices)
+        self._fill()
         if self._limits.memory_bytes:
-            guard = MemoryGuard(
-                self._limits.memory_bytes,
-                self._inner_machines,
-                self._count_stopped,
-                self._count_stuck,
-            )
-            self._watchdog.every(LOOK_EVERY_S, guard.look)
+            self._watchdog.limit_memory(self._limits.memory_bytes)
         if self._limits.idle_s:
             self._watchdog.every(self._limits.idle_s, self.sweep)
 
@@ -154,8 +138,8 @@ class VmPool:
         """A copy of the counters."""
         with self._lock:
             counts = msgspec.structs.replace(self._counts)
-            for shelf in self._all_shelves():
-                add_shelf(counts, shelf)
+            for task_pool in self._all_task_pools():
+                counts.add(task_pool.counts())
             return counts
 
     @property
@@ -166,7 +150,9 @@ class VmPool:
     @property
     def machines(self) -> list[VmStatus]:
         """All VMs that are alive."""
-        alive = [machine for shelf in self._all_shelves() for machine in list(shelf.machines)]
+        alive = [
+            machine for task_pool in self._all_task_pools() for machine in list(task_pool.machines)
+        ]
         return [
             VmStatus(m.serial, m.task, m.calls, m.runs, m.run_number != 0)
             for m in (*alive, *self._warm)
@@ -202,24 +188,28 @@ class VmPool:
         if not groups:
             return []
         while True:
-            shelf = self._shelves.get(task)
-            if shelf is None:
-                raise VmError(f"task {task!r} is not in this pool: it has {sorted(self._shelves)}")
+            task_pool = self._task_pools.get(task)
+            if task_pool is None:
+                raise VmError(
+                    f"task {task!r} is not in this pool: it has {sorted(self._task_pools)}"
+                )
             try:
-                chosen = self._contained(shelf) if is_doubtful else shelf
-                if shelf.quarantine.has_strikes:
+                chosen = self._contained(task_pool) if is_doubtful else task_pool
+                if task_pool.quarantine.has_strikes:
                     return _run_admitted(chosen, groups)
                 return chosen.run(groups)
             except VmClosedError:
                 # a private VM's groups before this one ran: running them again is as good,
                 # a call has no effect but its results
-                if self._is_closed or self._shelves.get(task) is shelf:
+                if self._is_closed or self._task_pools.get(task) is task_pool:
                     raise
             except BlamedRunError as blamed:
                 device_id, position = blamed.args
                 ids = {"device_id": device_id, "task": task, "position": position}
                 _log.error("a run of task %s ended its process", task, extra=ids)
-                is_out = chosen is not shelf and shelf.quarantine.reason(device_id) is not None
+                is_out = (
+                    chosen is not task_pool and task_pool.quarantine.reason(device_id) is not None
+                )
                 if is_out and self._on_quarantined is not None:
                     self._on_quarantined(task, device_id)
 
@@ -241,42 +231,36 @@ class VmPool:
             VmClosedError: The pool is closed.
         """
         compiled = _compiled(program)
-        shelf = self._make_shelf(compiled)
-        for device_id in quarantined:
-            shelf.quarantine.strike(device_id, compiled.strikes)
+        task_pool = self._make_task_pool(compiled, quarantined)
         try:
-            shelf.fill()
+            task_pool.fill()
         except BaseException:
-            shelf.close(0.0)
+            task_pool.close(0.0)
             raise
         with self._lock:
             is_closed = self._is_closed
-            old = None if is_closed else self._shelves.get(compiled.task)
+            old = None if is_closed else self._task_pools.get(compiled.task)
             if not is_closed:
-                self._shelves[compiled.task] = shelf
+                self._task_pools[compiled.task] = task_pool
             self._retiring += [] if old is None else [old]
         if is_closed:
-            shelf.close(0.0)
+            task_pool.close(0.0)
             raise VmClosedError("the VM pool is closed: open a new one")
         if old is not None:
             self._retire(old)
 
     def uninstall(self, task: str) -> None:
-        """Take a task out; its VMs go beside, when their running calls have come back.
-
-        Args:
-            task: Its name; nothing happens where there is none.
-        """
+        """Take a task out, if it is there; its VMs go when their running calls have come back."""
         with self._lock:
-            shelf = self._shelves.pop(task, None)
-            self._retiring += [] if shelf is None else [shelf]
-        if shelf is not None and not self._beside(lambda: self._retire(shelf)):
-            self._retire(shelf)
+            task_pool = self._task_pools.pop(task, None)
+            self._retiring += [] if task_pool is None else [task_pool]
+        if task_pool is not None and not self._beside(lambda: self._retire(task_pool)):
+            self._retire(task_pool)
 
     def sweep(self) -> None:
         """Destroy VMs that did nothing since the last sweep."""
-        for shelf in self._all_shelves():
-            shelf.sweep()
+        for task_pool in self._all_task_pools():
+            task_pool.sweep()
 
     def close(self) -> None:
         """Destroy all VMs; may be called twice.
@@ -291,50 +275,62 @@ class VmPool:
             maker.join(CLOSE_TIMEOUT_S)
         with self._lock:
             warm, self._warm = self._warm, []
+            self._counts.destroyed += len(warm)
         for machine in warm:
-            self._drop_warm(machine)
-        for shelf in list(self._shelves.values()):
-            _close(shelf)
+            machine.destroy()
+        for task_pool in list(self._task_pools.values()):
+            _close(task_pool)
         self._watchdog.close()
 
-    def _inner_machines(self) -> list[Machine]:
-        # contained ones are processes
-        machines = [m for shelf in list(self._shelves.values()) for m in list(shelf.machines)]
-        return [machine for machine in machines if isinstance(machine, VirtualMachine)]
-
-    def _all_shelves(self) -> list[Shelf]:
-        shelves = [*self._shelves.values(), *self._retiring]
-        return [each for shelf in shelves for each in shelf.and_contained]
+    def _all_task_pools(self) -> list[TaskPool]:
+        task_pools = [*self._task_pools.values(), *self._retiring]
+        return [one for task_pool in task_pools for one in task_pool.and_contained]
 
     # Life cycle
 
-    def _make_shelf(self, program: CompiledProgram) -> Shelf:
+    def _fill(self) -> None:
+        makers = [
+            task_pool.fill
+            for task_pool in self._task_pools.values()
+            for _ in range(self._limits.vms)
+        ]
+        makers += [self._warm_one] * self._limits.warm_vms
+        if not makers:
+            return
+        try:
+            with ThreadPoolExecutor(min(len(makers), _MAKERS), "walle-vm-maker") as threads:
+                for done in [threads.submit(make) for make in makers]:
+                    done.result()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_task_pool(self, program: CompiledProgram, quarantined: Iterable[str]) -> TaskPool:
         limits = self._limits
         is_private = program.isolation == "device"
-        kind = DeviceShelf if is_private else SharedShelf
+        kind = DeviceTaskPool if is_private else SharedTaskPool
         size = limits.device_vms if is_private else limits.vms
-        return kind(program, size, limits.max_runs, self._make, self._watchdog.forget)
+        task_pool = kind(program, size, limits.max_runs, self._make, self._watchdog.forget)
+        for device_id in quarantined:
+            task_pool.quarantine.strike(device_id, program.limits.strikes)
+        return task_pool
 
-    def _contained(self, shelf: Shelf) -> Shelf:
-        is_inside = shelf.program.isolation != "process" and self._can_be_inside()
-        return shelf.contain(self._make_contained) if is_inside and can_contain() else shelf
+    def _contained(self, task_pool: TaskPool) -> TaskPool:
+        is_inside = task_pool.program.isolation != "process" and self._can_be_inside()
+        can_contain = is_inside and measures_here() is not None
+        return task_pool.contain(self._make_contained) if can_contain else task_pool
 
     def _make_contained(self, program: CompiledProgram) -> Machine:
-        made = make_contained(program, self._limits.memory_bytes, self._services)
-        self._watchdog.watch(made, program.wall_time_ms)
-        return made
-
-    def _make_all(self, makers: Sequence[Callable[[], None]]) -> None:
-        with ThreadPoolExecutor(min(len(makers), _MAKERS), "walle-vm-maker") as threads:
-            for _ in threads.map(lambda make: make(), makers):
-                pass
+        machine = make_contained(program, self._limits.memory_bytes, self._services)
+        self._watchdog.watch(machine, program.limits.wall_time_ms)
+        return machine
 
     def _make(self, program: CompiledProgram) -> Machine:
         is_apart = program.isolation == "process" or not self._can_be_inside()
-        made = self._make_process(program) if is_apart else self._make_vm(program)
+        machine = self._make_process(program) if is_apart else self._make_vm(program)
         cpu_ms = program.confinement.cpu_ms if is_apart else 0
-        self._watchdog.watch(made, program.wall_time_ms, cpu_ms)
-        return made
+        self._watchdog.watch(machine, program.limits.wall_time_ms, cpu_ms)
+        return machine
 
     def _can_be_inside(self) -> bool:
         # Where interpreters lack something, e.g. a way to stop what runs in them, their
@@ -361,7 +357,7 @@ class VmPool:
         with self._lock:
             machine = self._warm.pop() if self._warm else None
             if machine is not None:
-                self._counts.created -= 1  # the shelf counts it
+                self._counts.created -= 1  # the task_pool counts it
         if machine is None:
             machine = VirtualMachine(program, self._services)
         else:
@@ -395,23 +391,18 @@ class VmPool:
         if not is_kept:
             machine.destroy()
 
-    def _drop_warm(self, machine: VirtualMachine) -> None:
-        machine.destroy()
+    def _retire(self, task_pool: TaskPool) -> None:
+        _close(task_pool)
         with self._lock:
-            self._counts.destroyed += 1
+            self._retiring.remove(task_pool)
+            for one in task_pool.and_contained:
+                self._counts.add(one.counts())
 
-    def _retire(self, shelf: Shelf) -> None:
-        _close(shelf)
-        with self._lock:
-            self._retiring.remove(shelf)
-            for each in shelf.and_contained:
-                add_shelf(self._counts, each)
-
-    def _count_stopped(self, _: Watched) -> None:
+    def _count_stopped(self, _: Machine) -> None:
         with self._lock:
             self._counts.stopped += 1
 
-    def _count_stuck(self, machine: Watched) -> None:
+    def _count_stuck(self, machine: Machine) -> None:
         with self._lock:
             self._counts.stuck += 1
         device_id, position = machine.run_at_hand or ("", 0)
@@ -428,17 +419,17 @@ def _compiled(program: TaskProgram | CompiledProgram) -> CompiledProgram:
     return program if isinstance(program, CompiledProgram) else compile_program(program)
 
 
-def _close(shelf: Shelf) -> None:
-    shelf.close(CLOSE_TIMEOUT_S)  # it makes no other shelf from now on
-    for each in shelf.and_contained:
-        each.close(CLOSE_TIMEOUT_S)
+def _close(task_pool: TaskPool) -> None:
+    task_pool.close(CLOSE_TIMEOUT_S)  # it makes no other task_pool from now on
+    for one in task_pool.and_contained:
+        one.close(CLOSE_TIMEOUT_S)
 
 
-def _run_admitted(shelf: Shelf, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
-    program, reason_of = shelf.program, shelf.quarantine.reason
+def _run_admitted(task_pool: TaskPool, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
+    program, reason_of = task_pool.program, task_pool.quarantine.reason
     reasons = [reason_of(group[0]) for group in groups]
     admitted = [group for group, no in zip(groups, reasons, strict=True) if no is None]
-    done = iter(shelf.run(admitted) if admitted else ())
+    done = iter(task_pool.run(admitted) if admitted else ())
     results = []
     for (device_id, _, runs), reason in zip(groups, reasons, strict=True):
         if reason is None:

@@ -5,44 +5,53 @@ what ``walle validate`` and the pool call; everything that can be wrong with a
 script without running it is found here, with file and line.
 """
 
-import ast
 import marshal
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import CodeType
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm import gate
-from walle_stream.vm.confinement import Confinement
-from walle_stream.vm.stateless import is_stateless
+
+_MIB: Final = 2**20
 
 type Isolation = Literal["shared", "device", "process"]
 """``shared``: any device's runs in the task's VMs; ``device``: a VM of its own
 for every device; ``process``: VMs in processes of their own."""
 
 
-class RunLimits(msgspec.Struct, frozen=True):
+class RunLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Bounds of one run of a task; beyond them the run fails, the task goes on."""
 
-    output_bytes: int = 1024 * 1024
+    output_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)] = _MIB
     """Features and encodings together."""
-    emits: int = 10_000
+    emits: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
     """Features."""
-    log_lines: int = 100
+    log_lines: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 100
     """More are dropped and counted; the run does not fail."""
-    wall_time_ms: int = 5_000
+    wall_time_ms: Annotated[int, msgspec.Meta(ge=10, le=3_600_000)] = 5_000
     """The run is stopped between this and a quarter more of it."""
-    strikes: int = 3
+    strikes: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 3
     """Runs stopped on one device before the task is quarantined there."""
-    steps: int = 0
+    steps: Annotated[int, msgspec.Meta(ge=0, le=10**12)] = 0
     """Turns of loops and calls of the script's functions; 0 for any number.
     Where it is set, every step costs about 0.1 us more."""
-    state_bytes: int = 1024 * 1024
+    state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)] = _MIB
     """Keys and values of one device's state of the task."""
+
+
+class Confinement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """How the processes of a task with ``isolation: process`` are confined."""
+
+    memory_bytes: Annotated[int, msgspec.Meta(ge=64 * _MIB, le=2**40)] = 256 * _MIB
+    """Of one process, interpreter included."""
+    cpu_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 0
+    """CPU time of one run; 0 for any."""
+    required: tuple[str, ...] = ()
+    """Measures without which no script runs, ascending."""
 
 
 class TaskProgram(msgspec.Struct, frozen=True):
@@ -67,12 +76,6 @@ class TaskProgram(msgspec.Struct, frozen=True):
     resources: Mapping[str, bytes] = {}
     """Files of the task by name."""
 
-    @property
-    def file_name(self) -> str:
-        """What the script itself is told: where it lies must be seen in no result."""
-        # our own code is told by its file's name: it begins with "<"
-        return PurePath(self.file).name.lstrip("<") or "script"
-
 
 class CompiledProgram(msgspec.Struct, frozen=True):
     """A program that a VM can be bound to."""
@@ -82,26 +85,24 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     packed: bytes
     """Marshalled (task, file, code, config, imported modules, whether its
     globals can be shared between runs, limits, state version, resources)."""
-    wall_time_ms: int
-    """Longest run."""
-    strikes: int
-    """Stopped runs on one device before the task is quarantined there."""
-    counts_steps: bool = False
-    """Whether runs have a limit of steps."""
+    limits: RunLimits = RunLimits()
+    """Bounds of one run, which the host holds its output to."""
     isolation: Isolation = "shared"
     """Which devices may share a VM."""
     shares_globals: bool = False
     """Whether all runs of a VM have the same globals: none can leave anything there."""
-    limits: RunLimits = RunLimits()
-    """Bounds of one run, which the host holds its output to."""
     confinement: Confinement = Confinement()
     """Of its processes."""
 
     @property
     def file_name(self) -> str:
-        """What the script itself is told: where it lies must be seen in no result."""
-        # our own code is told by its file's name: it begins with "<"
-        return PurePath(self.file).name.lstrip("<") or "script"
+        """What the script itself is told."""
+        return _file_name(self.file)
+
+
+def _file_name(file: str) -> str:
+    # where a script lies must be seen in no result; our own code's files begin with "<"
+    return PurePath(file).name.lstrip("<") or "script"
 
 
 def compile_program(program: TaskProgram) -> CompiledProgram:
@@ -111,64 +112,32 @@ def compile_program(program: TaskProgram) -> CompiledProgram:
         ScriptError: Not Python; no ``run(ctx, page)``; an import, a builtin or
             a name that a script may not use; or a config that is not plain.
     """
-    return _compile(program, _parse(program))
+    try:
+        script = gate.compile_script(
+            program.source,
+            program.file,
+            _file_name(program.file),
+            needs_migrate=program.state_version > 1,
+        )
+    except gate.ScriptProblem as problem:
+        refusal = script_error(program, problem.line, problem.text, problem.column)
+        raise refusal from problem
+    try:
+        marshal.dumps(dict(program.config), 2)
+    except ValueError as error:
+        refusal = script_error(program, 0, f"its config is not plain JSON ({error})")
+        raise refusal from error
+    return pack_program(program, script.code, script.imports, shares_globals=script.shares_globals)
 
 
 def script_error(
     program: TaskProgram | CompiledProgram, line: int, text: str, column: int = 0
 ) -> ScriptError:
-    """Make the error for a place in a script.
-
-    Args:
-        program: Whose script.
-        line: From 1; 0 when unknown.
-        text: What is wrong there and what to do.
-        column: From 1; 0 when unknown.
-    """
+    """Make the error for a place in a script; line and column from 1, 0 when unknown."""
     name = program.name if isinstance(program, TaskProgram) else program.task
     place = f"{program.file}:{line}" if line else program.file
     place += f":{column}" if line and column else ""
     return ScriptError(f"{place}: task {name!r}: {text}", name, program.file, line)
-
-
-def _parse(program: TaskProgram) -> ast.Module:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a script's style is its own
-            return ast.parse(program.source, program.file)
-    except SyntaxError as error:
-        raise script_error(
-            program, error.lineno or 0, f"is not valid Python: {error.msg}", error.offset or 0
-        ) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise script_error(program, 0, f"is not valid Python: {error}") from error
-
-
-def _compile(program: TaskProgram, tree: ast.Module) -> CompiledProgram:
-    findings = gate.check(tree, needs_migrate=program.state_version > 1)
-    if findings:
-        line, text = findings[0]
-        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
-        raise script_error(program, line, text + more)
-    imports = sorted(gate.imported_modules(tree))
-    shares_globals = is_stateless(tree)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree, name = gate.rewrite(tree), program.file_name
-            code = compile(tree, name, "exec", dont_inherit=True, optimize=0)
-    except SyntaxError as error:
-        raise script_error(
-            program, error.lineno or 0, f"is not valid Python: {error.msg}", error.offset or 0
-        ) from error
-    except (RecursionError, MemoryError) as error:
-        raise script_error(program, 0, "is nested too deep to compile: split it up") from error
-    try:
-        config = dict(program.config)
-        marshal.dumps(config, 2)
-    except ValueError as error:
-        raise script_error(program, 0, f"its config is not plain JSON ({error})") from error
-    return pack_program(program, code, imports, shares_globals=shares_globals)
 
 
 def pack_program(
@@ -178,19 +147,12 @@ def pack_program(
     *,
     shares_globals: bool,
 ) -> CompiledProgram:
-    """Put together what a VM is bound to.
-
-    Args:
-        program: The program; its source is not looked at.
-        code: Its script's, guarded.
-        imports: Allowed modules that the script imports.
-        shares_globals: Whether nothing in its globals can differ between runs.
-    """
+    """Put together what a VM is bound to: guarded code, and of the program all but its source."""
     limits = program.limits
     packed = marshal.dumps(
         (
             program.name,
-            program.file_name,
+            _file_name(program.file),
             code,
             marshal.dumps(dict(program.config), 2),
             list(imports),
@@ -201,13 +163,5 @@ def pack_program(
         )
     )
     return CompiledProgram(
-        program.name,
-        program.file,
-        packed,
-        limits.wall_time_ms,
-        limits.strikes,
-        limits.steps > 0,
-        program.isolation,
-        shares_globals,
-        limits,
+        program.name, program.file, packed, limits, program.isolation, shares_globals
     )

@@ -16,11 +16,7 @@ class Quarantine:
     """Strikes of one task. Thread-safe."""
 
     def __init__(self, strikes: int) -> None:
-        """Start without strikes.
-
-        Args:
-            strikes: After so many a device's task is out.
-        """
+        """Start without strikes; with this many a task is out on a device."""
         self._strikes = strikes
         self._by_device: dict[str, int] = {}
         self._total = 0

@@ -60,10 +60,12 @@ class StopApi:
         if kept is None:
             kept = self._texts[text] = ctypes.create_string_buffer(text)
         try:
-            found = self._find(interpreter_id)
+            interpreter = self._find(interpreter_id)
         except Exception:  # noqa: BLE001 - a private class of CPython's: there is none of that id
             return False
-        return bool(found) and self._add(found, self._run, ctypes.addressof(kept), 0) == 0
+        return (
+            bool(interpreter) and self._add(interpreter, self._run, ctypes.addressof(kept), 0) == 0
+        )
 
 
 @cache

@@ -59,10 +59,7 @@ class HostServices:
             )
 
     def answer(self, machine: Asked) -> int:
-        """Answer the run that asks; blocks.
-
-        Args:
-            machine: Its VM; the status was ``STATUS_ASKS``.
+        """Answer the run that asks: the status was ``STATUS_ASKS``; blocks.
 
         Returns:
             The status of what comes back then; may be another question.

@@ -17,11 +17,7 @@ _STORING_MODULES: Final = frozenset({"abc", "dataclasses", "functools"})
 
 
 def is_stateless(tree: ast.Module) -> bool:
-    """Say whether nothing in a script's globals can differ between runs.
-
-    Args:
-        tree: The script as written, already checked by ``gate``.
-    """
+    """Say whether nothing in a checked script's globals can differ between runs."""
     try:
         return all(map(_is_fixed, tree.body)) and not any(map(_stores, ast.walk(tree)))
     except RecursionError:
@@ -59,7 +55,7 @@ def _is_immutable(node: ast.expr) -> bool:
 
 def _binds(node: ast.AST | None) -> bool:
     # an annotation is evaluated where its function is, before Python 3.14
-    return node is not None and any(isinstance(each, ast.NamedExpr) for each in ast.walk(node))
+    return node is not None and any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node))
 
 
 def _stores(node: ast.AST) -> bool:
@@ -71,7 +67,7 @@ def _stores(node: ast.AST) -> bool:
         case ast.Name(id=name):
             return name in _STORING_NAMES
         case ast.Import(names=names):
-            return any(each.name in _STORING_MODULES for each in names)
+            return any(alias.name in _STORING_MODULES for alias in names)
         case ast.ImportFrom(module=module):
             return module in _STORING_MODULES
     return False

@@ -19,7 +19,7 @@ _ASYNC_REFUSED: Final = (
 )
 
 
-class _Place(NamedTuple):
+class _Scope(NamedTuple):
     around: str
     """``try`` or ``with`` of the same function, or empty."""
     is_async: bool
@@ -32,26 +32,26 @@ def suspension_findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
     Yields:
         (line, what is wrong there and what to do).
     """
-    waiting: list[tuple[ast.AST, _Place]] = [(tree, _Place("", is_async=False))]
+    waiting: list[tuple[ast.AST, _Scope]] = [(tree, _Scope("", is_async=False))]
     while waiting:  # no recursion: a script can be nested deeper than this stack
-        node, place = waiting.pop()
+        node, scope = waiting.pop()
         line = getattr(node.target if isinstance(node, ast.comprehension) else node, "lineno", 0)
-        if _is_async(node) and not place.is_async:
+        if _is_async(node) and not scope.is_async:
             yield line, _ASYNC_REFUSED
-            place = place._replace(is_async=True)
-        if isinstance(node, (ast.Yield, ast.YieldFrom)) and place.around:
-            yield line, _yields_inside(place.around)
+            scope = scope._replace(is_async=True)
+        if isinstance(node, (ast.Yield, ast.YieldFrom)) and scope.around:
+            yield line, _yields_inside(scope.around)
         own: set[int] = set()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             # defaults, decorators and annotations belong to the function around
             body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
-            own = {id(each) for each in body}
-            waiting += [(each, place._replace(around="")) for each in body]
+            own = {id(child) for child in body}
+            waiting += [(child, scope._replace(around="")) for child in body]
         elif isinstance(node, _TRIES):
-            place = place._replace(around="try")
+            scope = scope._replace(around="try")
         elif isinstance(node, (ast.With, ast.AsyncWith)):
-            place = place._replace(around="with")
-        waiting += [(each, place) for each in ast.iter_child_nodes(node) if id(each) not in own]
+            scope = scope._replace(around="with")
+        waiting += [(child, scope) for child in ast.iter_child_nodes(node) if id(child) not in own]
 
 
 def _is_async(node: ast.AST) -> bool:

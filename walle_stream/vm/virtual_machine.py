@@ -15,10 +15,8 @@ from typing import Final
 
 from walle_stream.clock import cpu_clock_of_this_thread
 from walle_stream.errors import VmCrashedError, VmStartError
-from walle_stream.vm.binding import check_bound
 from walle_stream.vm.bundle import boot_code, guest_bundle
 from walle_stream.vm.doorbell import Doorbell
-from walle_stream.vm.frames import decode_header
 from walle_stream.vm.guest.layout import (
     HEADER,
     INBOX,
@@ -30,10 +28,10 @@ from walle_stream.vm.guest.layout import (
 )
 from walle_stream.vm.guest.stopping import STOP_FOR_MEMORY, STOP_RUN
 from walle_stream.vm.interpreters import Interpreter
-from walle_stream.vm.looking import look_count
 from walle_stream.vm.machine import BUFFER_BYTES, DESTROY_TIMEOUT_S, Machine
 from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.services import HostServices
+from walle_stream.vm.spinning import spin_count
 
 RESULT_MAX_BYTES: Final = 1024 * 1024 * 1024
 """Largest batch and largest result of one call; the guest holds each run to its task's limits."""
@@ -50,7 +48,7 @@ _SERVE: Final = compile("_session.serve(_wake, _done, _spins)", "<walle>", "exec
 # what the guest froze would never be freed: 7 MB per VM
 _STOP: Final = compile("import gc\ngc.unfreeze()", "<walle>", "exec")
 _HEADER_BYTES: Final = HEADER.size
-_NO_PROGRAM: Final = CompiledProgram("", "", b"", 0, 0)
+_NO_PROGRAM: Final = CompiledProgram("", "", b"")
 _MAGIC: Final = int.from_bytes(MAGIC, "little")
 _NOT_SAID: Final = "without a word"
 
@@ -58,24 +56,22 @@ _NOT_SAID: Final = "without a word"
 class VirtualMachine(Machine):
     """A VM in an interpreter of its own. One caller at a time, in any thread."""
 
+    shares_memory = True
+
     def __init__(
         self, program: CompiledProgram | None = None, services: HostServices | None = None
     ) -> None:
-        """Create it, and load the program if it is known already; 15-40 ms.
-
-        Args:
-            program: The task it is bound to; None makes a warm VM for ``bind``.
-            services: What the host does for runs that ask.
+        """Create it; 15-40 ms. Without a program it is warm, for ``bind``.
 
         Raises:
             VmStartError: The interpreter could not be made or did not start.
             ScriptError: The script's body raised.
         """
-        super().__init__(program or _NO_PROGRAM, services)
+        super().__init__(program or _NO_PROGRAM, services, RESULT_MAX_BYTES)
         self._is_bound = threading.Event()
         self._taken = 0
         self._take_buffers(BUFFER_BYTES, BUFFER_BYTES)
-        self._looks = range(look_count())
+        self._spins = range(spin_count())
         self._pause = self._paused = 0
         self._shares = 0
         self._heard = 0
@@ -128,7 +124,7 @@ class VirtualMachine(Machine):
         if self._paused:
             self._paused -= 1
         else:
-            for _ in self._looks:
+            for _ in self._spins:
                 if heads[NUMBER] == number:
                     self._pause = 0
                     break
@@ -142,10 +138,6 @@ class VirtualMachine(Machine):
     def heads(self) -> tuple[int, int]:  # noqa: D102 - inherited
         heads = self._heads
         return heads[2], heads[3]
-
-    @property
-    def _room_bytes(self) -> int:
-        return RESULT_MAX_BYTES
 
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
         # powers of two: a growing stream of batches does not re-share each time
@@ -189,10 +181,6 @@ class VirtualMachine(Machine):
         if self._start_error is not None:
             raise self._start_error
         return True
-
-    @property
-    def _is_reachable(self) -> bool:
-        return self._interpreter is not None
 
     def _tell_to_stop(self, *, for_memory: bool) -> bool:
         interpreter = self._interpreter
@@ -259,7 +247,7 @@ class VirtualMachine(Machine):
                 _pulse=self._pulse,
                 _wake=self._wake.read_fd,
                 _done=self._done.write_fd,
-                _spins=len(self._looks),
+                _spins=len(self._spins),
             )
             failure = interpreter.execute(_START)
         if failure is not None:
@@ -269,13 +257,12 @@ class VirtualMachine(Machine):
         program = self._program
         interpreter.share(_program=program.packed)
         failure = interpreter.execute(_BIND)
-        header = decode_header(self._outbox)
-        if failure is not None or header is None:
+        if failure is not None or bytes(self._outbox[: len(MAGIC)]) != MAGIC:
             raise VmStartError(
                 f"a VM for task {program.task!r} did not start "
                 f"({failure or _NOT_SAID}): report it with the script"
             )
-        check_bound(program, self._outbox)
+        self._check_bound()
 
     def _serve(self, interpreter: Interpreter, taken: int) -> None:
         # which buffers the guest has: a number, for a reference would keep them

@@ -1,19 +1,27 @@
-"""Looks at all VMs of a pool and stops runs that take too long.
+"""Looks at all VMs of a pool and stops runs that take too long, or too much memory.
 
 A guest writes the number of the run at hand into memory that the host sees; a
 number that stands for longer than its task's limit is a runaway. Looking costs
 nothing on the calls' side. Python code stops within milliseconds of being
 asked; what goes on is inside C code and cannot be stopped: the pool is told.
+
+No interpreter has a memory limit of its own: what can be seen is the whole
+process. Above its bound the run that is at hand for longest is told to stop, then
+the next one; its VM is not used again. One allocation that is larger than all of it
+meets a limit of the system instead (``memory.limit_data``), and so does everything
+in a VM with a process of its own.
 """
 
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from walle_stream.clock import monotonic_ms
+from walle_stream.vm.machine import Machine
+from walle_stream.vm.memory import resident_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -21,37 +29,11 @@ STUCK_AFTER_MS: Final = 2_000.0
 """A run that was told to stop and still stands is stuck in C code."""
 
 _LONGEST_LOOK_S: Final = 1.0
-_ASK_AGAIN_S: Final = 0.02
+_REPEAT_STOP_S: Final = 0.02
 _SHORTEST_LOOK_S: Final = 0.002
 _LOOKS_PER_LIMIT: Final = 4
-
-
-class Watched(Protocol):
-    """A VM as the watchdog sees it."""
-
-    @property
-    def task(self) -> str:
-        """The task it is bound to."""
-        ...
-
-    @property
-    def run_at_hand(self) -> tuple[str, int] | None:
-        """Device and trigger position of the run at hand."""
-        ...
-
-    @property
-    def run_number(self) -> int:
-        """Number of the run at hand, ascending; 0 when idle."""
-        ...
-
-    @property
-    def cpu_ms(self) -> Callable[[], float]:
-        """Clock of what it worked, milliseconds."""
-        ...
-
-    def stop_run(self) -> bool:
-        """Ask the guest to stop the run at hand."""
-        ...
+_MEMORY_LOOK_S: Final = 0.05
+_NEXT_FOR_MEMORY_MS: Final = 250.0
 
 
 class _Look(msgspec.Struct):
@@ -65,6 +47,8 @@ class _Look(msgspec.Struct):
     asked_ms: float = 0.0
     paused_ms: float = 0.0
     """Since when it has no run at hand."""
+    is_for_memory: bool = False
+    """Whether that is why it was asked."""
     is_stuck: bool = False
 
 
@@ -78,7 +62,7 @@ class Watchdog:
     """Watches VMs from a thread of its own. Thread-safe."""
 
     def __init__(
-        self, on_stop: Callable[[Watched], None], on_stuck: Callable[[Watched], None]
+        self, on_stop: Callable[[Machine], None], on_stuck: Callable[[Machine], None]
     ) -> None:
         """Start with nothing to watch; the thread starts with the first VM.
 
@@ -88,20 +72,17 @@ class Watchdog:
         """
         self._on_stop = on_stop
         self._on_stuck = on_stuck
-        self._looks: dict[Watched, _Look] = {}
+        self._looks: dict[Machine, _Look] = {}
         self._jobs: list[_Job] = []
+        self._memory_bytes = 0
+        self._is_full = False  # whether the process had more when last looked at
+        self._next_for_memory_ms = 0.0
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def watch(self, machine: Watched, limit_ms: float, cpu_limit_ms: float = 0.0) -> None:
-        """Begin to watch a VM.
-
-        Args:
-            machine: The VM.
-            limit_ms: Longest run.
-            cpu_limit_ms: Most CPU time of a run; 0 for any.
-        """
+    def watch(self, machine: Machine, limit_ms: float, cpu_limit_ms: float = 0.0) -> None:
+        """Begin to watch a VM, for the longest run and the most CPU time of one; 0 for any."""
         with self._lock:
             self._looks[machine] = _Look(limit_ms, cpu_limit_ms)
             if self._thread is None and not self._is_closed.is_set():
@@ -111,16 +92,16 @@ class Watchdog:
                 self._thread.start()
 
     def every(self, interval_s: float, job: Callable[[], None]) -> None:
-        """Do something now and then, in the watchdog's thread.
-
-        Args:
-            interval_s: How often; once the watchdog looks at a VM at all.
-            job: What; must not block for long.
-        """
+        """Do something that does not block now and then, once a VM is watched."""
         with self._lock:
             self._jobs.append(_Job(interval_s * 1000.0, monotonic_ms(), job))
 
-    def forget(self, machine: Watched) -> None:
+    def limit_memory(self, limit_bytes: int) -> None:
+        """Stop runs of VMs in this process while its resident memory is above a bound."""
+        self._memory_bytes = limit_bytes
+        self.every(_MEMORY_LOOK_S, self._look_at_memory)
+
+    def forget(self, machine: Machine) -> None:
         """Watch a VM no longer; nothing happens when it is not watched."""
         with self._lock:
             self._looks.pop(machine, None)
@@ -139,17 +120,17 @@ class Watchdog:
                 jobs = list(self._jobs)
             now_ms = monotonic_ms()
             wait_s = _LONGEST_LOOK_S
-            for job in jobs:
-                if now_ms - job.done_ms >= job.interval_ms:
-                    job.done_ms = now_ms
-                    self._try(job.function)
-                wait_s = min(wait_s, job.interval_ms / 1000.0)
             for machine, look in looks:
                 self._try(self._look, machine, look, now_ms)
                 limit_ms = min(look.limit_ms, look.cpu_limit_ms or look.limit_ms)
                 wait_s = min(wait_s, limit_ms / 1000.0 / _LOOKS_PER_LIMIT)
                 if look.asked_ms and not look.paused_ms and not look.is_stuck:
-                    wait_s = min(wait_s, _ASK_AGAIN_S)
+                    wait_s = min(wait_s, _REPEAT_STOP_S)
+            for job in jobs:
+                if now_ms - job.done_ms >= job.interval_ms:
+                    job.done_ms = now_ms
+                    self._try(job.function)
+                wait_s = min(wait_s, job.interval_ms / 1000.0)
             wait_s = max(wait_s, _SHORTEST_LOOK_S)
 
     def _try(self, action: Callable[..., None], *arguments: object) -> None:
@@ -158,7 +139,7 @@ class Watchdog:
         except Exception:  # noqa: BLE001 - whatever fails for one VM must not leave all unwatched
             _log.exception("the watchdog of the VMs failed at one of them")
 
-    def _look(self, machine: Watched, look: _Look, now_ms: float) -> None:
+    def _look(self, machine: Machine, look: _Look, now_ms: float) -> None:
         number = machine.run_number
         if not number:
             # idle, or the host works for the run at hand: that is not the run's time
@@ -175,18 +156,44 @@ class Watchdog:
         look.paused_ms = 0.0
         if look.is_stuck:
             return
-        if look.asked_ms:
-            if now_ms - look.asked_ms >= STUCK_AFTER_MS:
-                look.is_stuck = True
-                self._on_stuck(machine)
-            else:
-                machine.stop_run()  # one that came at the bottom of a recursion is lost
-        elif _is_over(machine, look, now_ms) and machine.stop_run():
-            look.asked_ms = now_ms
+        if not look.asked_ms:
+            if _is_over(machine, look, now_ms):
+                self._stop(machine, look, now_ms, for_memory=False)
+        elif now_ms - look.asked_ms >= STUCK_AFTER_MS and (
+            self._is_full or not look.is_for_memory or _is_over(machine, look, now_ms)
+        ):
+            look.is_stuck = True
+            self._on_stuck(machine)
+        else:
+            machine.stop_run()  # one that came at the bottom of a recursion is lost
+
+    def _look_at_memory(self) -> None:
+        now_ms = monotonic_ms()
+        self._is_full = resident_bytes() > self._memory_bytes
+        if not self._is_full or now_ms < self._next_for_memory_ms:
+            return
+        with self._lock:
+            looks = sorted(self._looks.items(), key=lambda item: item[1].since_ms)
+        for machine, look in looks:
+            may_stop = machine.shares_memory and look.run_number and not look.paused_ms
+            if (
+                may_stop
+                and not look.asked_ms
+                and self._stop(machine, look, now_ms, for_memory=True)
+            ):
+                # one at a time: what it held is given back in a moment
+                self._next_for_memory_ms = now_ms + _NEXT_FOR_MEMORY_MS
+                return
+
+    def _stop(self, machine: Machine, look: _Look, now_ms: float, *, for_memory: bool) -> bool:
+        is_told = machine.stop_run(for_memory=for_memory)
+        if is_told:
+            look.asked_ms, look.is_for_memory = now_ms, for_memory
             self._on_stop(machine)
+        return is_told
 
 
-def _is_over(machine: Watched, look: _Look, now_ms: float) -> bool:
+def _is_over(machine: Machine, look: _Look, now_ms: float) -> bool:
     if now_ms - look.since_ms >= look.limit_ms:
         return True
     return 0.0 < look.cpu_limit_ms <= machine.cpu_ms() - look.cpu_ms

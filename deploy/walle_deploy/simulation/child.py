@@ -29,7 +29,7 @@ from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.process.guard import tie_to_host
 from walle_stream.vm.results import RunResult
 from walle_stream.vm.services import HostServices
-from walle_stream.vm.shelf import STOPPED
+from walle_stream.vm.task_pool import STOPPED
 from walle_stream.wire.buckets import bucket_of
 from walle_stream.wire.graph import Constant, Graph
 

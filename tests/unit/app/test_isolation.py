@@ -61,7 +61,7 @@ def test_confinement_travels_in_a_package_as_in_a_definition(task, package):
     assert source.isolation == packaged.isolation == "process"
     assert source.confinement == packaged.confinement
     assert source.confinement.memory_bytes == 100 * 2**20
-    assert source.confinement.required == {"file_limits"}
+    assert source.confinement.required == ("file_limits",)
 
 
 @pytest.mark.parametrize("asked", ASKS)

@@ -6,8 +6,9 @@ from walle_stream.actors.attempts import FailurePolicy
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.programs import compile_task, unpack_task
 from walle_stream.spec.models import TaskLimits, TaskSpec
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
+from walle_stream.vm.package.reader import PackagedTask
 from walle_stream.vm.pool import VmPool
+from walle_stream.vm.program import RunLimits
 
 pytestmark = pytest.mark.vm
 
@@ -77,7 +78,7 @@ def test_what_becomes_of_a_failed_run_travels_in_the_package(folder, line, value
 def test_a_manifest_has_every_key_of_a_task():
     elsewhere = {"script", "resources"}  # members of the package
     assert TaskSpec.model_fields.keys() - elsewhere <= set(PackagedTask.__struct_fields__)
-    assert TaskLimits.model_fields.keys() == set(PackagedLimits.__struct_fields__)
+    assert TaskLimits.model_fields.keys() == set(RunLimits.__struct_fields__)
 
 
 def test_a_package_runs_as_its_source_does(folder):

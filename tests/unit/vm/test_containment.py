@@ -65,18 +65,18 @@ def test_a_run_that_would_end_the_process_is_quarantined_in_all_vms(isolation, g
 @pytest.mark.parametrize("isolation", ["shared", "device", "process"])
 def test_where_runs_go(isolation, groups):
     with VmPool({"t": program(isolation)}, 1) as vms:
-        shelf = vms._shelves["t"]
+        task_pool = vms._task_pools["t"]
         plain = vms.run("t", groups())
         kind = ProcessMachine if isolation == "process" else VirtualMachine
-        assert {type(machine) for machine in shelf.machines} == {kind}
+        assert {type(machine) for machine in task_pool.machines} == {kind}
         before = vms.counts
         assert vms.run("t", groups(), is_doubtful=True) == plain
         after, alive = vms.counts, vms.machines
-        others = shelf.and_contained[1:]
+        others = task_pool.and_contained[1:]
         assert len(others) == (isolation != "process")
         for other in others:
             assert {type(machine) for machine in other.machines} == {ProcessMachine}
-            assert other.quarantine is shelf.quarantine
+            assert other.quarantine is task_pool.quarantine
             assert other.machines[0].serial in {status.serial for status in alive}
         assert after.created - before.created == len(others)
         assert after.runs - before.runs == 3
@@ -85,7 +85,7 @@ def test_where_runs_go(isolation, groups):
 def test_a_call_without_doubt_makes_no_process(groups):
     with VmPool({"t": program()}, 1) as vms:
         vms.run("t", groups())
-        assert vms._shelves["t"].and_contained == [vms._shelves["t"]]
+        assert vms._task_pools["t"].and_contained == [vms._task_pools["t"]]
 
 
 def test_its_vms_are_watched_and_blamed_runs_that_do_not_obey_are_out(groups):
@@ -102,16 +102,16 @@ def test_its_vms_are_watched_and_blamed_runs_that_do_not_obey_are_out(groups):
 def test_its_vms_go_with_the_task(groups):
     with VmPool({"t": program()}, 1) as vms:
         vms.run("t", groups(), is_doubtful=True)
-        shelf = vms._shelves["t"]
-        (machine,) = shelf.and_contained[1].machines
+        task_pool = vms._task_pools["t"]
+        (machine,) = task_pool.and_contained[1].machines
         created = vms.counts.created
         vms.install(program())
-        assert not shelf.and_contained[1].machines
+        assert not task_pool.and_contained[1].machines
         assert machine.pid
         assert vms.counts.created == created + 1
         assert vms.counts.destroyed == 2
         with pytest.raises(VmClosedError):
-            shelf.contain(vms._make_contained)
+            task_pool.contain(vms._make_contained)
         vms.run("t", groups(), is_doubtful=True)
         vms.uninstall("t")
     assert vms.counts.destroyed == 4
@@ -121,8 +121,8 @@ def test_its_vms_go_with_the_task(groups):
 def test_its_vms_go_when_the_pool_closes(groups):
     with VmPool({"t": program()}, 1) as vms:
         vms.run("t", groups(), is_doubtful=True)
-        shelves = vms._shelves["t"].and_contained
-    assert [list(shelf.machines) for shelf in shelves] == [[], []]
+        task_pools = vms._task_pools["t"].and_contained
+    assert [list(task_pool.machines) for task_pool in task_pools] == [[], []]
 
 
 def test_what_fits_into_the_host_fits_into_a_contained_run(groups):
@@ -138,18 +138,20 @@ def no_processes(monkeypatch):
         raise VmStartError("no processes here")
 
     monkeypatch.setattr(containment, "make_contained", fail)
-    containment.can_contain.cache_clear()
+    containment.measures_here.cache_clear()
     yield
-    containment.can_contain.cache_clear()
+    containment.measures_here.cache_clear()
 
 
 def test_without_process_vms_runs_go_on_as_usual_and_it_is_said(no_processes, groups, caplog):
     with caplog.at_level(logging.WARNING), VmPool({"t": program()}, 1) as vms:
         for _ in range(2):
             assert len(vms.run("t", groups(), is_doubtful=True)) == 3
-        assert vms._shelves["t"].and_contained == [vms._shelves["t"]]
+        assert vms._task_pools["t"].and_contained == [vms._task_pools["t"]]
     said = [r.getMessage() for r in caplog.records if r.name == containment.__name__]
-    assert said == ["what may end this process runs in it, without process VMs: no processes here"]
+    assert said == [
+        "there are no process VMs here to contain what may end a process: no processes here"
+    ]
 
 
 def test_quarantine_of_process_tasks_stays_with_the_process(groups):
@@ -159,4 +161,4 @@ def test_quarantine_of_process_tasks_stays_with_the_process(groups):
         results = vms.run("t", groups("a"), is_doubtful=True)
         assert results[0].runs[0].error == "Quarantined"
     assert not out
-    assert pool_module.can_contain()
+    assert pool_module.measures_here() is not None

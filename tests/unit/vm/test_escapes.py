@@ -8,9 +8,9 @@ import pytest
 from walle_stream.errors import ScriptError
 from walle_stream.vm.guest.naming import check_tuple_code
 from walle_stream.vm.package.build import build_package
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask, read_package
+from walle_stream.vm.package.reader import PackagedTask, read_package
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import TaskProgram, pack_program
+from walle_stream.vm.program import RunLimits, TaskProgram, pack_program
 
 pytestmark = pytest.mark.vm
 
@@ -76,7 +76,7 @@ def test_a_name_that_is_none_becomes_no_code(page: Any, name: str, isolation: An
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_nor_in_a_package(page: Any, name: str) -> None:
-    limits = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
+    limits = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
     task = PackagedTask("t", "v", 1, "t.py", (("page_exit",),), None, {}, limits)
     data = build_package(task, ODD_NAMES[name] + EMIT)
     with VmPool({}, 1) as pool:

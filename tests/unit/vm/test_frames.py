@@ -3,7 +3,7 @@ import struct
 import pytest
 
 from walle_stream.errors import FrameError
-from walle_stream.vm.frames import decode_header, decode_results, encode_groups
+from walle_stream.vm.frames import decode_results, encode_groups
 from walle_stream.vm.guest.layout import DELETED, HEADER, MAGIC
 from walle_stream.vm.results import DeviceGroup, RunInput, RunResult
 
@@ -66,8 +66,9 @@ def test_a_header_that_promises_more_than_there_is_is_refused() -> None:
         decode_results(GROUPS, huge)
 
 
-def test_a_header_without_the_magic_is_no_header() -> None:
-    assert decode_header(bytes(HEADER.size)) is None
+def test_a_frame_without_the_magic_is_refused() -> None:
+    with pytest.raises(FrameError, match="no whole frame"):
+        decode_results(GROUPS, bytes(HEADER.size))
 
 
 def test_values_that_are_not_plain_are_refused_with_the_device() -> None:

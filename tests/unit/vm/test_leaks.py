@@ -229,7 +229,7 @@ def test_a_kept_page_never_shows_another_devices(page: Any, isolation: Any) -> N
 
 def test_buffers_that_a_guest_had_are_the_hosts_again(open_pool: Any, page: Any) -> None:
     pool = open_pool("def run(ctx, page): ctx.emit({'x': page.trigger['x']})")
-    machine = pool._shelves["t"].idle[0]
+    machine = pool._task_pools["t"].idle[0]
     taken = [machine._inbox.obj, machine._outbox.obj]
     for buffer in taken:
         with pytest.raises(BufferError):

@@ -11,7 +11,7 @@ import pytest
 from walle_stream.errors import ScriptError, VmError
 from walle_stream.vm.interpreters import live_count
 from walle_stream.vm.package.build import build_package
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask, read_package
+from walle_stream.vm.package.reader import PackagedTask, read_package
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.program import RunLimits, TaskProgram
 
@@ -230,7 +230,7 @@ def run(ctx, page):
         "text": ctx.resource("a.txt").decode(),
     })
 """
-    limits = PackagedLimits(1_000, 10, 10, 1_000, 3, 0, 1_000)
+    limits = RunLimits(1_000, 10, 10, 1_000, 3, 0, 1_000)
     task = PackagedTask("t", "2", 1, "t.py", (("page_exit",),), None, {}, limits)
     package = read_package(build_package(task, source, {"a.txt": b"hello"}))
     with VmPool({}, PoolLimits(warm_vms=1)) as pool:
@@ -247,12 +247,12 @@ def test_a_device_that_waits_comes_before_those_who_come_again(page: Any) -> Non
         VmPool({"t": program(isolation="device")}, PoolLimits(device_vms=1)) as pool,
         ThreadPoolExecutor(2) as threads,
     ):
-        shelf, is_over = pool._shelves["t"], threading.Event()
+        task_pool, is_over = pool._task_pools["t"], threading.Event()
 
         def work(name: str) -> int:
             after = 0
             while not is_over.is_set():
-                is_waited_for = bool(shelf._waiters)
+                is_waited_for = bool(task_pool._waiters)
                 pool.run("t", groups_of(page, name))
                 after += is_waited_for
             return after
@@ -282,7 +282,7 @@ def test_a_process_that_somebody_else_kills_is_one_strike(page: Any) -> None:
         future = threads.submit(pool.run, "t", groups)
         for number in (1, 2):
             while not future.done():
-                machines = pool._shelves["t"].machines
+                machines = pool._task_pools["t"].machines
                 at_hand = machines[0].run_at_hand if machines else None
                 if at_hand is not None and at_hand[0] == "b" and pool.counts.created == number:
                     os.kill(machines[0].pid, signal.SIGKILL)  # type: ignore[attr-defined]

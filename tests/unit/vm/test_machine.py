@@ -77,7 +77,7 @@ def test_what_is_larger_than_there_is_room_for_is_refused(
     open_machine: Open, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = open_machine(ECHO)
-    monkeypatch.setattr(type(machine), "_room_bytes", 1_000_000)
+    monkeypatch.setattr(machine, "_max_buffer_bytes", 1_000_000)
     with pytest.raises(FrameError, match="a call of 2000"):
         call(machine, "x" * 2_000_000)
     with pytest.raises(FrameError, match="a result of 1200"):

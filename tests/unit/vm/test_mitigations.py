@@ -250,7 +250,7 @@ found = []
 thread = threading.Thread(target=lambda: found.extend(pool.run("t", groups("d"))))
 thread.start()
 while not pool.machines[0].is_running: pass
-(machine,) = pool._shelves["t"].machines
+(machine,) = pool._task_pools["t"].machines
 try:
     machine._interpreter.destroy()
 except Exception as error:

@@ -15,7 +15,6 @@ from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
     CURRENT_TAG,
-    PackagedLimits,
     PackagedTask,
     read_package,
 )
@@ -36,7 +35,7 @@ def run(ctx, page):
     ctx.emit({"item": page.trigger.item, "gap": ctx.config["gap"]})
 '''
 CONFIG = {"zeta": [1, 2.5, None, True], "gap": 5, "ünï": {"b": "x", "a": 2**63}}
-LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
+LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 
 
 def loads(data):

@@ -19,13 +19,13 @@ from walle_stream.vm.package.reader import (
     SCRIPT,
     SCRIPT_MAX_BYTES,
     SEAL,
-    PackagedLimits,
     PackagedTask,
     read_package,
 )
+from walle_stream.vm.program import RunLimits
 
 SOURCE = "def run(ctx, page):\n    ctx.emit({})\n"
-LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
+LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 TASK = PackagedTask("t", "v1", 1, "t.py", (("page_exit",),), None, {}, LIMITS)
 
 

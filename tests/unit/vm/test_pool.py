@@ -14,7 +14,7 @@ from walle_stream.vm.interpreters import Interpreter, live_count
 from walle_stream.vm.machine import BUFFER_BYTES
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram
-from walle_stream.vm.shelf import called_cpu_ms
+from walle_stream.vm.task_pool import called_cpu_ms
 from walle_stream.vm.virtual_machine import VirtualMachine
 
 if TYPE_CHECKING:
@@ -208,12 +208,12 @@ def test_large_batches_and_results_grow_the_buffers_and_give_them_back(
     open_pool: Any, page: Any
 ) -> None:
     pool = open_pool("def run(ctx, page): ctx.emit({'x': page.trigger['x']})")
-    machine = pool._shelves["t"].idle[0]
+    machine = pool._task_pools["t"].idle[0]
     for size in (10, 400_000, 20, 6_000_000, 5):
         text = "y" * size
         (group,) = pool.run("t", [("d", {}, [(1, 0, page({"x": text}))])])
         assert group.runs[0].emits == [(f'{{"x":"{text}"}}'.encode(), b"")]
-        assert pool._shelves["t"].idle == [machine]
+        assert pool._task_pools["t"].idle == [machine]
     assert len(machine._inbox) == len(machine._outbox) == BUFFER_BYTES
 
 
@@ -257,7 +257,7 @@ def test_closing_lets_a_running_call_finish(open_pool: Any, page: Any) -> None:
     pool = open_pool("def run(ctx, page): ctx.emit({'n': sum(range(3_000_000))})")
     with ThreadPoolExecutor(1) as threads:
         future = threads.submit(pool.run, "t", [("d", {}, [(1, 0, page())])])
-        while pool._shelves["t"].idle:
+        while pool._task_pools["t"].idle:
             pass
         pool.close()
         assert future.result()[0].runs[0].ok
@@ -268,7 +268,7 @@ SCRIPT = """
 import sys
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram
-from walle_stream.vm.shelf import called_cpu_ms
+from walle_stream.vm.task_pool import called_cpu_ms
 source = "import datetime, json, decimal, hashlib, statistics\\ndef run(ctx, page): ctx.emit({})"
 row = ("a", "click", 1, 1, None)
 pool = VmPool({"t": TaskProgram("t", "v", source, "t.py")}, 3)

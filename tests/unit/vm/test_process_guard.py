@@ -225,7 +225,9 @@ def run(ctx, page):
         {lie}
 """
     given = ungated(source)
-    machine = open_machine(CompiledProgram("t", given.file, given.packed, 200, 3))
+    machine = open_machine(
+        CompiledProgram("t", given.file, given.packed, RunLimits(wall_time_ms=200))
+    )
     with pytest.raises(VmCrashedError, match=r"no run ended for|completion mark"):  # no watchdog
         call(machine, {})
     assert machine.run_at_hand in {None, ("d", 1)}

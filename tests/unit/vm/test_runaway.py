@@ -78,7 +78,7 @@ def run(ctx, page):
 def test_a_stop_that_comes_late_stops_no_other_run(open_pool: Any, page: Any) -> None:
     source = "def run(ctx, page): ctx.emit({'n': sum([1 for _ in range(200)])})"
     pool = open_pool(source, limits=RunLimits(strikes=1_000_000))
-    machine = pool._shelves["t"].idle[0]
+    machine = pool._task_pools["t"].idle[0]
     is_over = threading.Event()
 
     def stop_often() -> None:
@@ -161,7 +161,7 @@ class Unwell:
 
     task, run_at_hand, run_number = "t", None, 7
 
-    def stop_run(self) -> bool:
+    def stop_run(self, **_: bool) -> bool:
         raise MemoryError
 
 
@@ -169,7 +169,7 @@ def test_what_fails_for_one_vm_leaves_the_others_watched(caplog: Any) -> None:
     stopped, is_done = threading.Event(), threading.Event()
 
     class Well(Unwell):
-        def stop_run(self) -> bool:
+        def stop_run(self, **_: bool) -> bool:
             return True
 
     def job() -> None:

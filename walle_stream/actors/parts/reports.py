@@ -18,7 +18,7 @@ from walle_stream.actors.turn import Turn
 from walle_stream.clock import wall_ms
 from walle_stream.ports import Proof, ProofOf
 from walle_stream.vm.results import GroupResult
-from walle_stream.vm.shelf import STOPPED
+from walle_stream.vm.task_pool import STOPPED
 from walle_stream.wire.buckets import bucket_of, timed_bucket
 from walle_stream.wire.reports import FRAME_DEVICES, DeviceRuns, TaskReport, encode_reports
 

@@ -51,15 +51,11 @@ that can write to it has done already, and nothing else."""
 
 
 def begin(allowed: Iterable[str] = ()) -> None:
-    """Look at every event of this interpreter from now on.
-
-    Args:
-        allowed: Events that are not refused: what the host itself needs later.
-    """
+    """Look at every event from now on; refuse none that the host itself needs later."""
     paths = tuple(f"{path}/" for path in sys.path if path)
-    given = (_REFUSED, frozenset(allowed), _NOT_IMPORTED, paths, TEXT_WINDOW, STOP_TEXTS)
+    constants = (_REFUSED, frozenset(allowed), _NOT_IMPORTED, paths, TEXT_WINDOW, STOP_TEXTS)
     # a copy that nobody else holds
-    hook = FunctionType(_look.__code__, {"__builtins__": {}}, "hook", (*given, *_TYPES))
+    hook = FunctionType(_look.__code__, {"__builtins__": {}}, "hook", (*constants, *_TYPES))
     sys.addaudithook(hook)
 
 

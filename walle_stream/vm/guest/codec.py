@@ -8,7 +8,7 @@ so results cannot depend on which runs shared a batch.
 from collections.abc import Callable, Iterable
 from json import JSONDecodeError, encoder
 from json.decoder import JSONDecoder
-from json.encoder import JSONEncoder, encode_basestring
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 
@@ -19,28 +19,16 @@ def _refuse(value: object) -> Any:
     )
 
 
-# no markers: a list that contains itself ends as RecursionError instead
-_SETTINGS: Final[dict[str, Any]] = {
-    "ensure_ascii": False,
-    "allow_nan": False,
-    "check_circular": False,
-    "separators": (",", ":"),
-}
 _scan: Final[Callable[[str, int], tuple[Any, int]]] = vars(JSONDecoder())["scan_once"]
-
-# the C encoder itself, made once: JSONEncoder.encode makes one per call, 1 us;
-# an interpreter without it writes the same bytes more slowly
-_make_encoder: Final[Any] = getattr(encoder, "c_make_encoder", None)
 
 
 def _encoder(default: Callable[[Any], Any]) -> Callable[[Any, int], Iterable[str]]:
-    if _make_encoder is None:
-        plain = JSONEncoder(**_SETTINGS, default=default)
-        return lambda value, _: plain.iterencode(value)
-    made: Callable[[Any, int], Iterable[str]] = _make_encoder(
+    # the C encoder itself, made once: JSONEncoder.encode makes one per call, 1 us;
+    # no markers: a list that contains itself ends as RecursionError instead
+    encode: Callable[[Any, int], Iterable[str]] = encoder.c_make_encoder(  # type: ignore[attr-defined] # not in the stubs
         None, default, encode_basestring, None, ":", ",", False, False, False  # noqa: FBT003 - its C signature
     )  # fmt: skip
-    return made
+    return encode
 
 
 _encode: Final = _encoder(_refuse)
@@ -88,13 +76,13 @@ def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
     """
     number = 0
     while True:
-        found: list[Any] = []
+        objects: list[Any] = []
         mark = f"\0{number}"
 
-        def hold(each: Any, found: list[Any] = found, mark: str = mark) -> str:
-            if type(each) is not kind:
-                _refuse(each)
-            found.append(each)
+        def hold(value: Any, objects: list[Any] = objects, mark: str = mark) -> str:
+            if type(value) is not kind:
+                _refuse(value)
+            objects.append(value)
             return mark
 
         try:
@@ -103,16 +91,13 @@ def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
             raise RecursionError(_TOO_DEEP) from None
         pieces = text.split(b'"\\u0000%d"' % number)
         # more pieces than objects: a text of the value is the mark, too
-        if len(pieces) == len(found) + 1:
-            return pieces, found
+        if len(pieces) == len(objects) + 1:
+            return pieces, objects
         number += 1
 
 
 def decode_json(data: bytes) -> Any:
     """Decode what ``encode_json`` wrote, anew at each call.
-
-    Args:
-        data: UTF-8 of one JSON value.
 
     Raises:
         JSONDecodeError: The bytes are not JSON: the store was damaged.

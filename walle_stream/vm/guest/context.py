@@ -8,11 +8,11 @@ import marshal
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import Any, Final, Never
+from typing import Any, Final
 
 from walle_stream.vm.guest.codec import cut_json, encode_json
 from walle_stream.vm.guest.deferral import Deferral, fill
-from walle_stream.vm.guest.state import State
+from walle_stream.vm.guest.state import State, refuse_copy
 from walle_stream.vm.guest.tensors import Tensor, concatenate, make_tensor, run_model
 
 LOG_MAX_CHARACTERS: Final = 2_000
@@ -34,11 +34,7 @@ bytes of a device's state."""
 
 
 def plain_text(text: str) -> str:
-    """Return a text as a plain ``str``: a script's own kind could lie about itself.
-
-    Args:
-        text: Any text.
-    """
+    """Return a text as a plain ``str``: a script's own kind could lie about itself."""
     return "".join((text,))  # noqa: FLY002 - an f-string asks the text for its format
 
 
@@ -54,11 +50,7 @@ class Clock:
     __slots__ = ("_now_ms_",)
 
     def __init__(self, now_ms: int) -> None:
-        """Stop the clock.
-
-        Args:
-            now_ms: Event time of the waking event, epoch milliseconds.
-        """
+        """Stop the clock at an event time, epoch milliseconds."""
         self._now_ms_ = now_ms
 
     def now_ms(self) -> int:
@@ -72,61 +64,29 @@ class Log:
     __slots__ = ("_dropped_count_", "_lines_", "_max_lines_")
 
     def __init__(self, max_lines: int) -> None:
-        """Start empty.
-
-        Args:
-            max_lines: Of more, only their number is kept.
-        """
+        """Start empty; of more lines only their number is kept."""
         self._max_lines_ = max_lines
         self._lines_: list[tuple[int, str]] = []
         self._dropped_count_ = 0
 
-    def __reduce__(self) -> Never:
-        """Refuse: a copy would count anew towards the run's limits.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError("ctx.log cannot be copied")
+    __reduce__ = refuse_copy("ctx.log")
 
     def info(self, text: object, *values: object) -> None:
-        """Log a line.
-
-        Args:
-            text: Any value; its text is kept.
-            *values: Put into the text by ``%``, as ``logging`` does.
-        """
+        """Log a line; values are put into the text by ``%``, as ``logging`` does."""
         self._add_(0, text, values)
 
     def warning(self, text: object, *values: object) -> None:
-        """Log a line that someone should see.
-
-        Args:
-            text: Any value; its text is kept.
-            *values: Put into the text by ``%``, as ``logging`` does.
-        """
+        """Log a line that someone should see, as ``info`` does."""
         self._add_(1, text, values)
 
     def error(self, text: object, *values: object) -> None:
-        """Log a line about a failure.
-
-        Args:
-            text: Any value; its text is kept.
-            *values: Put into the text by ``%``, as ``logging`` does.
-        """
+        """Log a line about a failure, as ``info`` does."""
         self._add_(2, text, values)
 
     def print(
         self, *values: object, sep: str | None = " ", end: str | None = "\n", **_: object
     ) -> None:
-        """Log a line as ``print`` would write it; the builtin of scripts.
-
-        Args:
-            *values: What to print.
-            sep: Between the values.
-            end: Behind the last one; line ends are dropped.
-            **_: ``file`` and ``flush`` are ignored.
-        """
+        """Log a line as ``print`` would write it; ``file`` and ``flush`` are ignored."""
         text = (" " if sep is None else sep).join([str(value) for value in values])
         self._add_(0, text + ("" if end is None else end).rstrip("\r\n"))
 
@@ -176,14 +136,7 @@ class Context:
     _random_: Random
 
     def __init__(self, device_id: str, position: int, clock_ms: int, state: State) -> None:
-        """Begin a run.
-
-        Args:
-            device_id: The device whose event woke the task.
-            position: Trigger position: which of the device's events it was.
-            clock_ms: Event time of that event.
-            state: The device's state of this task.
-        """
+        """Begin a run: whose event woke the task, which of the device's it was, and when."""
         self.device_id = device_id
         """The device whose event woke the task."""
         self.state = state
@@ -195,13 +148,7 @@ class Context:
         self._output_bytes_ = 0
         self._emitted_: list[bytes] = []  # feature, encoding, feature, encoding, ...
 
-    def __reduce__(self) -> Never:
-        """Refuse: a copy would count anew towards the run's limits.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError("ctx cannot be copied")
+    __reduce__ = refuse_copy("ctx")
 
     @property
     def log(self) -> Log:
@@ -216,12 +163,12 @@ class Context:
         try:
             return self._made_config_
         except AttributeError:  # the run's first look
-            given = self._config_
-            made = (
-                given.copy() if isinstance(given, dict) else marshal.loads(given)  # noqa: S302 - made by the host
+            packed = self._config_
+            config = (
+                packed.copy() if isinstance(packed, dict) else marshal.loads(packed)  # noqa: S302 - made by the host
             )
-            self._made_config_ = made
-            return made
+            self._made_config_ = config
+            return config
 
     @property
     def clock(self) -> Clock:
@@ -239,23 +186,20 @@ class Context:
         except AttributeError:  # the run's first look
             seed = f"{self.device_id}\0{self.task}\0{self._position_}".encode()
             digest = blake2b(seed, digest_size=16).digest()
-            made = self._random_ = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
-            return made
+            numbers = self._random_ = Random(int.from_bytes(digest, "big"))  # noqa: S311 - repeatable on purpose
+            return numbers
 
     def resource(self, name: str) -> bytes:
-        """Return a file of the task (``spec.resources``).
-
-        Args:
-            name: As in the task's definition.
+        """Return a file of the task by its name in ``spec.resources``.
 
         Raises:
             KeyError: The task has no such resource.
         """
-        found = self._resources_.get(name)
-        if found is None:
+        data = self._resources_.get(name)
+        if data is None:
             known = ", ".join(sorted(self._resources_)) or "none"
             raise KeyError(f"there is no resource {name!r} (spec.resources): this task has {known}")
-        return found
+        return data
 
     def tensor(
         self, values: object, dtype: str | None = None, shape: Sequence[int] | None = None
@@ -277,12 +221,7 @@ class Context:
         return make_tensor(self._host_, values, dtype, shape)
 
     def concat(self, tensors: Iterable[Tensor], axis: int = 0) -> Tensor:
-        """Put tensors one behind the other.
-
-        Args:
-            tensors: At least one.
-            axis: Along which dimension.
-        """
+        """Put tensors, at least one, one behind the other along a dimension."""
         return concatenate(self._host_, tensors, axis)
 
     def run_model(self, model: str, *inputs: object, output: int = 0) -> Tensor:
@@ -374,7 +313,7 @@ class Context:
         self, pieces: list[bytes], tensors: list[Tensor], body: bytes, others_bytes: int
     ) -> bytes:
         host, max_bytes = self._host_, self._limits_[0]
-        if any(each._value_ is None for each in tensors) and host.may_wait():
+        if any(tensor._value_ is None for tensor in tensors) and host.may_wait():
             host.wait(len(self._emitted_), pieces, tensors, len(body))
             return body
         host.evaluate(tensors)
@@ -435,16 +374,7 @@ def bind_context(
     resources: dict[str, bytes],
     host: Deferral,
 ) -> type[Context]:
-    """Make the class of a task's contexts.
-
-    Args:
-        task: The task's name.
-        config: The task's config: marshalled, or as it is when no value of it
-            can be changed.
-        limits: Bounds of a run.
-        resources: Files of the task by name.
-        host: Evaluates tensors.
-    """
+    """Make the class of a task's contexts; a config with values that can change is marshalled."""
     fixed = {
         "__module__": Context.__module__,
         "__slots__": (),

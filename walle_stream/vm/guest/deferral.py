@@ -72,10 +72,10 @@ class _Requests:
 
     def add(self, requests: Iterable[_Request]) -> None:
         """Let more wait."""
-        for each in requests:
-            self.waiting.append(each)
-            self._bytes += len(each.data)
-            self._nodes += each.node_count
+        for request in requests:
+            self.waiting.append(request)
+            self._bytes += len(request.data)
+            self._nodes += request.node_count
 
     @property
     def are_many(self) -> bool:
@@ -123,11 +123,7 @@ class Deferral:
         self.begin(is_eager=True)
 
     def begin(self, *, is_eager: bool) -> None:
-        """Begin a call.
-
-        Args:
-            is_eager: Evaluate at once.
-        """
+        """Begin a call; evaluate at once if it is eager."""
         self.is_eager = is_eager
         """Whether tensors are evaluated when they are emitted."""
         self.features.clear()
@@ -148,18 +144,15 @@ class Deferral:
     def evaluate(self, tensors: Iterable[Tensor]) -> None:
         """Let the host compute tensors, in one crossing; those with a value need none.
 
-        Args:
-            tensors: Which.
-
         Raises:
             RuntimeError: The host refused: shapes do not fit, or it is too much.
             TypeError: One is no tensor.
         """
-        given = {id(each): each for each in map(checked, tensors)}.values()
-        wanted = [each for each in given if each._value_ is None]
+        different = {id(tensor): tensor for tensor in map(checked, tensors)}.values()
+        wanted = [tensor for tensor in different if tensor._value_ is None]
         if wanted and self.features and needs_earlier(wanted):
             self._settle()
-            wanted = [each for each in given if each._value_ is None]
+            wanted = [tensor for tensor in different if tensor._value_ is None]
         if wanted:
             request, _ = encode_request(wanted)
             take_response(self._ask(b"T" + request), 0, wanted)
@@ -185,7 +178,7 @@ class Deferral:
         Raises:
             RuntimeError: There were too many, and the host refused them.
         """
-        new = {id(each): each for each in tensors if is_new(each)}
+        new = {id(tensor): tensor for tensor in tensors if is_new(tensor)}
         wanted, request = list(new.values()), None
         if wanted:
             request = _Request(*encode_request(wanted, self._number + 1), wanted)
@@ -198,16 +191,7 @@ class Deferral:
                 self._settle()
 
     def end_run(self, sender: Sender, words: list[int], parts: list[bytes]) -> bool:
-        """End a run that has ``features``, whether it failed or not.
-
-        Args:
-            sender: Its context.
-            words: Control words of the call.
-            parts: The body's parts of the call.
-
-        Returns:
-            Whether the call may go on; else it has to be made again.
-        """
+        """End a run that has ``features``; say whether the call may go on, or is made again."""
         self._runs.append(_Run(sender, self._pulse[0], [*self.features], self.place))
         self.features.clear()
         self._run_count += 1
@@ -218,15 +202,7 @@ class Deferral:
         return not self.has_failed
 
     def finish(self, words: list[int], parts: list[bytes]) -> bool:
-        """Evaluate what waits, and put the features' bodies where they belong.
-
-        Args:
-            words: Control words of the call.
-            parts: The body's parts of the call.
-
-        Returns:
-            Whether all went well; else the call has to be made again.
-        """
+        """Evaluate what waits, put bodies where they belong, and say whether all went well."""
         runs, requests = self._runs, self._others.waiting
         self._runs, self._others = [], _Requests()
         if self.has_failed:
@@ -297,12 +273,12 @@ def _fill_run(run: _Run, words: list[int], parts: list[bytes]) -> None:
 
 def _encode_all(requests: Sequence[_Request]) -> bytes:
     pieces = [b"M", _COUNT.pack(len(requests))]
-    for each in requests:
-        pieces += (_SIZE.pack(len(each.data)), each.data)
+    for request in requests:
+        pieces += (_SIZE.pack(len(request.data)), request.data)
     return b"".join(pieces)
 
 
 def _take_all(response: bytes, requests: Iterable[_Request]) -> None:
     at = 0
-    for each in requests:
-        at = take_response(response, at, each.wanted)
+    for request in requests:
+        at = take_response(response, at, request.wanted)

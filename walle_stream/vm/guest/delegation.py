@@ -24,9 +24,6 @@ _HARMLESS: Final = frozenset(
 def yield_source(source: Any) -> Any:
     """Return something to iterate over whose ``close`` is none of a script's.
 
-    Args:
-        source: What a script delegates to.
-
     Returns:
         Generators and builtin containers as they are, for anything else a
         generator of its items: what is sent to it is lost, and it returns None.
@@ -37,24 +34,14 @@ def yield_source(source: Any) -> Any:
 def merge(
     *iterables: Iterable[Any], key: Callable[[Any], Any] | None = None, reverse: bool = False
 ) -> Iterator[Any]:
-    """Merge sorted inputs as ``heapq.merge`` does, which delegates to the last one left.
-
-    Args:
-        iterables: Each sorted.
-        key: What is compared.
-        reverse: Whether the largest comes first.
-    """
+    """Merge sorted inputs as ``heapq.merge`` does, which delegates to the last one left."""
     sources = map(yield_source, iterables)
-    found: Iterator[Any] = import_module("heapq").merge(*sources, key=key, reverse=reverse)
-    return found
+    merged: Iterator[Any] = import_module("heapq").merge(*sources, key=key, reverse=reverse)
+    return merged
 
 
 def guard_views(module: Any) -> None:
-    """Let ``KeysView`` delegate to no object of a script.
-
-    Args:
-        module: ``_collections_abc``.
-    """
+    """Let ``KeysView`` of ``_collections_abc`` delegate to no object of a script."""
 
     def keys(self: Any) -> Iterator[Any]:
         yield from yield_source(self._mapping)

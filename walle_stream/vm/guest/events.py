@@ -18,12 +18,7 @@ class Event:
     __slots__ = ("_page_", "_row_")
 
     def __init__(self, row: EventRow, page: tuple[str, str]) -> None:
-        """Look at a row.
-
-        Args:
-            row: The event's plain values.
-            page: The page's id and instance.
-        """
+        """Look at a row of a page (id and instance)."""
         self._row_ = row
         self._page_ = page
 
@@ -75,12 +70,7 @@ class Event:
         return contents.get("widget") if contents else None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field of the contents.
-
-        Args:
-            name: The field.
-            default: What to return when the event has no such field.
-        """
+        """Return a field of the contents, or the default when there is none."""
         contents = self._row_[4]
         return contents.get(name, default) if contents else default
 
@@ -97,21 +87,18 @@ class Event:
         return f"Event({self.id!r}, {self.kind!r}, {self.event_time_ms}, {self.contents!r})"
 
 
-_PROPERTIES: Final[dict[str, Callable[[Event], Any]]] = {
-    "id": lambda event: event.id,
-    "kind": lambda event: event.kind,
-    "event_time_ms": lambda event: event.event_time_ms,
-    "ingest_time_ms": lambda event: event.ingest_time_ms,
-    "page_id": lambda event: event.page_id,
-    "page_instance": lambda event: event.page_instance,
-}
+_PROPERTIES: Final = frozenset(
+    ("id", "kind", "event_time_ms", "ingest_time_ms", "page_id", "page_instance")
+)
 
 
 def _reader(field: str | Callable[[Event], Any]) -> Callable[[Event], Any]:
     if callable(field):
         return field
     name = field
-    return _PROPERTIES.get(name) or (lambda event: event.get(name))
+    if name in _PROPERTIES:
+        return lambda event: getattr(event, name)
+    return lambda event: event.get(name)
 
 
 class EventList(tuple[Event, ...]):
@@ -127,8 +114,8 @@ class EventList(tuple[Event, ...]):
 
     def __getitem__(self, index: SupportsIndex | slice, /) -> "Event | EventList":
         """Return one event, or a slice as a list with operators."""
-        found = tuple.__getitem__(self, index)
-        return EventList(found) if isinstance(found, tuple) else found
+        item = tuple.__getitem__(self, index)
+        return EventList(item) if isinstance(item, tuple) else item
 
     def key_by(self, field: str | Callable[[Event], Hashable]) -> "dict[Any, EventList]":
         """Group by a field.
@@ -149,12 +136,7 @@ class EventList(tuple[Event, ...]):
         return {key: EventList(events) for key, events in groups.items()}
 
     def time_window(self, start_ms: int, end_ms: int) -> "EventList":
-        """Keep the events of a period.
-
-        Args:
-            start_ms: First event time, inclusive, epoch milliseconds.
-            end_ms: End of the period, exclusive.
-        """
+        """Keep the events with start_ms ≤ event time < end_ms, epoch milliseconds."""
         return EventList([event for event in self if start_ms <= event.event_time_ms < end_ms])
 
     def filter(
@@ -173,12 +155,10 @@ class EventList(tuple[Event, ...]):
             **contents: Fields of the contents and the value each must have.
         """
         events: Iterable[Event] = self
-        if kind is not None:
-            kinds = (kind,) if isinstance(kind, str) else kind
-            events = [event for event in events if event.kind in kinds]
-        if id is not None:
-            ids = (id,) if isinstance(id, str) else id
-            events = [event for event in events if event.id in ids]
+        for name, allowed in (("kind", kind), ("id", id)):
+            if allowed is not None:
+                values = (allowed,) if isinstance(allowed, str) else allowed
+                events = [event for event in events if getattr(event, name) in values]
         for name, value in contents.items():
             events = [event for event in events if name in event and event[name] == value]
         if where is not None:
@@ -186,12 +166,5 @@ class EventList(tuple[Event, ...]):
         return EventList(events)
 
     def map(self, function: Callable[[Event], Any]) -> list[Any]:
-        """Apply a function to each event.
-
-        Args:
-            function: Of one event.
-
-        Returns:
-            What it returned, in order.
-        """
+        """Apply a function to each event; what it returned, in order."""
         return [function(event) for event in self]

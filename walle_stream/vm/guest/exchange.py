@@ -41,12 +41,7 @@ class Exchange(ABC):
     """One VM's buffers. One thread at a time, the one that entered."""
 
     def __init__(self, inbox: memoryview, outbox: memoryview) -> None:
-        """Take the buffers.
-
-        Args:
-            inbox: Where the host writes orders.
-            outbox: Where results go.
-        """
+        """Take the buffers; see ``share``."""
         self._order_number = 0
         self._result = _NO_RESULT
         self._wake = self._done = -1
@@ -54,19 +49,10 @@ class Exchange(ABC):
 
     @abstractmethod
     def call(self, packed: memoryview) -> None:
-        """Run a batch.
-
-        Args:
-            packed: The groups, marshalled; may be longer.
-        """
+        """Run a batch of marshalled groups; the buffer may be longer."""
 
     def share(self, inbox: memoryview, outbox: memoryview) -> None:
-        """Use other buffers from now on.
-
-        Args:
-            inbox: Where the host writes orders.
-            outbox: Where results go.
-        """
+        """Use other buffers from now on: for orders of the host, and for results."""
         self._inbox = inbox
         self._outbox = outbox
         self._orders = inbox[: INBOX.size].cast("Q")
@@ -76,24 +62,23 @@ class Exchange(ABC):
     def serve(self, wake: int, done: int, spins: int) -> None:
         """Do what the host orders until it says to leave; the VM's thread stays here.
 
-        A host that calls often finds the guest looking: waking a thread that
-        sleeps costs more than a whole short call. Looking that finds nothing
-        is done ever more seldom.
+        A host that calls often finds the guest spinning: waking a thread that
+        sleeps costs more than a whole short call. It spins ever more seldom in vain.
 
         Args:
             wake: Descriptor that the host rings.
             done: Descriptor to ring when an order was done.
-            spins: How often to look for an order before sleeping.
+            spins: Most looks for an order before sleeping.
         """
         packed, orders, last = self._packed, self._orders, self._order_number
         self._wake, self._done = wake, done
-        looks = range(spins)
+        tries = range(spins)
         pause = paused = 0
         while True:
             if paused:
                 paused -= 1
             else:
-                for _ in looks:
+                for _ in tries:
                     if orders[NUMBER] != last:
                         pause = 0
                         break
@@ -116,9 +101,6 @@ class Exchange(ABC):
         """Ask the host in the middle of a call; blocks until it answers.
 
         What the call was given is not in the inbox any more then.
-
-        Args:
-            request: At most 256 MiB.
 
         Returns:
             Whether the host refused, and its answer, or why.

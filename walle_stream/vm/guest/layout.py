@@ -64,20 +64,12 @@ from typing import Final
 INBOX: Final = struct.Struct("<QQ")
 """The inbox's header: order, number."""
 
+# Orders.
 LEAVE: Final = 0
-"""Order: return from ``serve``."""
-
 CALL: Final = 1
-"""Order: run the groups behind the header."""
-
 PENDING: Final = 2
-"""Order: write the last result into the outbox, which was too small for it."""
-
 ANSWER: Final = 3
-"""Order: take the answer to what was asked, or its next part."""
-
 MORE: Final = 4
-"""Order: send the next part of the request."""
 
 ANSWER_HEAD: Final = struct.Struct("<QQQ")
 """Before a part of an answer: bytes to come, bytes of the part, whether it failed."""
@@ -93,42 +85,31 @@ is not kept, neither side looks before a doorbell rang)."""
 MAGIC: Final = b"WVM1"
 """First bytes of a header that a guest wrote; the digit is the layout's version."""
 
+# Statuses.
 STATUS_COMPLETE: Final = 1
-"""The whole result lies behind the header."""
-
 STATUS_TOO_SMALL: Final = 2
-"""The result needs a larger outbox; it waits in the guest."""
+STATUS_ASKS: Final = 3
+STATUS_NEXT: Final = 4
 
-AGAIN: Final = 1 << 62
+# First words of a run; the last one stands before those of a run that returned a value.
+RUN_FAILED: Final = 0
+RUN_DONE: Final = 1
+RUN_CALLED: Final = 2
+RUN_SILENT: Final = 3
+RUN_RETURNED: Final = 4
+
+DELETED: Final = 0xFFFF_FFFF
+"""Value length of a state entry that was deleted."""
+
+REPEATED: Final = 1 << 62
 """Set in the number of a run that its VM makes for the second time within a call, so
 that who watches takes it for another one."""
 
-LONGEST_PAUSE: Final = 15
-"""Who looked in vain sleeps at once for so many orders, at most, before looking again."""
-
-STATUS_ASKS: Final = 3
-"""A run asks the host; a part of the request lies behind the header."""
-
-STATUS_NEXT: Final = 4
-"""The run wants the next part of the answer."""
-
-RUN_FAILED: Final = 0
-"""First word of a run that failed."""
-
-RUN_DONE: Final = 1
-"""First word of a run that succeeded."""
-
-RUN_CALLED: Final = 2
-"""First word of a run that succeeded and calls the cloud."""
-
-RUN_SILENT: Final = 3
-"""Only word of a run that succeeded, emitted nothing and logged nothing."""
-
-RUN_RETURNED: Final = 4
-"""Word before those of a run that succeeded and returned a value."""
-
 RING: Final = (1).to_bytes(8, "little")
 """What is written to a doorbell's descriptor to ring it."""
+
+LONGEST_PAUSE: Final = 15
+"""After a look in vain, at most this many orders are waited for asleep before the next look."""
 
 WORD_BYTES: Final = 4
 """Size of a control word."""
@@ -140,6 +121,3 @@ GATHERED_MAX_BYTES: Final = 64 * 1024
 """A larger body is written part by part and cut where it lies, each byte copied
 once on either side; a smaller one is copied whole first, which takes less than to
 handle its parts one by one."""
-
-DELETED: Final = 0xFFFF_FFFF
-"""Value length of a state entry that was deleted."""

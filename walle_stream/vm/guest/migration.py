@@ -24,14 +24,7 @@ class OldState(dict[str, Any]):
 
 
 def take_version(state: dict[str, bytes]) -> int:
-    """Take the layout's number out of a state.
-
-    Args:
-        state: A device's; changed in place.
-
-    Returns:
-        The layout; 1 where none is written.
-    """
+    """Take the layout's number out of a device's state; 1 where none is written."""
     data = state.pop(VERSION_KEY, None)
     return 1 if data is None else int(data)
 
@@ -40,12 +33,6 @@ def migrate(
     state: State, function: Callable[[OldState], Any] | None, version: int, old_version: int
 ) -> None:
     """Replace a state by what the script makes of it.
-
-    Args:
-        state: As the run sees it.
-        function: The script's ``migrate``.
-        version: The layout that the task has now.
-        old_version: The layout that the state has.
 
     Raises:
         TypeError: The script has no ``migrate``, or it returned no dict.

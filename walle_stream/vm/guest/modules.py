@@ -5,7 +5,6 @@ no mutable container. Proxies are made when a VM is bound to a task, so that no
 import runs during a call. All runs of a VM see the same proxies.
 """
 
-import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
@@ -51,14 +50,7 @@ class ReadOnlyModule(ModuleType):
 
 
 def exported_names(name: str) -> dict[str, Any]:
-    """Return what a script gets of an allowed module.
-
-    Args:
-        name: A key of ``ALLOWED_MODULES``.
-
-    Returns:
-        Values by name.
-    """
+    """Return what a script gets of an allowed module: values by name."""
     module = import_module(name)
     only = ALLOWED_MODULES[name]
     names: Iterable[str]
@@ -87,12 +79,7 @@ def make_importer(
     names: Iterable[str],
     replacements: Mapping[str, Mapping[str, object]],
 ) -> Importer:
-    """Import modules and return the ``__import__`` that hands their proxies out.
-
-    Args:
-        names: Allowed modules that the script imports.
-        replacements: By module, values that take the place of its own.
-    """
+    """Import modules and return the ``__import__`` that hands their proxies out."""
     proxies = _make_proxies(names, replacements)
 
     def import_(
@@ -102,21 +89,21 @@ def make_importer(
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        found = None if level else proxies.get(name)
-        if found is None and name in _INTERNAL_MODULES and not level:
+        proxy = None if level else proxies.get(name)
+        if proxy is None and name in _INTERNAL_MODULES and not level:
             import_module(name)  # C code takes it from sys.modules, not from here
             seal()
             return ReadOnlyModule(name)
-        if found is None:
+        if proxy is None:
             raise ImportError(
                 f"a task's script may not import {name!r}{hint(name)}", name=str(name)
             )
         if fromlist:
             # what is missing the interpreter would look for as a real module
-            missing = [public for public in fromlist if public not in vars(found)]
+            missing = [public for public in fromlist if public not in vars(proxy)]
             if missing:
                 raise ImportError(f"{name!r} has no {missing[0]!r} for a script", name=name)
-            return found
+            return proxy
         return proxies[name.partition(".")[0]]
 
     return import_
@@ -142,8 +129,3 @@ def _make_proxies(
                 proxies[parent] = ReadOnlyModule(parent)
             vars(proxies[parent])[child] = proxy
     return proxies
-
-
-def real_builtin(name: str) -> Any:
-    """Return a builtin of this interpreter by name."""
-    return getattr(builtins, name)

@@ -29,11 +29,7 @@ _TUPLE: Final = ": _tuple_new(_cls, ("
 def check_names(
     names: Iterable[object], is_refused: Callable[[str], bool] = is_refused_name
 ) -> None:
-    """Refuse what is no name of a field.
-
-    Args:
-        names: What a script gave.
-        is_refused: Which names are refused though they are identifiers.
+    """Refuse what is no name of a field, or refused though it is an identifier.
 
     Raises:
         TypeError: One is no text.
@@ -58,41 +54,33 @@ def check_names(
 def check_tuple_code(text: str) -> None:
     """Refuse what is not the text that ``collections.namedtuple`` makes of good names.
 
-    Args:
-        text: What would become code.
-
     Raises:
         ValueError: It is something else.
     """
-    head, found, tail = text.partition(_TUPLE)
+    head, separator, tail = text.partition(_TUPLE)
     names = head.removeprefix(_LAMBDA).rstrip(", ")
     for name in names.split(",") if names else ():
         if not name.strip().isidentifier():
-            found = ""
-    if not (head.startswith(_LAMBDA) and found and tail.rstrip("), ") == names):
+            separator = ""
+    if not (head.startswith(_LAMBDA) and separator and tail.rstrip("), ") == names):
         raise ValueError("a named tuple's fields are identifiers")
 
 
 def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
-    """Make a data class as ``dataclasses.dataclass`` does, of a script's own class.
-
-    Args:
-        class_: The class; None for a decorator with options.
-        **options: As there.
-    """
+    """Make a data class as ``dataclasses.dataclass`` does, of a script's own class."""
     if class_ is None:
-        return lambda given: dataclass(given, **options)
+        return lambda decorated: dataclass(decorated, **options)
     check_names(_annotations(store_target(class_)))
-    made = import_module("dataclasses").dataclass(class_, **options)
-    if _GUARDED.intersection(vars(made)["__dataclass_fields__"]):
-        _refuse_hiding(made)
-        made.__init_subclass__ = classmethod(_refuse_hiding)
-    return made
+    data_class = import_module("dataclasses").dataclass(class_, **options)
+    if _GUARDED.intersection(vars(data_class)["__dataclass_fields__"]):
+        _refuse_hiding(data_class)
+        data_class.__init_subclass__ = classmethod(_refuse_hiding)
+    return data_class
 
 
 def _refuse_hiding(class_: type[Any]) -> None:
     # patterns and asdict read a field by its name: they would find the library's method
-    bodies = [vars(each) for each in class_.__mro__]
+    bodies = [vars(base) for base in class_.__mro__]
     fields = {name for body in bodies for name in body.get("__dataclass_fields__", ())}
     for base, body in zip(class_.__mro__, bodies, strict=True):
         for name in fields & _GUARDED:
@@ -102,14 +90,14 @@ def _refuse_hiding(class_: type[Any]) -> None:
 
 def _annotations(class_: type[Any]) -> Mapping[str, object]:
     # as ``dataclasses`` itself finds the fields
-    found: Any
+    annotations: Any
     try:
         library = import_module("annotationlib")
     except ModuleNotFoundError:
-        found = vars(class_).get("__annotations__", {})
+        annotations = vars(class_).get("__annotations__", {})
     else:
-        found = library.get_annotations(class_, format=library.Format.FORWARDREF)
-    return found  # type: ignore[no-any-return]
+        annotations = library.get_annotations(class_, format=library.Format.FORWARDREF)
+    return annotations  # type: ignore[no-any-return]
 
 
 class TypedDictForm:
@@ -118,18 +106,12 @@ class TypedDictForm:
     __slots__ = ()
 
     def __call__(self, name: str, fields: Mapping[str, Any], /, **options: Any) -> Any:
-        """Make a class.
-
-        Args:
-            name: Of the class.
-            fields: Types by name.
-            **options: As there.
-        """
+        """Make a class."""
         plain = dict(fields)
         check_names((name, *plain), is_reserved_name)  # keys, no attributes
-        made = import_module("typing").TypedDict(name, plain, **options)
-        made.__module__ = SCRIPT_MODULE
-        return made
+        class_ = import_module("typing").TypedDict(name, plain, **options)
+        class_.__module__ = SCRIPT_MODULE
+        return class_
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> Any:
         """Stand for the real one among the bases of a class."""
@@ -138,11 +120,7 @@ class TypedDictForm:
 
 
 def guard_enumerations(module: Any) -> None:
-    """Check the names of ``Enum("X", names)``: attributes that the gate never saw.
-
-    Args:
-        module: ``enum``.
-    """
+    """Check the names of ``Enum("X", names)``: attributes that the gate never saw."""
     kind = module.EnumType
     create: Callable[..., Any] = kind._create_
 
@@ -151,8 +129,8 @@ def guard_enumerations(module: Any) -> None:
             names = names.replace(",", " ").split()
         elif isinstance(names, Mapping):
             names = names.items()
-        members = [each if type(each) is str else tuple(each) for each in names]
-        check_names(each if isinstance(each, str) else each[0] for each in members)
+        members = [member if type(member) is str else tuple(member) for member in names]
+        check_names(member if isinstance(member, str) else member[0] for member in members)
         return create(cls, class_name, members, **options)
 
     kind._create_ = guarded

@@ -8,7 +8,14 @@ from types import TracebackType  # noqa: TC003 - the guest has no type checker
 from typing import Final
 
 from walle_stream.vm.guest.context import Context, Log, plain_text
-from walle_stream.vm.guest.layout import DELETED, RUN_CALLED, RUN_DONE, RUN_FAILED, RUN_SILENT
+from walle_stream.vm.guest.layout import (
+    DELETED,
+    RUN_CALLED,
+    RUN_DONE,
+    RUN_FAILED,
+    RUN_RETURNED,
+    RUN_SILENT,
+)
 from walle_stream.vm.guest.state import Overlay
 
 MESSAGE_MAX_CHARACTERS: Final = 2_000
@@ -18,14 +25,12 @@ NAME_MAX_CHARACTERS: Final = 200
 """Longest class name of an exception."""
 
 
-def write_success(words: list[int], parts: list[bytes], context: Context) -> None:
-    """Write a run that succeeded.
-
-    Args:
-        words: Gets its control words.
-        parts: Get its bytes.
-        context: The run's.
-    """
+def write_success(
+    words: list[int], parts: list[bytes], context: Context, *, has_value: bool
+) -> None:
+    """Append a run that succeeded; it may have returned a value."""
+    if has_value:
+        words.append(RUN_RETURNED)
     emitted, log = context._emitted_, context._log_
     if not emitted and log is None:
         words.append(RUN_SILENT)
@@ -45,14 +50,7 @@ def write_success(words: list[int], parts: list[bytes], context: Context) -> Non
 def write_failure(
     words: list[int], parts: list[bytes], log: Log | None, description: tuple[str, str]
 ) -> None:
-    """Write a run that failed.
-
-    Args:
-        words: Gets its control words.
-        parts: Get its bytes.
-        log: The run's lines, None for none.
-        description: Class and message.
-    """
+    """Append a run that failed, its log lines, class and message."""
     words += (RUN_FAILED, 0)
     if log is None:
         words.append(0)
@@ -65,13 +63,7 @@ def write_failure(
 
 
 def write_changes(words: list[int], parts: list[bytes], changes: Overlay) -> None:
-    """Write what a group changed in its device's state.
-
-    Args:
-        words: Gets its control words.
-        parts: Get its bytes.
-        changes: Values by key.
-    """
+    """Append what a group changed in its device's state."""
     words.append(len(changes))
     for key, data in changes.items():
         name = key.encode()

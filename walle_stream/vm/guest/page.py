@@ -1,6 +1,6 @@
 """The page-level sequence that a run works on."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from marshal import loads
 from typing import Any
 
@@ -19,13 +19,9 @@ class Page:
     _rows_: list[EventRow]
     _trigger_: Event
 
-    def __init__(self, given: PageInput) -> None:
-        """Look at a page.
-
-        Args:
-            given: What the host sent.
-        """
-        self._input_ = given
+    def __init__(self, page: PageInput) -> None:
+        """Look at what the host sent."""
+        self._input_ = page
 
     @property
     def page_id(self) -> str:
@@ -75,9 +71,9 @@ class Page:
         try:
             return self._trigger_
         except AttributeError:  # the run's first look
-            given = self._input_
-            made = self._trigger_ = Event(self._last_row(), given[:2])
-            return made
+            page = self._input_
+            event = self._trigger_ = Event(self._last_row(), page[:2])
+            return event
 
     @property
     def events(self) -> EventList:
@@ -86,8 +82,8 @@ class Page:
             return self._events_
         except AttributeError:  # the run's first look
             page = self._input_[:2]
-            made = self._events_ = EventList([Event(row, page) for row in self.rows])
-            return made
+            events = self._events_ = EventList([Event(row, page) for row in self.rows])
+            return events
 
     @property
     def rows(self) -> list[EventRow]:
@@ -101,54 +97,25 @@ class Page:
         try:
             return self._rows_
         except AttributeError:  # the run's first look
-            made = self._rows_ = _unpacked(self._input_[4], rows)
+            unpacked = self._rows_ = _unpacked(self._input_[4], rows)
             # one event, one row: what the script changes in it is to be seen in both
-            made[-1] = self.trigger._row_
-            return made
+            unpacked[-1] = self.trigger._row_
+            return unpacked
 
     def key_by(self, field: str | Callable[[Event], Hashable]) -> dict[Any, EventList]:
-        """Group the page's events, see ``EventList.key_by``.
-
-        Args:
-            field: A property or field of the contents, or a function.
-        """
+        """Group the page's events, see ``EventList.key_by``."""
         return self.events.key_by(field)
 
     def time_window(self, start_ms: int, end_ms: int) -> EventList:
-        """Keep the page's events of a period.
-
-        Args:
-            start_ms: First event time, inclusive, epoch milliseconds.
-            end_ms: End of the period, exclusive.
-        """
+        """Keep the page's events of a period, see ``EventList.time_window``."""
         return self.events.time_window(start_ms, end_ms)
 
-    def filter(
-        self,
-        kind: str | Collection[str] | None = None,
-        id: str | Collection[str] | None = None,  # noqa: A002 - the event's own word
-        where: Callable[[Event], Any] | None = None,
-        **contents: Any,
-    ) -> EventList:
-        """Keep the page's events that meet every condition given.
-
-        Args:
-            kind: A kind, or several of which one must be the event's.
-            id: An event id, or several.
-            where: A function of the event.
-            **contents: Fields of the contents and the value each must have.
-        """
-        return self.events.filter(kind, id, where, **contents)
+    def filter(self, *conditions: Any, **contents: Any) -> EventList:
+        """Keep the page's events that meet every condition, see ``EventList.filter``."""
+        return self.events.filter(*conditions, **contents)
 
     def map(self, function: Callable[[Event], Any]) -> list[Any]:
-        """Apply a function to each of the page's events.
-
-        Args:
-            function: Of one event.
-
-        Returns:
-            What it returned, in order.
-        """
+        """Apply a function to each of the page's events, see ``EventList.map``."""
         return self.events.map(function)
 
     def _last_row(self) -> EventRow:
@@ -168,5 +135,5 @@ def _unpacked(place: tuple[int, int, int], rows: bytes) -> list[EventRow]:
     # the host's own bytes behind the head of a marshalled list
     count, _, end = place
     packed = b"".join((b"[", count.to_bytes(4, "little"), memoryview(rows)[:end]))
-    made: list[EventRow] = loads(packed)  # noqa: S302 - made by the host
-    return made
+    unpacked: list[EventRow] = loads(packed)  # noqa: S302 - made by the host
+    return unpacked

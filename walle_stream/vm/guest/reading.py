@@ -31,11 +31,7 @@ READ_ATTRIBUTES: Final = _WRITERS | _VIEWS | _ZONED
 
 
 def is_of_script(value: object) -> bool:
-    """Tell whether a class, a function or an object is a script's own.
-
-    Args:
-        value: Anything.
-    """
+    """Tell whether a class, a function or an object is a script's own."""
     if type(value).__module__ == SCRIPT_MODULE:
         return True
     return isinstance(value, (type, FunctionType)) and value.__module__ == SCRIPT_MODULE
@@ -43,9 +39,6 @@ def is_of_script(value: object) -> bool:
 
 def store_target(target: Any) -> Any:
     """Return what a script sets attributes of, if it may: anything else could outlive the run.
-
-    Args:
-        target: The object.
 
     Raises:
         AttributeError: It is not the script's own.
@@ -59,28 +52,24 @@ def store_target(target: Any) -> Any:
 
 
 def read(value: Any, name: str) -> Any:
-    """Read an attribute for a script.
-
-    Args:
-        value: Whose.
-        name: One of ``READ_ATTRIBUTES``.
+    """Read one of ``READ_ATTRIBUTES`` for a script.
 
     Raises:
         AttributeError: There is none, or a script may not take it from there.
     """
-    found = getattr(value, name)
+    attribute = getattr(value, name)
     if name in _VIEWS:
-        return found.copy() if type(found) is MappingProxyType else found
+        return attribute.copy() if type(attribute) is MappingProxyType else attribute
     if name in _ZONED:
-        return _zoned(name, found)
+        return _zoned(name, attribute)
     # what super() found is bound to anything, or to nothing
-    owner = getattr(found, "__self__", None) if type(value) is super else value
+    owner = getattr(attribute, "__self__", None) if type(value) is super else value
     if owner is None or isinstance(owner, type):
-        return _unbound(name, found)
-    if name == "seed" and isinstance(found, _IN_C):
+        return _unbound(name, attribute)
+    if name == "seed" and isinstance(attribute, _IN_C):
         raise AttributeError("seed: that of ctx.random's own class alone repeats its numbers")
     if is_of_script(owner) or name != "__init__":
-        return found
+        return attribute
     kind = type(owner).__name__
     raise AttributeError(f"a {kind!r} object is made once: a task's script may not do it again")
 

@@ -12,13 +12,9 @@ class Reply:
 
     __slots__ = ("_input_",)
 
-    def __init__(self, given: ReplyInput) -> None:
-        """Look at a reply.
-
-        Args:
-            given: What the host sent.
-        """
-        self._input_ = given
+    def __init__(self, reply: ReplyInput) -> None:
+        """Look at what the host sent."""
+        self._input_ = reply
 
     @property
     def call(self) -> str:

@@ -13,21 +13,15 @@ _HEAD: Final = struct.Struct("<I")
 
 
 def is_new(tensor: Tensor) -> bool:
-    """Say whether nobody asked for a tensor yet.
-
-    Args:
-        tensor: Any.
-    """
+    """Say whether nobody asked for a tensor yet."""
     return tensor._value_ is None and tensor._operator_ != EARLIER
 
 
 def needs_earlier(wanted: Iterable[Tensor]) -> bool:
-    """Say whether tensors need what was postponed, and is not known yet.
-
-    Args:
-        wanted: Tensors.
-    """
-    return any(each._operator_ == EARLIER and each._value_ is None for each in _in_order(wanted))
+    """Say whether tensors need what was postponed, and is not known yet."""
+    return any(
+        tensor._operator_ == EARLIER and tensor._value_ is None for tensor in _in_order(wanted)
+    )
 
 
 def encode_request(wanted: Sequence[Tensor], number: int = 0) -> tuple[bytes, int]:
@@ -59,23 +53,14 @@ def encode_request(wanted: Sequence[Tensor], number: int = 0) -> tuple[bytes, in
                 raise RuntimeError("the host did not answer")
             nodes.append([EARLIER, [], {"back": number - asked, "output": output}])
         else:
-            inputs = [numbers[id(each)] for each in tensor._inputs_]
+            inputs = [numbers[id(input_)] for input_ in tensor._inputs_]
             nodes.append([tensor._operator_, inputs, tensor._parameters_])
     header = dumps({"nodes": nodes, "outputs": [numbers[id(tensor)] for tensor in wanted]}).encode()
     return b"".join((_HEAD.pack(len(header)), header, *parts)), len(nodes)
 
 
 def take_response(response: bytes, at: int, wanted: Sequence[Tensor]) -> int:
-    """Give tensors the values that the host computed.
-
-    Args:
-        response: Of the host.
-        at: Where the request's part of it begins.
-        wanted: The request's.
-
-    Returns:
-        Where the next request's part begins.
-    """
+    """Give a request's tensors their values, from ``at`` on; return where the next one's begin."""
     begin = at + _HEAD.size
     at = begin + _HEAD.unpack_from(response, at)[0]
     outputs = loads(response[begin:at])["outputs"]
@@ -87,12 +72,7 @@ def take_response(response: bytes, at: int, wanted: Sequence[Tensor]) -> int:
 
 
 def postpone(tensors: Iterable[Tensor], number: int) -> None:
-    """Let tensors stand for what a request will have given.
-
-    Args:
-        tensors: What it asks for, in order.
-        number: Of the request.
-    """
+    """Let tensors stand for what the request of a number will have given, in order."""
     for output, tensor in enumerate(tensors):
         tensor._operator_ = EARLIER
         tensor._inputs_ = ()
@@ -112,5 +92,5 @@ def _in_order(wanted: Iterable[Tensor]) -> list[Tensor]:
             seen.add(id(tensor))
             waiting.append((tensor, True))
             if tensor._value_ is None:
-                waiting += [(each, False) for each in tensor._inputs_]
+                waiting += [(input_, False) for input_ in tensor._inputs_]
     return order

@@ -8,6 +8,7 @@ what ``yield from`` is given (``delegation.YIELD_GUARD``). The rewritten code
 names the guards by words that no script can spell.
 """
 
+import builtins
 import functools
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -15,7 +16,7 @@ from types import GenericAlias
 from typing import Any, Final
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD, merge, yield_source
-from walle_stream.vm.guest.modules import Importer, real_builtin
+from walle_stream.vm.guest.modules import Importer
 from walle_stream.vm.guest.naming import TypedDictForm, dataclass
 from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, READ_ATTRIBUTES, read, store_target
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
@@ -35,11 +36,7 @@ _MATCH_ARGS: Final = "__match_args__"
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell whether an attribute may be read without a guard.
-
-    Args:
-        name: Its name.
-    """
+    """Tell whether an attribute may be read without a guard."""
     return not is_refused_name(name) and name not in GUARDED_ATTRIBUTES
 
 
@@ -124,11 +121,11 @@ class _Type(metaclass=_IsType):
     # ``type`` without its three-argument form, which makes any class at all
 
     def __new__(cls, value: Any, /) -> type[Any]:  # type: ignore[misc] # that is what type(x) gives
-        found = type(value)
+        class_ = type(value)
         # the class of a class is a ``type`` again: it, too, makes any class at all; that of an
         # alias, such as list[int], makes one of anything, and sets attributes of it
-        is_maker = issubclass(found, (type, GenericAlias)) or found.__module__ == "typing"
-        return _Type if is_maker else found
+        is_maker = issubclass(class_, (type, GenericAlias)) or class_.__module__ == "typing"
+        return _Type if is_maker else class_
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls  # for annotations; ``type[item]`` could be called as the real one
@@ -143,11 +140,7 @@ def _abstractmethod(function: Any) -> Any:
 
 
 def deepcopy(value: Any) -> Any:
-    """Copy as ``copy.deepcopy`` does.
-
-    Args:
-        value: What. There is no memo: a script's own would stand in for any part.
-    """
+    """Copy as ``copy.deepcopy`` does, without a memo, which could stand in for any part."""
     return import_module("copy").deepcopy(value)
 
 
@@ -173,12 +166,9 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
 
     All runs of a VM share it: a script cannot reach the dictionary. ``print``
     is not in it, each run has its own.
-
-    Args:
-        importer: What ``import`` calls.
     """
     seal()
-    restricted = {name: real_builtin(name) for name in ALLOWED_BUILTINS}
+    restricted: dict[str, Any] = {name: getattr(builtins, name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr
     restricted["getattr"] = _getattr

@@ -13,74 +13,43 @@ which belongs in its own process.
 
 from typing import Final
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 ALLOWED_MODULES: Final[dict[str, frozenset[str] | None]] = {
     "__future__": None,
-    "abc": frozenset({"ABC", "abstractmethod"}),
+    "abc": _names("ABC abstractmethod"),
     "array": None,
     "base64": None,
     "binascii": None,
     "bisect": None,
     "collections": None,
     "collections.abc": None,
-    "copy": frozenset({"Error", "copy", "deepcopy", "replace"}),
-    "dataclasses": frozenset(
-        {
-            "FrozenInstanceError",
-            "InitVar",
-            "KW_ONLY",
-            "MISSING",
-            "asdict",
-            "astuple",
-            "dataclass",
-            "field",
-            "fields",
-            "is_dataclass",
-            "replace",
-        }
+    "copy": _names("Error copy deepcopy replace"),
+    "dataclasses": _names(
+        "FrozenInstanceError InitVar KW_ONLY MISSING asdict astuple dataclass field fields "
+        "is_dataclass replace"
     ),
     # the contexts are one mutable object per thread: a VM's runs would share them
-    "decimal": frozenset(
-        {
-            "Context",
-            "Decimal",
-            "DecimalException",
-            "DivisionByZero",
-            "Inexact",
-            "InvalidOperation",
-            "Overflow",
-            "ROUND_05UP",
-            "ROUND_CEILING",
-            "ROUND_DOWN",
-            "ROUND_FLOOR",
-            "ROUND_HALF_DOWN",
-            "ROUND_HALF_EVEN",
-            "ROUND_HALF_UP",
-            "ROUND_UP",
-            "Rounded",
-            "Underflow",
-        }
+    "decimal": _names(
+        "Context Decimal DecimalException DivisionByZero Inexact InvalidOperation Overflow "
+        "ROUND_05UP ROUND_CEILING ROUND_DOWN ROUND_FLOOR ROUND_HALF_DOWN ROUND_HALF_EVEN "
+        "ROUND_HALF_UP ROUND_UP Rounded Underflow"
     ),
-    "datetime": frozenset({"UTC", "date", "datetime", "time", "timedelta", "timezone", "tzinfo"}),
-    "enum": frozenset({"Enum", "Flag", "IntEnum", "IntFlag", "StrEnum", "auto", "unique"}),
-    "fractions": frozenset({"Fraction"}),
-    "functools": frozenset(
-        {
-            "cache",
-            "cached_property",
-            "cmp_to_key",
-            "lru_cache",
-            "partial",
-            "partialmethod",
-            "reduce",
-            "total_ordering",
-            "wraps",
-        }
+    "datetime": _names("UTC date datetime time timedelta timezone tzinfo"),
+    "enum": _names("Enum Flag IntEnum IntFlag StrEnum auto unique"),
+    "fractions": _names("Fraction"),
+    "functools": _names(
+        "cache cached_property cmp_to_key lru_cache partial partialmethod reduce total_ordering "
+        "wraps"
     ),
     "hashlib": None,
     "heapq": None,
-    "hmac": frozenset({"compare_digest", "digest", "new"}),
+    "hmac": _names("compare_digest digest new"),
     "itertools": None,
-    "json": frozenset({"JSONDecodeError", "JSONDecoder", "JSONEncoder", "dumps", "loads"}),
+    "json": _names("JSONDecodeError JSONDecoder JSONEncoder dumps loads"),
     "math": None,
     "numbers": None,
     "operator": None,
@@ -89,24 +58,9 @@ ALLOWED_MODULES: Final[dict[str, frozenset[str] | None]] = {
     "string": None,
     "struct": None,
     "textwrap": None,
-    "typing": frozenset(
-        {
-            "Any",
-            "Callable",
-            "ClassVar",
-            "Final",
-            "Iterable",
-            "Iterator",
-            "Literal",
-            "Mapping",
-            "NamedTuple",
-            "Optional",
-            "Sequence",
-            "TYPE_CHECKING",
-            "TypedDict",
-            "Union",
-            "cast",
-        }
+    "typing": _names(
+        "Any Callable ClassVar Final Iterable Iterator Literal Mapping NamedTuple Optional "
+        "Sequence TYPE_CHECKING TypedDict Union cast"
     ),
     "unicodedata": None,
     "zlib": None,
@@ -127,49 +81,34 @@ WITHHELD: Final = frozenset(
 )
 """Public names of allowed modules that a script does not get."""
 
-ALLOWED_BUILTINS: Final = frozenset(
-    {
-        *("ArithmeticError", "AssertionError", "AttributeError", "BaseException"),
-        *("BaseExceptionGroup", "BufferError", "EOFError", "Ellipsis", "Exception"),
-        *("ExceptionGroup", "False", "FloatingPointError", "GeneratorExit", "ImportError"),
-        *("IndentationError", "IndexError", "KeyError", "KeyboardInterrupt", "LookupError"),
-        *("MemoryError", "ModuleNotFoundError", "NameError", "None", "NotImplemented"),
-        *("NotImplementedError", "OSError", "OverflowError", "RecursionError", "RuntimeError"),
-        *("StopAsyncIteration", "StopIteration", "SyntaxError", "SystemError", "SystemExit"),
-        *("TimeoutError", "True", "TypeError", "UnboundLocalError", "UnicodeDecodeError"),
-        *("UnicodeEncodeError", "UnicodeError", "UnicodeTranslateError", "UserWarning"),
-        *("ValueError", "Warning", "ZeroDivisionError"),
-        *("__build_class__", "__debug__"),
-        *("abs", "all", "any", "ascii", "bin", "bool", "bytearray", "bytes", "callable", "chr"),
-        *("classmethod", "complex", "dict", "divmod", "enumerate", "filter", "float", "format"),
-        *("frozenset", "hex", "int", "isinstance", "issubclass", "iter", "len", "list", "map"),
-        *("max", "memoryview", "min", "next", "object", "oct", "ord", "pow", "property", "range"),
-        *("repr", "reversed", "round", "set", "slice", "sorted", "staticmethod", "str", "sum"),
-        *("super", "tuple", "zip"),
-    }
+ALLOWED_BUILTINS: Final = _names(
+    "ArithmeticError AssertionError AttributeError BaseException BaseExceptionGroup BufferError "
+    "EOFError Ellipsis Exception ExceptionGroup False FloatingPointError GeneratorExit "
+    "ImportError IndentationError IndexError KeyError KeyboardInterrupt LookupError MemoryError "
+    "ModuleNotFoundError NameError None NotImplemented NotImplementedError OSError OverflowError "
+    "RecursionError RuntimeError StopAsyncIteration StopIteration SyntaxError SystemError "
+    "SystemExit TimeoutError True TypeError UnboundLocalError UnicodeDecodeError "
+    "UnicodeEncodeError UnicodeError UnicodeTranslateError UserWarning ValueError Warning "
+    "ZeroDivisionError __build_class__ __debug__ abs all any ascii bin bool bytearray bytes "
+    "callable chr classmethod complex dict divmod enumerate filter float format frozenset hex "
+    "int isinstance issubclass iter len list map max memoryview min next object oct ord pow "
+    "property range repr reversed round set slice sorted staticmethod str sum super tuple zip"
 )
 """Builtins that a script gets as they are."""
 
-REPLACED_BUILTINS: Final = frozenset(
-    {"__import__", "delattr", "getattr", "hasattr", "print", "setattr", "type"}
-)
+REPLACED_BUILTINS: Final = _names("__import__ delattr getattr hasattr print setattr type")
 """Builtins that a script gets in a restricted form (``restricted``, ``modules``)."""
 
-ALLOWED_DUNDERS: Final = frozenset(
-    {
-        *("__abs__", "__add__", "__and__", "__bool__", "__bytes__", "__call__", "__ceil__"),
-        *("__class_getitem__", "__contains__", "__debug__", "__delitem__", "__divmod__"),
-        *("__doc__", "__enter__", "__eq__", "__exit__", "__float__", "__floor__"),
-        *("__floordiv__", "__format__", "__ge__", "__getitem__", "__gt__", "__hash__"),
-        *("__iadd__", "__iand__", "__ifloordiv__", "__imod__", "__imul__", "__index__"),
-        *("__init__", "__int__", "__invert__", "__ior__", "__isub__", "__iter__", "__itruediv__"),
-        *("__ixor__", "__le__", "__len__", "__lshift__", "__lt__", "__match_args__", "__matmul__"),
-        *("__missing__", "__mod__", "__mul__", "__name__", "__ne__", "__neg__", "__next__"),
-        *("__or__", "__pos__", "__post_init__", "__pow__", "__radd__", "__rand__", "__repr__"),
-        *("__reversed__", "__rfloordiv__", "__rmod__", "__rmul__", "__ror__", "__round__"),
-        *("__rpow__", "__rshift__", "__rsub__", "__rtruediv__", "__rxor__", "__setitem__"),
-        *("__slots__", "__str__", "__sub__", "__truediv__", "__trunc__", "__xor__"),
-    }
+ALLOWED_DUNDERS: Final = _names(
+    "__abs__ __add__ __and__ __bool__ __bytes__ __call__ __ceil__ __class_getitem__ __contains__ "
+    "__debug__ __delitem__ __divmod__ __doc__ __enter__ __eq__ __exit__ __float__ __floor__ "
+    "__floordiv__ __format__ __ge__ __getitem__ __gt__ __hash__ __iadd__ __iand__ __ifloordiv__ "
+    "__imod__ __imul__ __index__ __init__ __int__ __invert__ __ior__ __isub__ __iter__ "
+    "__itruediv__ __ixor__ __le__ __len__ __lshift__ __lt__ __match_args__ __matmul__ "
+    "__missing__ __mod__ __mul__ __name__ __ne__ __neg__ __next__ __or__ __pos__ __post_init__ "
+    "__pow__ __radd__ __rand__ __repr__ __reversed__ __rfloordiv__ __rmod__ __rmul__ __ror__ "
+    "__round__ __rpow__ __rshift__ __rsub__ __rtruediv__ __rxor__ __setitem__ __slots__ __str__ "
+    "__sub__ __truediv__ __trunc__ __xor__"
 )
 """Double-underscore names that a script may define and use."""
 
@@ -205,9 +144,6 @@ _HINTS: Final = {
 def is_refused_name(name: str) -> bool:
     """Tell whether a script may not use this attribute.
 
-    Args:
-        name: An identifier.
-
     Returns:
         True for frames, wall clock and registries, and for what
         ``is_reserved_name`` says.
@@ -217,9 +153,6 @@ def is_refused_name(name: str) -> bool:
 
 def is_reserved_name(name: str) -> bool:
     """Tell whether a script may not use this identifier anywhere, not even for a variable.
-
-    Args:
-        name: An identifier.
 
     Returns:
         True for double-underscore names outside ``ALLOWED_DUNDERS``, and for
@@ -233,9 +166,5 @@ def is_reserved_name(name: str) -> bool:
 
 
 def hint(name: str) -> str:
-    """Return what to use instead, as the end of a message; may be empty.
-
-    Args:
-        name: A refused module, builtin or attribute.
-    """
+    """Return what to use instead of a refused name, as the end of a message; may be empty."""
     return f" ({_HINTS[name]})" if name in _HINTS else ""

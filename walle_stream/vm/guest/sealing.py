@@ -49,11 +49,7 @@ class FixedMapping(Mapping[Any, Any]):
     __slots__ = ("_items_",)
 
     def __init__(self, items: Mapping[Any, Any]) -> None:
-        """Copy a dictionary.
-
-        Args:
-            items: The dictionary.
-        """
+        """Copy a dictionary."""
         self._items_ = tuple(items.items())
 
     def __getitem__(self, key: Any) -> Any:
@@ -103,9 +99,6 @@ class _Members(dict[Any, Any]):
 def plain_key(value: Any) -> Any:
     """Return a text, bytes or whole number as one of the builtin class.
 
-    Args:
-        value: Of any class that is one of these, or has bytes.
-
     Raises:
         TypeError: It is nothing of the kind.
     """
@@ -137,12 +130,12 @@ def seal_imports() -> None:
     """Seal from now on what the library imports when it needs it, too: in the middle of a run."""
     modules, import_ = sys.modules, builtins.__import__
 
-    def sealing_import(*given: Any, **named: Any) -> ModuleType:
+    def sealing_import(*arguments: Any, **options: Any) -> ModuleType:
         count = len(modules)
-        found = import_(*given, **named)
+        module = import_(*arguments, **options)
         if len(modules) != count:
             seal()
-        return found
+        return module
 
     builtins.__import__ = sealing_import
 
@@ -160,12 +153,12 @@ def _seal_module(module: ModuleType) -> None:
 
 
 def _seal_properties(module: ModuleType) -> None:
-    for each in tuple(vars(module).values()):
-        if isinstance(each, type) and each.__module__ == module.__name__:
-            for key, value in tuple(vars(each).items()):
+    for class_ in tuple(vars(module).values()):
+        if isinstance(class_, type) and class_.__module__ == module.__name__:
+            for key, value in tuple(vars(class_).items()):
                 # one that is named as an attribute of the metaclass cannot be replaced from outside
-                if type(value) is property and not hasattr(type(each), key):
-                    setattr(each, key, _fixed_property(value))
+                if type(value) is property and not hasattr(type(class_), key):
+                    setattr(class_, key, _fixed_property(value))
 
 
 def _fixed_property(value: property) -> property:
@@ -195,9 +188,9 @@ def _seal_value(owner: Any, key: str, value: Any, fixed: dict[int, tuple[Any, An
         if code.co_argcount or code.co_kwonlyargcount or code.co_flags & _TAKES_MORE:
             setattr(owner, key, value.__wrapped__)
     elif kind is FunctionType and any(
-        type(each) in _CONTAINERS for each in value.__defaults__ or ()
+        type(default) in _CONTAINERS for default in value.__defaults__ or ()
     ):
-        value.__defaults__ = tuple(_fixed(each, fixed) for each in value.__defaults__)
+        value.__defaults__ = tuple(_fixed(default, fixed) for default in value.__defaults__)
 
 
 def _fixed(value: Any, fixed: dict[int, tuple[Any, Any]]) -> Any:
@@ -206,8 +199,8 @@ def _fixed(value: Any, fixed: dict[int, tuple[Any, Any]]) -> Any:
     if kind not in _CONTAINERS:
         return value
     if id(value) not in fixed:
-        made: Any = FixedMapping(value) if kind is dict else _Fixed(value)
-        fixed[id(value)] = value, made
+        constant: Any = FixedMapping(value) if kind is dict else _Fixed(value)
+        fixed[id(value)] = value, constant
     return fixed[id(value)][1]
 
 
@@ -215,12 +208,12 @@ def _through_window(
     function: Callable[..., Any], check: Callable[[str], None] | None = None
 ) -> Callable[..., Any]:
     # text becomes code here alone
-    def call(text: str, *given: Any, **more: Any) -> Any:
+    def call(text: str, *arguments: Any, **options: Any) -> Any:
         if check is not None:
             check(text)
         TEXT_WINDOW[0] += 1
         try:
-            return function(text, *given, **more)
+            return function(text, *arguments, **options)
         finally:
             TEXT_WINDOW[0] -= 1
 
@@ -276,15 +269,6 @@ def _seal_random(module: Any) -> None:
     module.random = refused  # the process's own numbers: another run would go on with them
 
 
-def _seal_re(module: Any) -> None:
-    _give_plain_keys(module, "_compile", module.Pattern)
-    _give_plain_keys(module, "_compile_template", module.Pattern)
-
-
-def _seal_dates(module: Any) -> None:
-    _give_plain_keys(module, "_strptime")
-
-
 def _seal_time(module: Any) -> None:
     # the machine's zone: results would differ by machine
     strftime = module.strftime
@@ -334,13 +318,16 @@ def _seal_textwrap(module: Any) -> None:
     )
 
 
-def _give_plain_keys(module: Any, name: str, *kept: type[Any]) -> None:
-    function = getattr(module, name)
+def _give_plain_keys(module: Any) -> None:
+    # of the caches of patterns, which take compiled ones, too, and of formats of dates
+    pattern = getattr(module, "Pattern", None)
 
-    def call(*given: Any) -> Any:
-        return function(*(each if type(each) in kept else plain_key(each) for each in given))
+    def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *keys: function(*(k if type(k) is pattern else plain_key(k) for k in keys))
 
-    setattr(module, name, call)
+    for name in ("_compile", "_compile_template", "_strptime"):
+        if hasattr(module, name):
+            setattr(module, name, plain(getattr(module, name)))
 
 
 def _with_plain_format(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -358,7 +345,7 @@ STRUCT_NAMES: Final = {
 
 _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "_collections_abc": guard_views,
-    "_strptime": _seal_dates,
+    "_strptime": _give_plain_keys,
     "annotationlib": _seal_annotations,
     "ast": _seal_ast,
     "collections": _seal_collections,
@@ -366,7 +353,7 @@ _BY_NAME: Final[Mapping[str, Callable[[Any], None]]] = {
     "enum": guard_enumerations,
     "functools": _seal_functools,
     "random": _seal_random,
-    "re": _seal_re,
+    "re": _give_plain_keys,
     "string": _seal_string,
     "textwrap": _seal_textwrap,
     "time": _seal_time,

@@ -18,16 +18,16 @@ from walle_stream.vm.guest import auditing
 from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
 from walle_stream.vm.guest.deferral import Deferral
 from walle_stream.vm.guest.exchange import Exchange
-from walle_stream.vm.guest.layout import AGAIN, RUN_RETURNED, RUN_SILENT
+from walle_stream.vm.guest.layout import REPEATED, RUN_SILENT
 from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
 from walle_stream.vm.guest.page import Page
 from walle_stream.vm.guest.reading import SCRIPT_MODULE
-from walle_stream.vm.guest.reply import Reply, ReplyInput
+from walle_stream.vm.guest.reply import Reply
 from walle_stream.vm.guest.restricted import REPLACED_NAMES, make_builtins
 from walle_stream.vm.guest.sealing import seal_imports
-from walle_stream.vm.guest.state import Overlay, State, check_size, merge, state_bytes
+from walle_stream.vm.guest.state import Overlay, State, grown_bytes, merge
 from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
 
 TASK_FACTOR: Final = 10
@@ -90,22 +90,19 @@ class Session(Exchange):
         self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
+        self._own_globals: dict[str, Any] = {}  # of a run that shares none
         self._allowed = tuple(allowed)
         self._was_stopped = False  # the run that was described last
+        self._stops = self._device_stops = 0  # runs of the call, and of one group, that were
 
     def bind(self, packed: bytes) -> None:
-        """Load a task and try its script's body once.
+        """Load ``CompiledProgram.packed`` and try its script's body once.
 
         The result frame is that of a call number 0 with one group of one run:
         what is wrong, if anything.
-
-        Args:
-            packed: Marshalled (task, file, code, config, imported modules,
-                whether globals can be shared between runs, limits, state
-                version, resources).
         """
-        given = marshal.loads(packed)  # noqa: S302 - made by the host
-        task, file, code, config, imports, shares, limits, version, resources = given
+        program = marshal.loads(packed)  # noqa: S302 - made by the host
+        task, file, code, config, imports, shares, limits, version, resources = program
         context = bind_context(task, _flat(config), limits, resources, self._deferral)
         self._program = _Program(task, file, code, context, shares, limits, version)
         self._shared = None
@@ -137,9 +134,6 @@ class Session(Exchange):
         """Ask the host something in the middle of a run; blocks until it answers.
 
         The time that takes is the host's: it does not count as the run's.
-
-        Args:
-            request: At most 256 MiB.
 
         Returns:
             The answer.
@@ -192,128 +186,119 @@ class Session(Exchange):
         return self._call is not None
 
     def call(self, packed: memoryview) -> None:
-        """Run a batch.
-
-        Args:
-            packed: The groups, marshalled; may be longer.
-        """
+        """Run a batch."""
         deferral = self._deferral
         deferral.is_eager = False
         self._call, self._has_asked = None, False
         words: list[int] = []
         parts: list[bytes] = []
         run_number = self._run_all(packed, self._run_number, words, parts)
+        self._pulse[0] = 0
         if deferral.is_used:
             if not deferral.finish(words, parts) and self._call is not None:
                 words, parts = [], []
                 deferral.begin(is_eager=True)
-                run_number = self._run_all(self._call, self._run_number | AGAIN, words, parts)
+                run_number = self._run_all(self._call, self._run_number | REPEATED, words, parts)
+                self._pulse[0] = 0
             deferral.begin(is_eager=False)
             self._call, self._waited_s = None, 0.0
-        self._run_number = run_number & ~AGAIN
+        self._run_number = run_number & ~REPEATED
         self._finish(self._order_number, words, parts)
 
-    def _run_all(  # noqa: C901, PLR0912, PLR0915 - the hot loop
+    def _run_all(  # noqa: C901, PLR0912 - the hot loop
         self, packed: memoryview | bytes, run_number: int, words: list[int], parts: list[bytes]
     ) -> int:
         # the number of the last run; ends early where the call has to be made again
         groups = marshal.loads(packed)  # noqa: S302 - made by the host
-        code, make_context, limits = self._program.code, self._program.context, self._program.limits
-        strikes, counts_steps, max_state_bytes = limits[4:7]
-        state_version = self._program.state_version
-        shared = self._shared_globals()
-        run = shared["run"] if shared else _run_nothing
+        program, shared = self._program, self._shared_globals()
+        make_context, state_version = program.context, program.state_version
+        strikes, counts_steps, max_state_bytes = program.limits[4:7]
+        run: Any = shared and shared["run"]
         pulse, stopper, deferral = self._pulse, self._stopper, self._deferral
-        waiting = deferral.features  # empty after every run without tensors in features
-        stops = 0
-        is_task_out = is_out = False
+        self._stops, waiting = 0, deferral.features  # empty after runs without tensors to emit
         for device_id, state, runs in groups:
-            stops_before, is_out = stops, is_task_out
+            self._device_stops, is_out = 0, self._stops >= strikes * TASK_FACTOR
             changes: Overlay = {}
-            held_bytes = -1
-            old_version = left_version = state_version
+            held_bytes, old_version, left_version = -1, state_version, state_version
             if state and (state_version != 1 or VERSION_KEY in state):
                 old_version = left_version = take_version(state)
-            for position, clock_ms, given in runs:
+            for position, clock_ms, subject in runs:
                 run_number += 1
                 if is_out:
-                    # without a VM's call for each: a batch of loops must not take an hour
                     write_failure(words, parts, None, self._quarantined(device_id))
                     continue
                 view = State(state)
                 context = make_context(device_id, position, clock_ms, view)
-                namespace = shared
                 pulse[0] = run_number
                 try:
                     if counts_steps:
                         stopper.begin_run()
-                    if namespace is None:
-                        namespace = self._namespace(context.log)
-                        exec(code, namespace)
-                        run = namespace["run"]
-                    if old_version != state_version and state:
-                        migrate(view, namespace.get("migrate"), state_version, old_version)
-                    if given.__class__ is list:
-                        has_value = _take_reply(namespace, context, given)
+                    if shared is None or old_version != state_version or subject.__class__ is list:
+                        has_value = self._run_apart(context, view, subject, old_version)
                     else:
-                        has_value = run(context, Page(given)) is not None
-                    if shared is None:
-                        # functions and globals hold each other: without this only the garbage
-                        # collector would free a run, and what ends with it is part of it
-                        namespace.clear()
+                        has_value = run(context, Page(subject)) is not None
                     if stopper.stopping:
                         stopper.check()
-                    overlay = view._overlay_
-                    if overlay:
-                        if held_bytes < 0:
-                            held_bytes = state_bytes(state)
-                        held_bytes += view._written_bytes_
-                        if held_bytes > max_state_bytes:
-                            held_bytes = -1
-                            check_size(state, overlay, max_state_bytes)
+                    if overlay := view._overlay_:
+                        held_bytes = grown_bytes(state, view, held_bytes, max_state_bytes)
                 except BaseException as error:  # noqa: BLE001 - a failed run, never more
-                    if isinstance(error, MemoryError) and deferral.is_likely:
-                        deferral.has_failed = True  # what waits may have taken it
-                    log = context._log_
-                    write_failure(words, parts, log, self._described(error))
-                    if self._was_stopped:
-                        stops += 1
-                        is_task_out = stops >= strikes * TASK_FACTOR
-                        is_out = is_task_out or stops - stops_before >= strikes
+                    is_out = self._fail(words, parts, context, error)
                 else:
-                    if has_value:
-                        words.append(RUN_RETURNED)
-                    if context._emitted_ or context._log_ is not None:
-                        if waiting:
-                            deferral.place = (len(words) + 2, len(parts))
-                        write_success(words, parts, context)
+                    if waiting:
+                        deferral.place = (len(words) + 2 + has_value, len(parts))
+                    if has_value or context._emitted_ or context._log_ is not None:
+                        write_success(words, parts, context, has_value=has_value)
                     else:
                         words.append(RUN_SILENT)
                     if overlay:
                         changes.update(overlay)
                         merge(state, overlay)
                         old_version = state_version
-                if shared is None and namespace:
-                    namespace.clear()  # of a run that failed
                 if waiting and not deferral.end_run(context, words, parts):
-                    pulse[0] = 0
                     return run_number
-            if changes:
-                if state_version != 1 or left_version != 1:
-                    # layout 1 has no number
-                    changes[VERSION_KEY] = b"%d" % state_version if state_version != 1 else None
-                write_changes(words, parts, changes)
-            else:
+            if not changes:
                 words.append(0)
-        pulse[0] = 0
+                continue
+            if state_version != 1 or left_version != 1:
+                # layout 1 has no number
+                changes[VERSION_KEY] = b"%d" % state_version if state_version != 1 else None
+            write_changes(words, parts, changes)
         return run_number
 
-    def stop(self, *, for_memory: bool = False) -> None:
-        """Stop the run at hand; made by the host as a pending call of this interpreter.
+    def _run_apart(self, context: Context, view: State, subject: Any, old_version: int) -> bool:
+        # a run with globals of its own, an older state or a reply; whether it returned a value
+        program, namespace = self._program, self._shared
+        if namespace is None:
+            namespace = self._own_globals = self._namespace(context.log)
+            exec(program.code, namespace)
+        if old_version != program.state_version and view._base_:
+            migrate(view, namespace.get("migrate"), program.state_version, old_version)
+        if subject.__class__ is not list:
+            has_value = namespace["run"](context, Page(subject)) is not None
+        else:
+            on_reply = namespace.get("on_reply")
+            has_value = on_reply is not None and on_reply(context, Reply(subject)) is not None
+        # functions and globals hold each other: without this only the garbage collector
+        # would free a run, and what ends with it is part of it
+        self._own_globals.clear()
+        return has_value
 
-        Args:
-            for_memory: Why: the process has too much, or the run takes too long.
-        """
+    def _fail(
+        self, words: list[int], parts: list[bytes], context: Context, error: BaseException
+    ) -> bool:
+        # whether the device has no further runs in this call: a batch of loops must not take
+        # an hour, and the host hears of the first only when all are done
+        if isinstance(error, MemoryError) and self._deferral.is_likely:
+            self._deferral.has_failed = True  # what waits may have taken it
+        write_failure(words, parts, context._log_, self._described(error))
+        self._stops += self._was_stopped
+        self._device_stops += self._was_stopped
+        self._own_globals.clear()  # not before what it raised was described
+        strikes = self._program.limits[4]
+        return self._device_stops >= strikes or self._stops >= strikes * TASK_FACTOR
+
+    def stop(self, *, for_memory: bool = False) -> None:
+        """Stop the run at hand, for its time or its memory; a pending call makes this call."""
         self._stopper.stop(for_memory=for_memory)
 
     def _quarantined(self, device_id: str) -> tuple[str, str]:
@@ -365,15 +350,6 @@ def _check_run(namespace: dict[str, Any]) -> None:
     # the gate saw a function of that name, not what became of it
     if not callable(namespace.get("run")):
         raise TypeError("'run' is no function any more when the script's body is done")
-
-
-def _take_reply(namespace: dict[str, Any], context: Context, given: ReplyInput) -> bool:
-    on_reply = namespace.get("on_reply")
-    return on_reply is not None and on_reply(context, Reply(given)) is not None
-
-
-def _run_nothing(_context: Context, _page: Page) -> None:
-    pass  # until a run's own globals are made
 
 
 def _flat(packed: bytes) -> dict[str, Any] | bytes:

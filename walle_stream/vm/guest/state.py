@@ -8,6 +8,7 @@ exactly as they would in a batch of their own.
 Names like ``_base_`` are refused to scripts by the gate (``rules``).
 """
 
+from collections.abc import Callable
 from typing import Any, Final, Never
 
 from walle_stream.vm.guest.codec import decode_json, encode_json
@@ -19,6 +20,15 @@ type Overlay = dict[str, bytes | None]
 """What a run changes: values by key, None for a deleted one."""
 
 
+def refuse_copy(name: str) -> Callable[[object], Never]:
+    """Make a ``__reduce__`` that refuses: a copy would count anew towards the run's limits."""
+
+    def refuse(_: object) -> Never:
+        raise TypeError(f"{name} cannot be copied")
+
+    return refuse
+
+
 class State:
     """Key-value state of (device, task), kept between runs."""
 
@@ -27,29 +37,14 @@ class State:
     _written_bytes_: int  # keys and values, also of what was put over later
 
     def __init__(self, base: dict[str, bytes]) -> None:
-        """Look at a device's state.
-
-        Args:
-            base: What earlier runs left; only read.
-        """
+        """Look at what earlier runs left; only read."""
         self._base_ = base
         self._overlay_: Overlay | None = None  # made by the first change: many runs only read
 
-    def __reduce__(self) -> Never:
-        """Refuse: a copy would count anew towards the run's limits.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError("ctx.state cannot be copied")
+    __reduce__ = refuse_copy("ctx.state")
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, decoded anew at each call: changing it stores nothing.
-
-        Args:
-            key: The entry's name.
-            default: What to return when there is no such entry.
-        """
+        """Return a value or the default; decoded anew at each call: changing it stores nothing."""
         overlay = self._overlay_
         data = overlay[key] if overlay and key in overlay else self._base_.get(key)
         return default if data is None else decode_json(data)
@@ -84,9 +79,6 @@ class State:
     def delete(self, key: str) -> None:
         """Remove an entry; nothing happens when there is none.
 
-        Args:
-            key: The entry's name.
-
         Raises:
             TypeError: The key is not text.
         """
@@ -117,23 +109,14 @@ class State:
 
 
 def state_bytes(state: dict[str, bytes]) -> int:
-    """Return how large a state is, keys and values together.
-
-    Args:
-        state: Values by key.
-    """
+    """Return how large a state is, keys and values together."""
     names = "".join(state)
     names_bytes = len(names) if names.isascii() else len(names.encode())
     return names_bytes + sum(map(len, state.values()))
 
 
 def merge(state: dict[str, bytes], overlay: Overlay) -> None:
-    """Put a run's changes over a state.
-
-    Args:
-        state: Changed in place.
-        overlay: The changes.
-    """
+    """Put a run's changes over a state, in place."""
     if None in overlay.values():
         for key, data in overlay.items():
             if data is None:
@@ -144,22 +127,32 @@ def merge(state: dict[str, bytes], overlay: Overlay) -> None:
         state.update(overlay)  # type: ignore[arg-type] # no None in it
 
 
-def check_size(state: dict[str, bytes], overlay: Overlay, max_bytes: int) -> None:
+def grown_bytes(state: dict[str, bytes], view: State, held_bytes: int, max_bytes: int) -> int:
     """Refuse a run that lets a state grow beyond its bound.
 
     Args:
         state: Before the run.
-        overlay: The run's changes.
+        view: The run's, with changes.
+        held_bytes: Most that the state has before the run; -1 where nobody knows.
         max_bytes: The bound.
+
+    Returns:
+        Most that it has after the run, or -1.
 
     Raises:
         ValueError: It grows beyond the bound; one that shrinks is let through.
     """
+    if held_bytes < 0:
+        held_bytes = state_bytes(state)
+    held_bytes += view._written_bytes_
+    if held_bytes <= max_bytes:
+        return held_bytes
     merged = state.copy()
-    merge(merged, overlay)
+    merge(merged, view._overlay_ or {})
     size_bytes = state_bytes(merged)
     if max_bytes < size_bytes and state_bytes(state) < size_bytes:
         raise ValueError(
             f"a device's state may have {max_bytes} bytes, this run leaves {size_bytes} "
             "(limits.stateBytes)"
         )
+    return -1

@@ -65,8 +65,8 @@ class Stopper:
         """Whether the last run that was told to stop was told so for its memory."""
         if max_steps:
             events = sys.monitoring.events
-            given = (events.JUMP, events.PY_START, events.PY_RESUME)
-            self._count_in(code, _begin(_STEP_TOOL, given, self._on_step))
+            kinds = (events.JUMP, events.PY_START, events.PY_RESUME)
+            self._count_in(code, _begin(_STEP_TOOL, kinds, self._on_step))
 
     def begin_run(self) -> None:
         """Count from zero; only where steps are counted."""
@@ -87,9 +87,6 @@ class Stopper:
         """Stop the run at hand; a pending call of this interpreter makes this call.
 
         It comes at any depth, so its caller makes room first (``DEEPER``).
-
-        Args:
-            for_memory: Why: the process has too much, or the run takes too long.
         """
         number = self._pulse[0] or self.paused
         if not number:
@@ -98,9 +95,9 @@ class Stopper:
             self.is_for_memory = for_memory
             self.stopping = number
             events = sys.monitoring.events
-            given = (events.LINE, events.JUMP, events.PY_START)
+            kinds = (events.LINE, events.JUMP, events.PY_START)
             self._is_on = True
-            sys.monitoring.set_events(_STOP_TOOL, _begin(_STOP_TOOL, given, self._on_event))
+            sys.monitoring.set_events(_STOP_TOOL, _begin(_STOP_TOOL, kinds, self._on_event))
 
     def release(self) -> bool:
         """Stop stopping: the run has ended.

@@ -7,7 +7,7 @@ tensor that has its value is a constant in whatever is built on it.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any, Final, Protocol
 
@@ -37,6 +37,23 @@ _MAX_DIMS: Final = 8
 type _Value = tuple[str, tuple[int, ...], bytes]
 
 
+def _binary(operator: str, *, is_right: bool = False) -> "Callable[[Tensor, object], Tensor]":
+    def method(self: "Tensor", other: object) -> "Tensor":
+        tensor = _as_tensor(self._host_, other)
+        return Tensor(self._host_, operator, (tensor, self) if is_right else (self, tensor))
+
+    method.__name__ = method.__qualname__ = operator  # what an error of a script says
+    return method
+
+
+def _unary(operator: str) -> "Callable[[Tensor], Tensor]":
+    def method(self: "Tensor", /) -> "Tensor":
+        return self._then_(operator)
+
+    method.__name__ = method.__qualname__ = operator
+    return method
+
+
 class Tensor:
     """An expression; cannot be changed."""
 
@@ -54,7 +71,7 @@ class Tensor:
 
         Args:
             host: The way to it.
-            operator: What the host knows it by; ``const`` has a value.
+            operator: The host's name of it; ``const`` has a value.
             inputs: What it is computed from.
             parameters: Of the operator.
             value: Dtype, shape and elements, when it is known.
@@ -78,10 +95,10 @@ class Tensor:
     def tolist(self) -> Any:
         """Return its elements as nested lists, a number for no dimensions; asks the host."""
         dtype, shape, data = self._known_()
-        found: list[Any] = list(memoryview(data).cast(CODES[dtype]))
+        values: list[Any] = list(memoryview(data).cast(CODES[dtype]))
         for size in reversed(shape[1:]):
-            found = [found[at : at + size] for at in range(0, len(found), size or 1)]
-        return found if shape else found[0]
+            values = [values[at : at + size] for at in range(0, len(values), size or 1)]
+        return values if shape else values[0]
 
     def item(self) -> int | float:
         """Return the only element; asks the host.
@@ -110,104 +127,22 @@ class Tensor:
             raise RuntimeError("the host did not answer")
         return value
 
-    def _with_(self, operator: str, other: object, *, is_right: bool = False) -> "Tensor":
-        given = other if isinstance(other, Tensor) else make_tensor(self._host_, other, None, None)
-        inputs = (given, self) if is_right else (self, given)
-        return Tensor(self._host_, operator, inputs)
-
     def _then_(self, operator: str, **parameters: Any) -> "Tensor":
         return Tensor(self._host_, operator, (self,), parameters)
 
-    def __add__(self, other: object) -> "Tensor":
-        """Add, element by element; shapes broadcast as in numpy."""
-        return self._with_("add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: object) -> "Tensor":
-        """Subtract."""
-        return self._with_("sub", other)
-
-    def __rsub__(self, other: object) -> "Tensor":
-        """Subtract from a number."""
-        return self._with_("sub", other, is_right=True)
-
-    def __mul__(self, other: object) -> "Tensor":
-        """Multiply, element by element."""
-        return self._with_("mul", other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: object) -> "Tensor":
-        """Divide."""
-        return self._with_("div", other)
-
-    def __rtruediv__(self, other: object) -> "Tensor":
-        """Divide a number."""
-        return self._with_("div", other, is_right=True)
-
-    def __pow__(self, other: object) -> "Tensor":
-        """Raise to a power."""
-        return self._with_("pow", other)
-
-    def __rpow__(self, other: object) -> "Tensor":
-        """Raise a number to a power."""
-        return self._with_("pow", other, is_right=True)
-
-    def __matmul__(self, other: object) -> "Tensor":
-        """Multiply matrices; more dimensions are stacks of them."""
-        return self._with_("matmul", other)
-
-    def __rmatmul__(self, other: object) -> "Tensor":
-        """Multiply lists with it."""
-        return self._with_("matmul", other, is_right=True)
-
-    def __neg__(self) -> "Tensor":
-        """Negate."""
-        return self._then_("neg")
-
-    def maximum(self, other: object) -> "Tensor":
-        """Take the larger one of each pair."""
-        return self._with_("maximum", other)
-
-    def minimum(self, other: object) -> "Tensor":
-        """Take the smaller one of each pair."""
-        return self._with_("minimum", other)
-
-    def abs(self) -> "Tensor":
-        """Return the absolute values."""
-        return self._then_("abs")
-
-    def exp(self) -> "Tensor":
-        """Return e to the power of each."""
-        return self._then_("exp")
-
-    def log(self) -> "Tensor":
-        """Return the natural logarithms."""
-        return self._then_("log")
-
-    def sqrt(self) -> "Tensor":
-        """Return the square roots."""
-        return self._then_("sqrt")
-
-    def tanh(self) -> "Tensor":
-        """Return the hyperbolic tangents."""
-        return self._then_("tanh")
-
-    def sigmoid(self) -> "Tensor":
-        """Return 1 / (1 + exp(-x))."""
-        return self._then_("sigmoid")
-
-    def relu(self) -> "Tensor":
-        """Return what is above zero, else zero."""
-        return self._then_("relu")
+    # element by element, shapes broadcast as in numpy; matmul multiplies stacks of matrices
+    __add__ = __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("sub"), _binary("sub", is_right=True)
+    __mul__ = __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div"), _binary("div", is_right=True)
+    __pow__, __rpow__ = _binary("pow"), _binary("pow", is_right=True)
+    __matmul__, __rmatmul__ = _binary("matmul"), _binary("matmul", is_right=True)
+    maximum, minimum = _binary("maximum"), _binary("minimum")
+    __neg__, abs, exp, log = _unary("neg"), _unary("abs"), _unary("exp"), _unary("log")
+    sqrt, tanh, sigmoid, relu = _unary("sqrt"), _unary("tanh"), _unary("sigmoid"), _unary("relu")
 
     def softmax(self, axis: int = -1) -> "Tensor":
-        """Return shares that add up to one.
-
-        Args:
-            axis: Along which dimension.
-        """
+        """Return shares that add up to one along a dimension."""
         return self._then_("softmax", axis=axis)
 
     def round(self, digits: int = 0) -> "Tensor":
@@ -219,43 +154,23 @@ class Tensor:
         return self._then_("round", digits=digits)
 
     def sum(self, axis: int | None = None) -> "Tensor":
-        """Add up.
-
-        Args:
-            axis: Along which dimension; None for all.
-        """
+        """Add up along a dimension; None for all."""
         return self._then_("sum", axis=axis)
 
     def mean(self, axis: int | None = None) -> "Tensor":
-        """Return the mean.
-
-        Args:
-            axis: Along which dimension; None for all.
-        """
+        """Return the mean along a dimension; None for all."""
         return self._then_("mean", axis=axis)
 
     def max(self, axis: int | None = None) -> "Tensor":
-        """Return the largest.
-
-        Args:
-            axis: Along which dimension; None for all.
-        """
+        """Return the largest along a dimension; None for all."""
         return self._then_("max", axis=axis)
 
     def min(self, axis: int | None = None) -> "Tensor":
-        """Return the smallest.
-
-        Args:
-            axis: Along which dimension; None for all.
-        """
+        """Return the smallest along a dimension; None for all."""
         return self._then_("min", axis=axis)
 
     def argmax(self, axis: int | None = None) -> "Tensor":
-        """Return where the largest is, int64.
-
-        Args:
-            axis: Along which dimension; None for all, counted in row-major order.
-        """
+        """Return where the largest is, int64; None for all, counted in row-major order."""
         return self._then_("argmax", axis=axis)
 
     def reshape(self, *shape: int) -> "Tensor":
@@ -281,10 +196,9 @@ class Tensor:
             indices: The places.
             axis: Along which dimension.
         """
-        given = indices
-        if not isinstance(given, Tensor):
-            given = make_tensor(self._host_, given, None if given else "int64", None)
-        return Tensor(self._host_, "take", (self, given), {"axis": axis})
+        if not isinstance(indices, Tensor):
+            indices = make_tensor(self._host_, indices, None if indices else "int64", None)
+        return Tensor(self._host_, "take", (self, indices), {"axis": axis})
 
     def astype(self, dtype: str) -> "Tensor":
         """Return it with elements of another kind.
@@ -306,14 +220,7 @@ class Tensor:
 def make_tensor(
     host: Host, values: object, dtype: str | None, shape: Sequence[int] | None
 ) -> Tensor:
-    """Make a constant.
-
-    Args:
-        host: The way to it.
-        values: A number, nested lists of numbers, or elements as bytes.
-        dtype: Of the elements; float32 for bytes and for anything but integers,
-            which are int64.
-        shape: Given with bytes; else what the lists say.
+    """Make a constant; see ``Context.tensor``.
 
     Raises:
         TypeError: Something else than numbers.
@@ -341,36 +248,18 @@ def make_tensor(
 
 
 def concatenate(host: Host, tensors: Iterable[Tensor], axis: int) -> Tensor:
-    """Put tensors one behind the other.
-
-    Args:
-        host: The way to it.
-        tensors: At least one.
-        axis: Along which dimension.
-    """
+    """Put tensors, at least one, one behind the other along a dimension."""
     return Tensor(host, "concat", tuple(map(checked, tensors)), {"axis": axis})
 
 
 def run_model(host: Host, model: str, inputs: Iterable[object], output: int) -> Tensor:
-    """Run a model of the host.
-
-    Args:
-        host: The way to it.
-        model: Its name.
-        inputs: Tensors, or what makes them.
-        output: Which of its outputs.
-    """
-    given = tuple(
-        each if isinstance(each, Tensor) else make_tensor(host, each, None, None) for each in inputs
-    )
-    return Tensor(host, "model", given, {"name": model, "output": output})
+    """Run a model of the host on tensors, or what makes them; see ``Context.run_model``."""
+    tensors = tuple(_as_tensor(host, value) for value in inputs)
+    return Tensor(host, "model", tensors, {"name": model, "output": output})
 
 
 def checked(value: Tensor) -> Tensor:
-    """Return a tensor; refuse anything else.
-
-    Args:
-        value: Of a script.
+    """Return a tensor of a script; refuse anything else.
 
     Raises:
         TypeError: It is none.
@@ -380,15 +269,19 @@ def checked(value: Tensor) -> Tensor:
     return value
 
 
+def _as_tensor(host: Host, value: object) -> Tensor:
+    return value if isinstance(value, Tensor) else make_tensor(host, value, None, None)
+
+
 def _flattened(values: object) -> tuple[list[Any], tuple[int, ...]]:
     shape: list[int] = []
     level: list[Any] = [values]
     while level and isinstance(level[0], (list, tuple)):
-        sizes = {len(each) if isinstance(each, (list, tuple)) else -1 for each in level}
+        sizes = {len(row) if isinstance(row, (list, tuple)) else -1 for row in level}
         if len(sizes) != 1 or -1 in sizes or len(shape) == _MAX_DIMS:
             raise ValueError(f"a tensor's lists have one length each, at most {_MAX_DIMS} deep")
         shape.append(sizes.pop())
-        level = [number for each in level for number in each]
+        level = [number for row in level for number in row]
     for number in level:
         if type(number) not in {int, float, bool}:
             raise TypeError(f"a tensor holds numbers, not {type(number).__name__}")

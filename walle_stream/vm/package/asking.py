@@ -40,8 +40,8 @@ def main() -> None:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     if sys.implementation.name != "cpython" or sys.version_info < PYTHON_MIN:
-        found = f"{sys.implementation.name} {sys.version.partition(' ')[0]}"
-        return _error(f"it is {found}, tasks need CPython 3.13 or newer", -1)
+        name = f"{sys.implementation.name} {sys.version.partition(' ')[0]}"
+        return _error(f"it is {name}, tasks need CPython 3.13 or newer", -1)
     sys.path.append(request["root"])
     tag = {"tag": sys.implementation.cache_tag}
     if "source" in request:
@@ -62,9 +62,9 @@ def _traced(imports: Iterable[str]) -> dict[str, Any]:
     return {"base": _weighed(base), "modules": _weighed(traced)}
 
 
-def _error(text: str, line: int | None = 0, column: int | None = 0) -> dict[str, Any]:
+def _error(text: str, line: int, column: int = 0) -> dict[str, Any]:
     version = sys.version.partition(" ")[0]
-    return {"error": text, "line": line or 0, "column": column or 0, "python": version}
+    return {"error": text, "line": line, "column": column, "python": version}
 
 
 def _import_if_there(name: str) -> None:
@@ -76,20 +76,12 @@ def _import_if_there(name: str) -> None:
 
 
 def _checked(source: str, file: str) -> dict[str, Any] | None:
-    # what is wrong, as program.compile_program finds it, whose module needs more than a
-    # bare interpreter has
-    ast = import_module("ast")
+    # program.compile_program needs more than a bare interpreter has
     gate = import_module("walle_stream.vm.gate")
-    import_module("warnings").simplefilter("ignore")  # a script's style is its own
     try:
-        tree = ast.parse(source, file)
-        for line, text in gate.check(tree):
-            return _error(text, line)
-        compile(gate.rewrite(tree), file, "exec", dont_inherit=True, optimize=0)
-    except SyntaxError as error:
-        return _error(f"is not valid Python: {error.msg}", error.lineno, error.offset)
-    except (ValueError, RecursionError, MemoryError) as error:
-        return _error(f"cannot be compiled: {error}")
+        gate.compile_script(source, file, file)
+    except gate.ScriptProblem as problem:
+        return _error(problem.text, problem.line, problem.column)
     return None
 
 

@@ -111,7 +111,11 @@ def ask_interpreter(python: str, request: Mapping[str, object]) -> dict[str, Any
 
 
 def _answer(python: str, request: Mapping[str, object]) -> dict[str, Any]:
-    command = [_find(python), "-I", "-S", "-B", asking.__file__]
+    name = f"python{python}" if python.replace(".", "").isdecimal() else python
+    path = shutil.which(name)
+    if path is None:
+        raise _no_answer(python, f"there is no interpreter {name!r}")
+    command = [path, "-I", "-S", "-B", asking.__file__]
     try:
         done = subprocess.run(  # noqa: S603 - an interpreter that the user named
             command,
@@ -140,18 +144,6 @@ def _no_answer(python: str, text: str) -> PackageError:
         "newer, or its name on PATH",
         python,
     )
-
-
-def _find(python: str) -> str:
-    name = f"python{python}" if python.replace(".", "").isdecimal() else python
-    found = shutil.which(name)
-    if found is None:
-        raise PackageError(
-            f"there is no interpreter {name!r}: give the path of a CPython 3.13 or newer, or its "
-            "name on PATH",
-            python,
-        )
-    return found
 
 
 def _check_bounds(task: str, resources: Mapping[str, bytes], members: Sequence[bytes]) -> None:

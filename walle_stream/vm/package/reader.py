@@ -28,15 +28,16 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Never, Self
+from typing import Annotated, Any, Final, Literal, Never
 
 import msgspec
 
 from walle_stream.errors import PackageError, ScriptError
-from walle_stream.vm.confinement import Confinement
 from walle_stream.vm.guest import GUEST_API_VERSION
 from walle_stream.vm.program import (
     CompiledProgram,
+    Confinement,
+    Isolation,
     RunLimits,
     TaskProgram,
     compile_program,
@@ -89,10 +90,9 @@ _BROKEN: Final = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError),
     *(RuntimeError, ArithmeticError, MemoryError),
 )
-_AGAIN: Final = "it was altered or cut: get it again, or build it with walle task build"
+_DAMAGED: Final = "it was altered or cut: get it again, or build it with walle task build"
 
 
-_MIB: Final = 2**20
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Attempts = Annotated[int, msgspec.Meta(ge=1, le=10)]
 _BackoffMs = Annotated[int, msgspec.Meta(ge=0, le=2_000)]
@@ -101,36 +101,6 @@ _Trigger = Annotated[
     tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=256)], ...],
     msgspec.Meta(min_length=1, max_length=64),
 ]
-
-
-class PackagedLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``program.RunLimits`` as JSON, within the bounds of a definition."""
-
-    output_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
-    emits: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
-    log_lines: Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-    wall_time_ms: Annotated[int, msgspec.Meta(ge=10, le=3_600_000)]
-    strikes: Annotated[int, msgspec.Meta(ge=1, le=1_000)]
-    steps: Annotated[int, msgspec.Meta(ge=0, le=10**12)]
-    state_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)]
-
-
-class PackagedConfinement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``program.Confinement`` as JSON, within the bounds of a definition."""
-
-    memory_bytes: Annotated[int, msgspec.Meta(ge=64 * _MIB, le=2**40)] = 256 * _MIB
-    cpu_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 0
-    required: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, confinement: Confinement) -> Self:
-        """Pack one."""
-        required = tuple(sorted(confinement.required))
-        return cls(confinement.memory_bytes, confinement.cpu_ms, required)
-
-    def unpacked(self) -> Confinement:
-        """Return it as programs have it."""
-        return Confinement(self.memory_bytes, self.cpu_ms, frozenset(self.required))
 
 
 class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -145,11 +115,11 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     fields: tuple[str, ...] | None
     """Contents of events that the script reads; all when null."""
     config: dict[str, Any]
-    limits: PackagedLimits
+    limits: RunLimits
     pages: tuple[str, ...] | None = None
     """Only events on these pages wake the task; on any page when null."""
-    isolation: Literal["shared", "device", "process"] = "shared"
-    confinement: PackagedConfinement = PackagedConfinement()
+    isolation: Isolation = "shared"
+    confinement: Confinement = Confinement()
     """Of its processes."""
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
@@ -194,16 +164,13 @@ class TaskPackage(msgspec.Struct, frozen=True):
     """Of the whole file, in hexadecimal digits."""
 
     def resource(self, name: str) -> bytes:
-        """Return a resource.
-
-        Args:
-            name: As in ``spec.resources``.
+        """Return a resource by its name in ``spec.resources``.
 
         Raises:
             PackageError: There is none of that name.
         """
-        found = self.parts.get(f"resources/{name}")
-        if found is None:
+        data = self.parts.get(f"resources/{name}")
+        if data is None:
             known = ", ".join(self.manifest.resources) or "none"
             raise PackageError(
                 f"{self.file}: there is no resource {name!r} in it, found {known}: "
@@ -211,13 +178,10 @@ class TaskPackage(msgspec.Struct, frozen=True):
                 self.file,
                 name,
             )
-        return found
+        return data
 
     def program(self, beside: Mapping[str, bytes] | None = None) -> CompiledProgram:
-        """Check and compile the script, as ``compile_program`` does; some milliseconds.
-
-        Args:
-            beside: Resources that the package has not; of one name these.
+        """Check and compile the script; a resource of ``beside`` takes the place of a packed one.
 
         Raises:
             PackageError: The script may not run here.
@@ -239,25 +203,15 @@ class TaskPackage(msgspec.Struct, frozen=True):
 
 
 def program_of(task: PackagedTask, source: str, resources: Mapping[str, bytes]) -> TaskProgram:
-    """Return what is compiled of a package.
-
-    Args:
-        task: The definition.
-        source: Text of its script.
-        resources: Contents by name.
-    """
-    limits = RunLimits(*msgspec.structs.astuple(task.limits))
+    """Return what is compiled of a package; resources by name."""
     return TaskProgram(
-        *(task.name, task.version, source, task.file, task.config, limits, task.isolation),
-        *(task.state_version, resources),
+        *(task.name, task.version, source, task.file, task.config, task.limits),
+        *(task.isolation, task.state_version, resources),
     )
 
 
 def read_package(data_or_path: bytes | Path) -> TaskPackage:
     """Read a package and check every byte of it; compiles nothing.
-
-    Args:
-        data_or_path: Its bytes, or where it lies.
 
     Raises:
         PackageError: It is no package, or altered, cut, too large, or of a
@@ -266,9 +220,9 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
     file = "package" if isinstance(data_or_path, bytes) else str(data_or_path)
     data = data_or_path if isinstance(data_or_path, bytes) else _read_file(data_or_path, file)
     _check_end(file, data)
-    found, digest = data[-64:], hashlib.sha256(data[:-64]).hexdigest().encode()
-    if found != digest:
-        _refuse(file, f"expected the seal {digest[:12]!r}..., found {found[:12]!r}...")
+    seal, digest = data[-64:], hashlib.sha256(data[:-64]).hexdigest().encode()
+    if seal != digest:
+        _refuse(file, f"expected the seal {digest[:12]!r}..., found {seal[:12]!r}...")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = _checked_members(file, archive)
@@ -279,7 +233,7 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
         if isinstance(error, PackageError):
             raise
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise PackageError(f"{file}: is a broken zip ({text}): {_AGAIN}", file) from error
+        raise PackageError(f"{file}: is a broken zip ({text}): {_DAMAGED}", file) from error
     try:
         parts[SCRIPT].decode("utf-8")
     except UnicodeDecodeError as error:
@@ -291,7 +245,7 @@ def read_package(data_or_path: bytes | Path) -> TaskPackage:
 
 def _refuse(file: str, text: str, member: str = "") -> Never:
     place = f"{file}: {member}" if member else file
-    raise PackageError(f"{place}: {text}; {_AGAIN}", file, member)
+    raise PackageError(f"{place}: {text}; {_DAMAGED}", file, member)
 
 
 def _read_file(path: Path, file: str) -> bytes:
@@ -332,8 +286,8 @@ def _check_end(file: str, data: bytes) -> None:
 
 def _checked_members(file: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
-    found = {info.filename: info for info in infos}
-    if len(infos) > MEMBERS_MAX or len(found) != len(infos):
+    by_name = {info.filename: info for info in infos}
+    if len(infos) > MEMBERS_MAX or len(by_name) != len(infos):
         _refuse(file, f"expected at most {MEMBERS_MAX} members, each once, found {len(infos)}")
     total = sum(info.file_size for info in infos)
     if total > PACKAGE_MAX_BYTES:
@@ -344,7 +298,7 @@ def _checked_members(file: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Z
         # nothing here follows a link, but who unpacks it by hand does
         if stat.S_IFMT(info.external_attr >> 16) not in _PLAIN:
             _refuse(file, "is not a plain file", info.filename)
-    return found
+    return by_name
 
 
 def _read_manifest(
@@ -357,8 +311,8 @@ def _read_manifest(
         )
     text = archive.read(info)
     try:
-        given = msgspec.json.decode(text)
-        version = given.get("format") if isinstance(given, dict) else None
+        fields = msgspec.json.decode(text)
+        version = fields.get("format") if isinstance(fields, dict) else None
         if version != FORMAT or type(version) is not int:
             raise PackageError(
                 f"{file}: {MANIFEST}: expected format {FORMAT}, found {version!r}: install the "
@@ -387,11 +341,11 @@ def _checked_names(
     for name in wanted:
         if name not in infos:
             _refuse(file, "is missing", name)
-        found = infos[name].file_size
-        if name == SCRIPT and found > SCRIPT_MAX_BYTES:
-            _refuse(file, f"expected at most {SCRIPT_MAX_BYTES} bytes, found {found}", name)
-        if sizes.get(name, found) != found:
-            _refuse(file, f"expected {sizes[name]} bytes, found {found}", name)
+        size = infos[name].file_size
+        if name == SCRIPT and size > SCRIPT_MAX_BYTES:
+            _refuse(file, f"expected at most {SCRIPT_MAX_BYTES} bytes, found {size}", name)
+        if sizes.get(name, size) != size:
+            _refuse(file, f"expected {sizes[name]} bytes, found {size}", name)
     return wanted
 
 

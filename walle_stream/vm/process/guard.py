@@ -95,10 +95,6 @@ def tie_to_host(host_pid: int) -> bool:
 def lock_down(settings: GuardSettings, fds: Collection[int]) -> tuple[str, ...]:
     """Take all measures that this platform has; for the rest of the process's life.
 
-    Args:
-        settings: What the host wants.
-        fds: Descriptors that the guest works with.
-
     Returns:
         The measures in force.
     """
@@ -150,8 +146,8 @@ def _prctl(option: int, *values: int) -> bool:
         return False
     import ctypes  # noqa: PLC0415 - the host needs the names of this module, never ctypes
 
-    given = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0)[:4]]
-    return bool(ctypes.CDLL(None).prctl(option, *given) == 0)
+    arguments = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0)[:4]]
+    return bool(ctypes.CDLL(None).prctl(option, *arguments) == 0)
 
 
 def _filter_calls() -> bool:
@@ -164,8 +160,8 @@ def _filter_calls() -> bool:
     code = filter_program(architecture, os.getpid())
     kept = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(kept))
-    given = ctypes.create_string_buffer(program, len(program))
-    return _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(given))
+    filter_ = ctypes.create_string_buffer(program, len(program))
+    return _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filter_))
 
 
 def _limit(*limits: tuple[int, int]) -> bool:

@@ -24,13 +24,12 @@ from typing import Final
 
 from walle_stream.clock import cpu_clock_of_process
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
-from walle_stream.vm.binding import check_bound
-from walle_stream.vm.frames import ResultHeader, decode_header
 from walle_stream.vm.guest.layout import (
-    AGAIN,
     HEADER,
     INBOX,
     LEAVE,
+    MAGIC,
+    REPEATED,
     RING,
     STATUS_COMPLETE,
     STATUS_TOO_SMALL,
@@ -62,18 +61,15 @@ _WORDS_SHARE: Final = 16
 class ProcessMachine(Machine):
     """A VM in a process. One caller at a time, in any thread."""
 
+    shares_memory = False
+
     def __init__(
         self,
         program: CompiledProgram,
         settings: ProcessSettings | None = None,
         services: HostServices | None = None,
     ) -> None:
-        """Start the child and load the program.
-
-        Args:
-            program: The task it is bound to.
-            settings: How it is confined; by default as its program says.
-            services: What the host does for runs that ask.
+        """Start the child and load the program; confined as that says, or by the settings.
 
         Raises:
             VmStartError: No child could be started, it did not get ready, or a
@@ -86,14 +82,15 @@ class ProcessMachine(Machine):
             raise VmStartError(
                 f"task {program.task!r}: no such measures: {sorted(unknown)}; there are {MEASURES}"
             )
-        super().__init__(program, services)
+        super().__init__(program, services, settings.memory_bytes)
         self._settings = settings
-        self._header = ResultHeader(0, 0, 0, 0)
+        self._heads = (0, 0)
         self._call_lock = threading.Lock()
         self._asked_number = 0
         self._killed: str | None = None
         self._killed_run: tuple[str, int] | None = None
-        self._measures: tuple[str, ...] = ()
+        self.measures: tuple[str, ...] = ()
+        """The measures in force, as the child said before it saw the script."""
         self._uid = take_uid(*settings.uids)
         self._control = SharedMemory(CONTROL_BYTES)
         self._memories = (SharedMemory(BUFFER_BYTES), SharedMemory(BUFFER_BYTES))
@@ -148,11 +145,6 @@ class ProcessMachine(Machine):
         return self._killed is not None
 
     @property
-    def measures(self) -> tuple[str, ...]:
-        """The measures in force, as the child said before it saw the script."""
-        return self._measures
-
-    @property
     def pid(self) -> int:
         """Process id of the child."""
         return self._child.pid if self._child is not None else 0
@@ -162,13 +154,9 @@ class ProcessMachine(Machine):
         """Number of the run at hand, ascending for the VM's life; 0 when idle or dead."""
         return 0 if self._killed is not None else int(self._runs[0])
 
-    @property
-    def _is_reachable(self) -> bool:
-        return self._child is not None and self._killed is None
-
     def _tell_to_stop(self, *, for_memory: bool) -> bool:  # noqa: ARG002 - the system limits it
         # a run that does not obey is inside C code: its process is killed
-        if self._child is None:
+        if self._child is None or self._killed is not None:
             return False
         number = self.run_number
         if number and number != self._asked_number:
@@ -212,10 +200,13 @@ class ProcessMachine(Machine):
             self.cpu_ms = cpu_clock_of_process(self._child.pid)
             self._poll.register(self._pid_fd, select.POLLIN)
         self._await_start()
+        self.measures = self._taken_measures()
+        warn_of_missing(set(MEASURES) - settings.off - set(self.measures))
+        self._check_bound()
+
+    def _taken_measures(self) -> tuple[str, ...]:
         mask = CONTROL.unpack_from(self._control.view)[3]
-        self._measures = tuple(name for at, name in enumerate(MEASURES) if mask >> at & 1)
-        warn_of_missing(set(MEASURES) - settings.off - set(self._measures))
-        check_bound(self._program, self._outbox)
+        return tuple(name for at, name in enumerate(MEASURES) if mask >> at & 1)
 
     def _close_child_ends(self) -> None:
         for fd in (self._wake_child_fd, self._done_child_fd):
@@ -228,10 +219,9 @@ class ProcessMachine(Machine):
         try:
             return self._wait(limit_s)
         except VmCrashedError as error:
-            mask = CONTROL.unpack_from(self._control.view)[3]
-            taken = {name for at, name in enumerate(MEASURES) if mask >> at & 1}
-            missing = sorted(self._settings.required - taken)
-            if mask and missing:
+            taken = self._taken_measures()
+            missing = sorted(self._settings.required - set(taken))
+            if taken and missing:
                 raise VmStartError(
                     f"task {task!r}: this platform lacks required measures of process "
                     f"isolation: {missing}; see docs/isolation.md"
@@ -268,27 +258,24 @@ class ProcessMachine(Machine):
         outbox = self._outbox
         outbox[: HEADER.size] = _NO_HEADER
         number = self._tell(command)
-        header = decode_header(outbox)
-        if header is None or header.number != number:
+        magic, status, done, word_count, body_bytes = HEADER.unpack_from(outbox)
+        if magic != MAGIC or done != number:
             raise VmCrashedError(
                 f"task {self._program.task!r}: a VM ended call {number} without its completion "
                 "mark; the VM is destroyed"
             )
-        is_result = header.status in {STATUS_COMPLETE, STATUS_TOO_SMALL}
-        if (
-            is_result
-            and header.word_count * WORD_BYTES > self._settings.memory_bytes // _WORDS_SHARE
-        ):
+        is_result = status in {STATUS_COMPLETE, STATUS_TOO_SMALL}
+        if is_result and word_count * WORD_BYTES > self._settings.memory_bytes // _WORDS_SHARE:
             raise FrameError(
-                f"task {self._program.task!r}: a result of {header.word_count} control words is "
+                f"task {self._program.task!r}: a result of {word_count} control words is "
                 "refused: emit less, or hand over smaller batches"
             )
-        # kept as it was checked: a hostile child may change what it has written
-        self._header = header
-        return header.status
+        # kept as they were checked: a hostile child may change what it has written
+        self._heads = word_count, body_bytes
+        return int(status)
 
     def heads(self) -> tuple[int, int]:  # noqa: D102 - inherited
-        return self._header.word_count, self._header.body_bytes
+        return self._heads
 
     def _tell(self, command: int) -> int:
         # an order, and wait for the ring back
@@ -302,12 +289,12 @@ class ProcessMachine(Machine):
         # The watchdog sees runs through a number that the guest writes. A guest
         # that is hostile writes what it likes: without progress, run by run and
         # within the call's runs, the child ends here.
-        limit_s = self._program.wall_time_ms / 1000.0 * 1.25 + 2 * OBEY_TIMEOUT_S
+        limit_s = self._program.limits.wall_time_ms / 1000.0 * 1.25 + 2 * OBEY_TIMEOUT_S
         last = 1 + self.runs + sum(len(runs) for _, _, runs in self._groups)
         seen = -1
         while not self._wait(limit_s):
             number = self.run_number
-            if not (seen < number and number & ~AGAIN <= last):
+            if not (seen < number and number & ~REPEATED <= last):
                 self.kill(f"no run ended for {limit_s:g} s")
             seen = number
         return self._number
@@ -330,7 +317,7 @@ class ProcessMachine(Machine):
         words = bytes(self._control.view[TEXT_AT:]).partition(b"\0")[0]
         if words:  # of a child that may be hostile: one line, nothing for a terminal to obey
             text = words.decode("utf-8", "replace")[:_WORDS_MAX_CHARACTERS]
-            return "".join(each if each.isprintable() else "?" for each in text)
+            return "".join(character if character.isprintable() else "?" for character in text)
         status = None
         if self._child is not None:
             with suppress(subprocess.TimeoutExpired):
@@ -339,15 +326,11 @@ class ProcessMachine(Machine):
             return f"killed by {signal.Signals(-status).name}"
         return f"exit status {status}"
 
-    @property
-    def _room_bytes(self) -> int:
-        return self._settings.memory_bytes
-
     def _resize(self, inbox_bytes: int, outbox_bytes: int) -> None:
         for memory, size_bytes in zip(self._memories, (inbox_bytes, outbox_bytes), strict=True):
             if size_bytes > len(memory.view):
                 # powers of two: a growing stream of batches does not re-share each time
-                memory.grow(min(1 << (size_bytes - 1).bit_length(), self._room_bytes))
+                memory.grow(min(1 << (size_bytes - 1).bit_length(), self._max_buffer_bytes))
         self._inbox, self._outbox = (memory.view for memory in self._memories)
         mask = CONTROL.unpack_from(self._control.view)[3]
         CONTROL.pack_into(self._control.view, 0, 0, len(self._inbox), len(self._outbox), mask)

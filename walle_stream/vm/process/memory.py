@@ -28,11 +28,7 @@ class SharedMemory:
         self._map(size_bytes)
 
     def give_back(self, kept_bytes: int) -> None:
-        """Give the memory beyond a size back to the system; it reads as zeros again.
-
-        Args:
-            kept_bytes: A multiple of the page size.
-        """
+        """Give the memory beyond whole pages back to the system; it reads as zeros again."""
         if hasattr(mmap, "MADV_REMOVE") and kept_bytes < len(self.view):
             with suppress(OSError):
                 self._map_.madvise(mmap.MADV_REMOVE, kept_bytes, len(self.view) - kept_bytes)

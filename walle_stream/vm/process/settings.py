@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.vm.confinement import Confinement
+from walle_stream.vm.program import Confinement
 
 _log = logging.getLogger(__name__)
 
@@ -28,18 +28,14 @@ class ProcessSettings(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, confinement: Confinement) -> "ProcessSettings":
         """Return those of a task."""
-        return cls(confinement.memory_bytes, required=confinement.required)
+        return cls(confinement.memory_bytes, required=frozenset(confinement.required))
 
 
 _warned: Final[set[str]] = set()
 
 
 def warn_of_missing(missing: set[str]) -> None:
-    """Say which measures are not in force, once per process and measure.
-
-    Args:
-        missing: Of ``guard.MEASURES``.
-    """
+    """Say which of ``guard.MEASURES`` are not in force, once per process and measure."""
     new = missing - _warned
     if new:
         _warned.update(new)

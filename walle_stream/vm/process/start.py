@@ -7,7 +7,6 @@ the process: the kernel would kill a child when the *thread* that started it
 ends (``dies_with_host``).
 """
 
-import ast
 import marshal
 import os
 import subprocess
@@ -16,12 +15,17 @@ import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from functools import cache
-from importlib.resources import files
 from queue import SimpleQueue
 from types import CodeType
 from typing import Any, Final
 
-from walle_stream.vm.bundle import boot_code, guest_bundle
+from walle_stream.vm.bundle import (
+    GUEST_PACKAGE,
+    boot_code,
+    compile_guest,
+    guest_bundle,
+    parse_guest,
+)
 from walle_stream.vm.process.guard import GuardSettings
 from walle_stream.vm.process.memory import SharedMemory
 
@@ -30,17 +34,16 @@ _LOAD: Final = (
     "exec(g[0],{{'_bundle':g[1]}});n={{'__name__':'walle_child'}};exec(g[2],n);n['start'](g)"
 )
 _START: Final = """
-def start(given):
+def start(payload):
     import sys
     from types import ModuleType
-    for name, code in given[3]:
+    for name, code in payload[3]:
         module = sys.modules[name] = ModuleType(name)
         exec(code, module.__dict__)
-    module.main(*given[4:])
+    module.main(*payload[4:])
 """
 # where a Python outside the usual places finds its own parts
 _KEPT_ENVIRONMENT: Final = ("PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-_CHILD_MODULES: Final = ("guard", "child")
 
 
 def start_child(
@@ -57,7 +60,7 @@ def start_child(
     Raises:
         OSError: No process can be started.
     """
-    given: Any = (
+    arguments: Any = (
         boot_code(),
         guest_bundle(),
         compile(_START, "<walle_guest.start>", "exec", dont_inherit=True),
@@ -67,7 +70,7 @@ def start_child(
         list(fds),
         packed,
     )
-    payload = marshal.dumps(given)
+    payload = marshal.dumps(arguments)
     memory = SharedMemory(len(payload))
     try:
         memory.view[:] = payload
@@ -125,15 +128,8 @@ _spawner: Final = _Spawner()
 
 @cache
 def _child_modules() -> list[tuple[str, CodeType]]:
-    # under the guest's package name, like the modules they import: the stop of a
-    # run tells its own code from the script's by it
-    modules = []
-    for name in _CHILD_MODULES:
-        tree = ast.parse(files("walle_stream.vm.process").joinpath(f"{name}.py").read_text("utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("walle_stream."):
-                node.module = "walle_guest." + (node.module or "").rpartition(".")[2]
-        full_name = f"walle_guest.{name}"
-        code = compile(tree, f"<{full_name}>", "exec", dont_inherit=True, optimize=2)
-        modules.append((full_name, code))
-    return modules
+    names = {f"{GUEST_PACKAGE}.{name}": f"{name}.py" for name in ("guard", "child")}
+    return [
+        (name, compile_guest(parse_guest("walle_stream.vm.process", file), name))
+        for name, file in names.items()
+    ]

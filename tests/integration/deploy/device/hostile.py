@@ -26,7 +26,8 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
 from walle_stream.testing.scripted import Gates, pause, write_script
 from walle_stream.vm.package.build import build_package
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
+from walle_stream.vm.package.reader import PackagedTask
+from walle_stream.vm.program import RunLimits
 
 WAIT_S = 30.0
 SCRIPT = """
@@ -37,7 +38,7 @@ def run(ctx, page):
     ctx.state.put("n", 1)
     ctx.emit({"v": 1})
 """
-LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
+LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 DEVICES = ("phone-0", "phone-1", "phone-2")
 VISITS = 60
 

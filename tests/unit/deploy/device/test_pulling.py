@@ -9,7 +9,8 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedFile, PushedTask
 from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreError, StoreFullError
 from walle_stream.vm.package.build import build_package
-from walle_stream.vm.package.reader import PackagedLimits, PackagedTask
+from walle_stream.vm.package.reader import PackagedTask
+from walle_stream.vm.program import RunLimits
 
 TASK = PushedTask(
     "shop/a",
@@ -17,7 +18,7 @@ TASK = PushedTask(
     files=(PushedFile("t", "u", "1" * 64, 1), PushedFile("e", "u", "2" * 64, 1, resource="own")),
 )
 
-LIMITS = PackagedLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
+LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 PACKAGE = build_package(
     PackagedTask("a", "v1", 1, "t.py", (("a",),), None, {}, LIMITS),
     "def run(ctx, page):\n    pass\n",

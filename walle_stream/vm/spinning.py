@@ -1,7 +1,7 @@
-"""How long a VM and its caller look for each other before they sleep.
+"""How long a VM and its caller spin before they sleep.
 
 Waking a sleeping thread takes 3 us where its core is busy, and 40 to 200 us
-where the core sleeps too (a virtual machine's core is given away). Looking for
+where the core sleeps too (a virtual machine's core is given away). Spinning for
 as long as that costs at most as much again, and makes short calls ten times
 shorter. Measured once per process.
 """
@@ -16,19 +16,17 @@ from typing import Final
 
 from walle_stream.vm.doorbell import Doorbell
 
-LONGEST_US: Final = 400.0
-"""No one looks for longer than this."""
-
+_LONGEST_US: Final = 400.0
 _SHORTEST_US: Final = 20.0
 _TRIALS: Final = 5
 _PAUSE_S: Final = 0.001
 _SAMPLE: Final = 5_000
 
 
-def can_look() -> bool:
-    """Return whether looking works here.
+def can_spin() -> bool:
+    """Return whether spinning works here.
 
-    It needs a second core to look from, memory that keeps the order of writes,
+    It needs a second core to spin on, memory that keeps the order of writes,
     and a doorbell that may be rung without being heard.
     """
     return (
@@ -39,14 +37,14 @@ def can_look() -> bool:
 
 
 @cache
-def look_count() -> int:
-    """Return how often to look before sleeping; 0 where looking does not work.
+def spin_count() -> int:
+    """Return how often to look before sleeping; 0 where spinning does not work.
 
     Blocks for some 10 ms at the first call.
     """
-    if not can_look():
+    if not can_spin():
         return 0
-    wake_us = min(max(6.0 * _wake_us(), _SHORTEST_US), LONGEST_US)
+    wake_us = min(max(6.0 * _wake_us(), _SHORTEST_US), _LONGEST_US)
     return int(wake_us / _look_us())
 
 
@@ -60,7 +58,7 @@ def _wake_us() -> float:
             times.append(time.perf_counter_ns())
             woken.ring()
 
-    thread = threading.Thread(target=sleep, name="walle-vm-looking", daemon=True)
+    thread = threading.Thread(target=sleep, name="walle-vm-spinning", daemon=True)
     thread.start()
     latencies = []
     for _ in range(_TRIALS):

@@ -1,20 +1,19 @@
 """The VMs of one task: which are idle, who takes which, when one goes.
 
-Place in the data flow: ``pool.VmPool`` has a shelf per task and hands it the
+Place in the data flow: ``pool.VmPool`` has a pool per task and hands it the
 task's batches. How VMs are shared out is the task's isolation policy:
 
-- ``SharedShelf``: any VM of the task takes the whole batch.
-- ``DeviceShelf``: every device has a VM of its own, up to a bound; the one not
+- ``SharedTaskPool``: any VM of the task takes the whole batch.
+- ``DeviceTaskPool``: every device has a VM of its own, up to a bound; the one not
   used for longest makes room.
 
-Invariants: a VM is either idle on its shelf or in one caller's hands; a shelf
-never has more VMs than its bound; whoever takes a VM off the shelf for good
-destroys it; a call that failed is tried once more in a fresh VM, so that a
-task's results depend on its input alone; what fails again ends the caller's turn,
-but in a process VM, where the device whose runs do it is quarantined; no result
-leaves a shelf that ``outputs`` did not look at. Taking and giving back a shared VM
-is the hot path: one list, whose ``pop`` and ``append`` are atomic; the lock is for
-waiting, waking and making.
+Invariants: a VM is either idle in its pool or in one caller's hands; a pool never
+has more VMs than its bound; whoever takes a VM out for good destroys it; a call
+that failed is tried once more in a fresh VM, so that a task's results depend on
+its input alone; a second failure ends the caller's turn, but in a process VM, where
+the device whose runs do it is quarantined; no result leaves a pool that ``outputs``
+did not look at. Taking and giving back a shared VM is the hot path: one list, whose
+``pop`` and ``append`` are atomic; the lock is for waiting, waking and making.
 """
 
 import logging
@@ -22,11 +21,13 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Final
 
 import msgspec
 
 from walle_stream.errors import FrameError, VmClosedError, VmCrashedError, VmError, VmStartError
+from walle_stream.vm.counts import VmCounts
 from walle_stream.vm.frames import encode_groups
 from walle_stream.vm.machine import Machine
 from walle_stream.vm.outputs import run_checked
@@ -40,6 +41,7 @@ STOPPED: Final = frozenset({"RunStopped", "StepsExceeded"})
 """Errors of runs that were stopped, by the guest's class."""
 
 _ATTEMPTS: Final = 2
+_CLOSED: Final = "the VM pool is closed: open a new one"
 
 
 class _Spent(threading.local):
@@ -58,21 +60,7 @@ class BlamedRunError(Exception):
     """A run ended its VM; its device's task is quarantined now: run the others again."""
 
 
-class ShelfCounts(msgspec.Struct):
-    """What a shelf has done."""
-
-    created: int = 0
-    recycled: int = 0
-    """Destroyed because they were worn."""
-    destroyed: int = 0
-    crashes: int = 0
-    calls: int = 0
-    """Of VMs that are gone."""
-    runs: int = 0
-    """Of VMs that are gone."""
-
-
-class Shelf(ABC):
+class TaskPool(ABC):
     """What the policies have in common. Thread-safe."""
 
     def __init__(
@@ -92,24 +80,26 @@ class Shelf(ABC):
             max_runs: A VM that made so many runs is replaced; 0 for never.
             make: Makes a bound VM.
             forget: Told of a VM before it is destroyed.
-            quarantine: Another shelf's of the same task; its own by default.
+            quarantine: Another pool's of the same task; its own by default.
         """
         self.program = program
-        self.quarantine = quarantine or Quarantine(program.strikes)
-        self.counts = ShelfCounts()
+        self.quarantine = quarantine or Quarantine(program.limits.strikes)
         self.machines: list[Machine] = []
         """All that are alive."""
+        self._counts = VmCounts()  # calls and runs: of VMs that are gone
         self._size = size
         self._max_runs = max_runs
-        self._looks_at_runs = program.counts_steps or max_runs > 0
+        self._looks_at_runs = program.limits.steps > 0 or max_runs > 0
         self._make = make
         self._forget = forget
         self._changed = threading.Condition()
-        self._waiters: deque[_Waiter] = deque()  # under the lock; first come, first served
+        # First come, first served, under the lock: the key that waits, and what it gets: a
+        # VM, or None for the right to make one.
+        self._waiters: deque[tuple[str, Future[Machine | None]]] = deque()
         self._calls_seen: dict[Machine, int] = {}
         self._count = 0
         self._is_closed = False
-        self._contained: Shelf | None = None
+        self._contained: TaskPool | None = None
         self._open()
 
     @abstractmethod
@@ -127,65 +117,69 @@ class Shelf(ABC):
             VmCrashedError: Two VMs in turn ended the call without its mark.
             FrameError: Values that are not plain, or two malformed results.
             VmStartError: A VM could not be replaced.
-            VmClosedError: The shelf is closed.
+            VmClosedError: The pool is closed.
             BlamedRunError: A run ended its VM; run the batch again without it.
         """
 
-    def contain(self, make: Callable[[CompiledProgram], Machine]) -> "Shelf":
-        """Return the shelf of the task's process VMs, empty at first; it goes with this one.
+    def contain(self, make: Callable[[CompiledProgram], Machine]) -> "TaskPool":
+        """Return the pool of the task's process VMs, empty at first; it goes with this one.
 
-        Both have one quarantine: who is out in one is out in the other.
+        Both have one quarantine.
 
         Raises:
-            VmClosedError: The shelf is closed.
+            VmClosedError: The pool is closed.
         """
         with self._changed:
             if self._is_closed:
-                raise self._closed()
+                raise VmClosedError(_CLOSED)
             if self._contained is None:
                 program = msgspec.structs.replace(self.program, isolation="process")
-                self._contained = SharedShelf(
+                self._contained = SharedTaskPool(
                     program, self._size, self._max_runs, make, self._forget, self.quarantine
                 )
             return self._contained
 
     @property
-    def and_contained(self) -> "list[Shelf]":
-        """Itself and the shelf of its task's process VMs, if it has one."""
+    def and_contained(self) -> "list[TaskPool]":
+        """Itself and the pool of its task's process VMs, if it has one."""
         return [self] if self._contained is None else [self, self._contained]
 
     def fill(self) -> None:  # noqa: B027 - a policy that makes VMs on demand has nothing to do
         """Make one VM before traffic, where the policy knows how."""
 
-    @abstractmethod
     def sweep(self) -> None:
         """Destroy VMs that did nothing since the last sweep, as the policy says."""
+        seen, self._calls_seen = self._calls_seen, {m: m.calls for m in self.machines}
+        for machine in list(self.machines):
+            if seen.get(machine) == machine.calls and self._take_out(machine):
+                self._destroy(machine)
 
     def close(self, timeout_s: float) -> None:
-        """Destroy idle VMs, wait for the others; those go when they come back.
-
-        Args:
-            timeout_s: Longest wait.
-        """
+        """Destroy idle VMs, wait for the others; those go when they come back."""
         with self._changed:
             self._is_closed = True
             while self._waiters:
-                self._waiters.popleft().wake(None, has_place=False)
+                self._waiters.popleft()[1].set_exception(VmClosedError(_CLOSED))
         self._destroy_idle()
         with self._changed:
             self._changed.wait_for(lambda: not self._count, timeout_s)
 
-    def totals(self) -> ShelfCounts:
+    def counts(self) -> VmCounts:
         """Return what it has done, living VMs included."""
         with self._changed:
-            counts = msgspec.structs.replace(self.counts)
+            counts = msgspec.structs.replace(self._counts, bound=self._counts.created)
             counts.calls += sum(machine.calls for machine in self.machines)
             counts.runs += sum(machine.runs for machine in self.machines)
-            return counts
+        counts.resets = 0 if self.program.shares_globals else counts.runs
+        return counts
 
     @abstractmethod
     def _take_idle(self, key: str) -> Machine | None:
         """Return an idle VM that may serve a key; under the lock."""
+
+    @abstractmethod
+    def _take_out(self, machine: Machine) -> bool:
+        """Take a VM out of the idle ones, if it is there and not needed."""
 
     @abstractmethod
     def _evict(self) -> Machine | None:
@@ -197,30 +191,26 @@ class Shelf(ABC):
 
     @abstractmethod
     def _destroy_idle(self) -> None:
-        """Destroy all idle VMs: the shelf was closed."""
+        """Destroy all idle VMs: the pool was closed."""
 
     def _take(self, key: str) -> Machine:
-        evicted = waiter = None
+        evicted = turn = None
         with self._changed:
             if self._is_closed:
-                raise self._closed()
+                raise VmClosedError(_CLOSED)
             machine = None if self._waiters else self._take_idle(key)
             if machine is not None:
                 return machine
             if self._count < self._size:
                 self._count += 1
             elif (evicted := self._evict()) is None:
-                waiter = _Waiter(key)
-                self._waiters.append(waiter)
+                turn = Future[Machine | None]()
+                self._waiters.append((key, turn))
                 # one may have come back before anyone could see us wait
                 self._hand_over()
-        if waiter is not None:
-            machine = waiter.wait()
-            if machine is not None:
-                return machine
-            if not waiter.has_place:
-                raise self._closed()
-        elif evicted is not None:
+        if turn is not None and (machine := turn.result()) is not None:
+            return machine
+        if evicted is not None:
             self._destroy(evicted, keeps_place=True)
         return self._create()
 
@@ -228,21 +218,21 @@ class Shelf(ABC):
         # First come, first served, under the lock. Left to chance the giver, who is
         # awake, would take its VM again, and again.
         while self._waiters:
-            machine = self._take_idle(self._waiters[0].key)
+            machine = self._take_idle(self._waiters[0][0])
             if machine is None:
                 return
-            self._waiters.popleft().wake(machine, has_place=True)
+            self._waiters.popleft()[1].set_result(machine)
 
     def _free_place(self) -> None:
         # under the lock
         if self._waiters:
-            self._waiters.popleft().wake(None, has_place=True)
+            self._waiters.popleft()[1].set_result(None)
         else:
             self._count -= 1
             self._changed.notify_all()
 
     def _call(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
-        return run_checked(self.program, groups, lambda given: self._try(key, given))
+        return run_checked(self.program, groups, lambda batch: self._try(key, batch))
 
     def _try(self, key: str, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         packed = encode_groups(groups)
@@ -256,14 +246,14 @@ class Shelf(ABC):
             except (VmCrashedError, FrameError) as error:
                 failure = error
                 with self._changed:
-                    self.counts.crashes += 1
+                    self._counts.crashes += 1
                 _log.warning("a VM is replaced: %s", error)
                 blamed, was_killed = machine.crashed_run, machine.was_killed
                 self._destroy(machine)
                 if blamed is not None:
                     # one that had to be killed would end the next VM, too; another
                     # may have died of something else
-                    strikes = self.program.strikes if was_killed else 1
+                    strikes = self.program.limits.strikes if was_killed else 1
                     self.quarantine.strike(blamed[0], strikes)
                     raise BlamedRunError(*blamed) from error
             except BaseException:
@@ -284,26 +274,23 @@ class Shelf(ABC):
         # it says of itself, and ends nothing else: which device's is found by halves.
         if len(groups) == 1:
             device_id, _, runs = groups[0]
-            self.quarantine.strike(device_id, self.program.strikes)
+            self.quarantine.strike(device_id, self.program.limits.strikes)
             raise BlamedRunError(device_id, runs[0][0])
         middle = len(groups) // 2
         return self._try(key, groups[:middle]) + self._try(key, groups[middle:])
 
     def _look_after(self, key: str, machine: Machine, results: list[GroupResult]) -> None:
         machine.was_stopped = False
-        self._note_strikes(results)
-        if machine.is_worn or (self._max_runs and machine.runs >= self._max_runs):
-            with self._changed:
-                self.counts.recycled += 1
-            self._destroy(machine)
-        else:
-            self._give(key, machine)
-
-    def _note_strikes(self, results: list[GroupResult]) -> None:
         for group in results:
             count = sum(run.error in STOPPED for run in group.runs)
             if count:
                 self.quarantine.strike(group.device_id, count)
+        if machine.is_worn or (self._max_runs and machine.runs >= self._max_runs):
+            with self._changed:
+                self._counts.recycled += 1
+            self._destroy(machine)
+        else:
+            self._give(key, machine)
 
     def _create(self) -> Machine:
         # the caller has counted it already
@@ -319,7 +306,7 @@ class Shelf(ABC):
             raise
         with self._changed:
             self.machines.append(machine)
-            self.counts.created += 1
+            self._counts.created += 1
         return machine
 
     def _destroy(self, machine: Machine, *, keeps_place: bool = False) -> None:
@@ -330,38 +317,15 @@ class Shelf(ABC):
             _log.warning("a VM of task %s could not be destroyed", machine.task, exc_info=True)
         with self._changed:
             self.machines.remove(machine)
-            counts = self.counts
+            counts = self._counts
             counts.destroyed += 1
             counts.calls += machine.calls
             counts.runs += machine.runs
             if not keeps_place:
                 self._free_place()
 
-    def _closed(self) -> VmClosedError:
-        return VmClosedError("the VM pool is closed: open a new one")
 
-
-class _Waiter:
-    __slots__ = ("_lock", "_machine", "has_place", "key")
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.has_place = False
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self._machine: Machine | None = None
-
-    def wake(self, machine: Machine | None, *, has_place: bool) -> None:
-        # with a VM, with a place for a new one, or with neither: the shelf is closed
-        self._machine, self.has_place = machine, has_place
-        self._lock.release()
-
-    def wait(self) -> Machine | None:
-        self._lock.acquire()
-        return self._machine
-
-
-class SharedShelf(Shelf):
+class SharedTaskPool(TaskPool):
     """VMs that take any device's runs; state is handed in with them."""
 
     def _open(self) -> None:
@@ -369,7 +333,7 @@ class SharedShelf(Shelf):
         """The last one was used last."""
 
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
-        """Run a batch; see ``Shelf``."""
+        """Run a batch; see ``TaskPool``."""
         return self._call("", groups)
 
     def fill(self) -> None:
@@ -377,17 +341,6 @@ class SharedShelf(Shelf):
         with self._changed:
             self._count += 1
         self._give("", self._create())
-
-    def sweep(self) -> None:
-        """Destroy VMs that did nothing since the last sweep; one always stays."""
-        seen, self._calls_seen = self._calls_seen, {m: m.calls for m in self.machines}
-        for machine in list(self.idle):
-            if seen.get(machine) == machine.calls and len(self.machines) > 1:
-                try:
-                    self.idle.remove(machine)
-                except ValueError:
-                    continue  # somebody took it meanwhile
-                self._destroy(machine)
 
     def _take(self, key: str) -> Machine:
         try:
@@ -400,6 +353,15 @@ class SharedShelf(Shelf):
             return self.idle.pop()
         except IndexError:
             return None
+
+    def _take_out(self, machine: Machine) -> bool:
+        try:
+            if len(self.machines) > 1:  # one always stays
+                self.idle.remove(machine)
+                return True
+        except ValueError:
+            pass  # a caller has it
+        return False
 
     def _evict(self) -> Machine | None:
         return None
@@ -419,31 +381,26 @@ class SharedShelf(Shelf):
             self._destroy(machine)
 
 
-class DeviceShelf(Shelf):
+class DeviceTaskPool(TaskPool):
     """A VM per device, resident until others need its place."""
 
     def _open(self) -> None:
         self._idle: dict[str, Machine] = {}  # the first one was not used for longest
 
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
-        """Run a batch, device by device; see ``Shelf``."""
+        """Run a batch, device by device; see ``TaskPool``."""
         return [self._call(group[0], (group,))[0] for group in groups]
-
-    def sweep(self) -> None:
-        """Destroy VMs that did nothing since the last sweep."""
-        seen, self._calls_seen = self._calls_seen, {m: m.calls for m in self.machines}
-        with self._changed:
-            idle = [
-                device_id
-                for device_id, machine in self._idle.items()
-                if seen.get(machine) == machine.calls
-            ]
-            machines = [self._idle.pop(device_id) for device_id in idle]
-        for machine in machines:
-            self._destroy(machine)
 
     def _take_idle(self, key: str) -> Machine | None:
         return self._idle.pop(key, None)
+
+    def _take_out(self, machine: Machine) -> bool:
+        with self._changed:
+            for key, idle in self._idle.items():
+                if idle is machine:
+                    del self._idle[key]
+                    return True
+        return False
 
     def _evict(self) -> Machine | None:
         return self._idle.pop(next(iter(self._idle))) if self._idle else None
