@@ -5,19 +5,18 @@ partition, an offset is a place in the file, and reading begins at the place fur
 behind. A device is placed once per block, not once per event.
 """
 
-from collections.abc import Sequence
+from operator import attrgetter
+from typing import override
 
 import msgspec
 
-from walle_connectors.dead_letters import record_dead_letter
-from walle_connectors.event_text import BAD_TIME
 from walle_connectors.events.blocks import Block, BlockFile, Stretch
-from walle_connectors.events.lane_reader import LaneReader
-from walle_connectors.events.lanes import Lane
 from walle_connectors.events.offsets import PackedPosition
-from walle_connectors.file_stream import READ_ERRORS
-from walle_stream.errors import SourceChangedError, SourceError
+from walle_connectors.file_stream import READ_ERRORS, FileReader, FileStream
+from walle_stream.errors import SourceChangedError
 from walle_stream.ports import DeadLetterRoute
+from walle_stream.reading import Lane, Opening, record_dead_letter
+from walle_stream.reading.dead_letters import BAD_TIME
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, BlockHeaders
 
@@ -25,32 +24,48 @@ type _Lane = Lane[PackedPosition]
 type _Refusals = dict[int, tuple[DeadLetterRoute, str]]
 
 
-class PackedReader(LaneReader[PackedPosition]):
+class PackedReader(FileReader[PackedPosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    _beginning = PackedPosition(index=0)
+    def __init__(self, stream: FileStream, opening: Opening, max_record_bytes: int) -> None:
+        """Begin at the place furthest behind.
 
-    def _start(self, positions: Sequence[PackedPosition]) -> None:
-        self._file = BlockFile(self._stream.bytes, self._name, self._max_bytes)
+        Args:
+            stream: The file, at its beginning; taken.
+            opening: What the source was opened with.
+            max_record_bytes: Longest payload.
+
+        Raises:
+            SourceError: An offset is not of such a file.
+            SourceChangedError: The file differs from what was read before.
+            SourceFormatError: The file's head is damaged or of another version.
+        """
+        super().__init__(stream, opening, PackedPosition(index=0))
+        self._max_bytes = max_record_bytes
+        self._file = BlockFile(stream.bytes, self._name, max_record_bytes)
+        positions = [lane.done for lane in self._lanes.values()]
         for position in positions:
             self._check(position)
         # a block of which something is accounted is read from its beginning
-        first = positions[0]
+        first = min(positions, key=attrgetter("place"))
         self._file.seek(first.at)
         self._at, self._index, self._row = max(first.at, FILE_HEAD_BYTES), first.index, first.line
         self._begin, self._tail, self._is_cut = first.begin, first.tail, first.is_cut
         self._block: Block | None = None
         self._block_lanes: list[_Lane] = []
         self._refused: _Refusals = {}
+        self._is_at_end = False
         self._is_behind = True
 
     # Reading
 
+    @override
     def _go_on(self) -> bool:
         if self._block is not None:
             self._take(self._block)
         elif self._is_at_end:
-            return False
+            self._tell_end()
+            self._finish()
         else:
             self._read_block()
         return True
@@ -59,10 +74,7 @@ class PackedReader(LaneReader[PackedPosition]):
         try:
             found = self._file.read(self._at, has_payloads=self.keeps_raw)
         except READ_ERRORS as error:
-            raise SourceError(
-                f"source {self._name!r} cannot be read on at byte {self._at} ({error}): "
-                "repair the file and run again; what stands before is kept"
-            ) from error
+            raise self._stream.failure(f"at byte {self._at}", error) from error
         if found is None:
             self._is_at_end = True
             return
@@ -75,11 +87,12 @@ class PackedReader(LaneReader[PackedPosition]):
         self._block_lanes, self._refused = self._look_at(found)
 
     def _catch_up(self, found: Block | Stretch) -> None:
-        accounted = max((x.done.index for x in self._lanes if x.done.at == found.begin), default=0)
+        done = [lane.done for lane in self._lanes.values()]
+        accounted = max((each.index for each in done if each.at == found.begin), default=0)
         if accounted and (isinstance(found, Stretch) or accounted > found.count):
             raise self._changed(found.begin)
         here = (self._at, self._index)
-        self._is_behind = any(lane.done.place > here for lane in self._lanes)
+        self._is_behind = any(each.place > here for each in done)
 
     def _look_at(self, block: Block) -> tuple[list[_Lane], _Refusals]:
         """Place a block's devices, and find the records that are no events."""
@@ -91,7 +104,7 @@ class PackedReader(LaneReader[PackedPosition]):
                 problem = device_id_problem(device_id)
                 if problem:
                     strange[place] = problem
-                lane = self._lanes[0] if problem else self._remember(device_id)
+                lane = self._lanes[0] if problem else self._home(device_id)
             lanes.append(lane)
         if strange or not headers.has_valid_times or max(headers.sizes) > self._max_bytes:
             return lanes, self._refusals(headers, strange)
@@ -115,9 +128,7 @@ class PackedReader(LaneReader[PackedPosition]):
     def _take(self, block: Block) -> None:
         """Take records until a batch is full or none is left; the hot loop."""
         index = self._index
-        stop = block.count
-        if self._last_row is not None:
-            stop = min(stop, index + self._last_row - self._row)
+        stop = min(block.count, index + self._last_row - self._row)
         if self._refused or self.keeps_raw or self._is_behind:
             self._take_each(block, index, stop)
         elif len(self._lanes) > 1:
@@ -126,7 +137,7 @@ class PackedReader(LaneReader[PackedPosition]):
             self._take_at_once(block, index, stop)
 
     def _take_at_once(self, block: Block, index: int, stop: int) -> None:
-        [lane] = self._lanes
+        [lane] = self._lanes.values()
         if self._count >= self.batch_events:  # it was more before
             self._cut()
             return
@@ -181,6 +192,7 @@ class PackedReader(LaneReader[PackedPosition]):
         self._row += index - self._index
         self._begin, self._tail, self._is_cut = block.begin, block.digest, False
         if index == block.count:
+            self._passed += block.end - block.begin
             self._at, self._index, self._block = block.end, 0, None
         else:
             self._index = index
@@ -201,6 +213,7 @@ class PackedReader(LaneReader[PackedPosition]):
 
     def _refuse_stretch(self, found: Stretch) -> None:
         self._row += 1
+        self._passed += found.end - found.begin
         self._at, self._index = found.end, 0
         self._begin, self._tail, self._is_cut = found.begin, found.digest, found.is_cut
         self._is_at_end = found.is_cut  # as it was when it was looked at
@@ -233,7 +246,12 @@ class PackedReader(LaneReader[PackedPosition]):
             "(it may have been incomplete): give the same file, or start with a new --data-dir"
         )
 
-    def _position(self, *, is_end: bool = False) -> PackedPosition:
+    @override
+    def _time_of(self, tail: bytes) -> int:
+        return self._file.time_of(tail)
+
+    @override
+    def _position(self, lane: _Lane, *, is_end: bool = False) -> PackedPosition:
         return PackedPosition(
             at=self._at,
             index=self._index,

@@ -97,6 +97,23 @@ def write_script(path: Path, steps: Iterable[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(step) + "\n" for step in steps), encoding="utf-8")
 
 
+def script_content(path: Path) -> bytes:
+    """Return a script's bytes.
+
+    Raises:
+        SourceNotFoundError: There is no such file.
+        SourceError: It cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise SourceNotFoundError(
+            f"script {str(path)!r} does not exist: correct spec.source.script"
+        ) from error
+    except OSError as error:
+        raise SourceError(f"script {str(path)!r} cannot be read ({error})") from error
+
+
 def read_script(path: Path) -> list[Step]:
     """Read a script whole.
 
@@ -107,12 +124,7 @@ def read_script(path: Path) -> list[Step]:
         SourceNotFoundError: There is no such file.
         SourceError: It cannot be read, or a line is no step.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError as error:
-        raise SourceNotFoundError(f"script {str(path)!r} does not exist: correct it") from error
-    except OSError as error:
-        raise SourceError(f"script {str(path)!r} cannot be read ({error})") from error
+    lines = script_content(path).split(b"\n")
     steps: list[Step] = []
     rows = 0
     for number, line in enumerate(lines, 1):

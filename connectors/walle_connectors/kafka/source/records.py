@@ -10,11 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_connectors.dead_letters import record_dead_letter
-from walle_connectors.event_text import BAD_TIME, DECODE_ERRORS, decode_problem
 from walle_connectors.kafka.source.fetching import Record, Records
 from walle_stream.events import Event, Kind
 from walle_stream.ports import DeadLetter, DeadLetterRoute, Origins, SourceBatch, SourceCounts
+from walle_stream.reading.dead_letters import (
+    BAD_TIME,
+    DECODE_ERRORS,
+    decode_problem,
+    record_dead_letter,
+)
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _DEVICES_CACHED: Final = 262_144

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from walle_connectors.dead_letters import text_digest
 from walle_connectors.files import FilesSource
 from walle_connectors.files.reader import FLUSH_ROWS
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetter, SourceBatch
+from walle_stream.reading.dead_letters import text_digest
 from walle_stream.types import partition_of
 
 type Make = Callable[..., FilesSource]
@@ -305,13 +305,13 @@ def test_damaged_gzip_gives_the_rows_before_it_and_then_fails(make: Make) -> Non
     ("offsets", "reason"),
     [
         ({0: b""}, "partition 0 is not one of a file source"),
-        ({0: b'{"v":2,"step":1}'}, "has layout 2, this version reads 1"),
-        ({0: b'{"v":1,"step":-1}'}, "has layout 1"),
-        ({0: b'{"v":1,"row":1}'}, "not one of a file source"),
-        ({7: b'{"v":1,"step":1}'}, "offsets of partitions [7]"),
-        ({0: b'{"v":1,"step":9}', 1: b'{"v":1,"step":4,"ends":[3]}'}, "not of the same source"),
+        ({0: b'{"v":1,"step":1}'}, "has layout 1, this version reads 2"),
+        ({0: b'{"v":2,"step":-1}'}, "not one of a file source"),
+        ({0: b'{"v":2,"row":1}'}, "not one of a file source"),
+        ({7: b'{"v":2,"step":1}'}, "offsets of partitions [7]"),
+        ({0: b'{"v":2,"step":9}', 1: b'{"v":2,"step":4,"ends":[3]}'}, "not of the same source"),
         (
-            {0: b'{"v":1,"step":9,"ends":[2]}', 1: b'{"v":1,"step":4,"ends":[3]}'},
+            {0: b'{"v":2,"step":9,"ends":[2]}', 1: b'{"v":2,"step":4,"ends":[3]}'},
             "not of the same source",
         ),
     ],
@@ -328,7 +328,7 @@ def test_crash_point_is_passed_before_batches_are_handed_out(
     make: Make, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed: list[str] = []
-    monkeypatch.setattr("walle_connectors.files.reader.crash_point", passed.append)
+    monkeypatch.setattr("walle_stream.reading.reader.crash_point", passed.append)
     read(make("d,t\na,1\nb,2\n"), batch_events=1)
     assert set(passed) == {"read.batch"}
     assert len(passed) >= 2

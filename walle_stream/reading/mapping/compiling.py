@@ -13,19 +13,19 @@ of a failure names the YAML key without any cost on rows that succeed.
 import ast
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast, override
 
 import msgspec
 
-from walle_connectors.files.expressions import ExpressionError, parse_expression
-from walle_connectors.files.functions import INT_MAX, RUNTIME
-from walle_connectors.files.layout import CsvLayout, JsonLayout, RowLayout
-from walle_connectors.files.translate import Translator, Typed, ValueType
 from walle_stream.events import Event
+from walle_stream.reading.mapping.expressions import ExpressionError, parse_expression
+from walle_stream.reading.mapping.functions import INT_MAX, RUNTIME
+from walle_stream.reading.mapping.layout import CsvLayout, JsonLayout, RowLayout
+from walle_stream.reading.mapping.translate import Translator, Typed, ValueType
 from walle_stream.types import TIME_MAX_MS
 
 if TYPE_CHECKING:
-    from walle_connectors.files.model import EventModel, FilesModel
+    from walle_stream.reading.mapping.keys import EventModel, RowKeys
 
 _REASON_MAX: Final = 300
 
@@ -52,16 +52,17 @@ class MappingError(ValueError):
     """An expression cannot be compiled; the message names its YAML key."""
 
 
-def compile_mapping(model: "FilesModel", layout: RowLayout) -> Callable[[Any], RowResult]:
+def compile_mapping(model: "RowKeys", layout: RowLayout) -> Callable[[Any], RowResult]:
     """Build the row function.
 
     Args:
-        model: The source's definition.
+        model: The mapping.
         layout: Where the values of columns are found in a row; afterwards it
             knows which are used.
 
     Returns:
-        A function of one row as ``records`` yields it; it does not raise.
+        A function of one row as ``records`` yields it, where the layout says so with the key
+        (text) and the time of the record that has it; it does not raise.
 
     Raises:
         MappingError: An expression is wrong.
@@ -69,8 +70,8 @@ def compile_mapping(model: "FilesModel", layout: RowLayout) -> Callable[[Any], R
     return _Compiler(model, layout).build()
 
 
-def check_mapping(model: "FilesModel") -> None:
-    """Check every expression of a definition without its file.
+def check_mapping(model: "RowKeys") -> None:
+    """Check every expression of a mapping without rows.
 
     Raises:
         MappingError: An expression is wrong.
@@ -78,6 +79,7 @@ def check_mapping(model: "FilesModel") -> None:
     layout: RowLayout = CsvLayout(model.columns, None)
     if model.format == "jsonl":
         layout = JsonLayout(model.explode)
+    layout.has_record = True  # for what is left out
     compiler = _Compiler(model, layout)
     compiler.build()
     for name in model.let:  # also those that no event uses
@@ -96,14 +98,15 @@ class _Place:
         self.blocks: dict[str, dict[str, Typed]] = {}
 
 
-class _Names:
-    """Names at one expression: hoists what the expression surely needs."""
+class _Names(Translator):
+    """Translates one expression: hoists what it surely needs."""
 
     def __init__(self, compiler: "_Compiler", place: _Place, key: str) -> None:
         self._compiler = compiler
         self._place = place
         self._key = key
 
+    @override
     def value(self, name: str, node: ast.expr, *, is_sure: bool) -> Typed:
         place, compiler = self._place, self._compiler
         if name not in place.bound:
@@ -127,18 +130,20 @@ class _Names:
         except LookupError as error:
             raise ExpressionError(str(error.args[0]), node) from None
 
+    @override
     def optional(self, name: str, node: ast.expr) -> Typed:
         try:
             return self._compiler.layout.load_optional(name, self.temporary)
         except LookupError as error:
             raise ExpressionError(str(error.args[0]), node) from None
 
+    @override
     def temporary(self) -> str:
         return self._compiler.fresh("w")
 
 
 class _Compiler:
-    def __init__(self, model: "FilesModel", layout: RowLayout) -> None:
+    def __init__(self, model: "RowKeys", layout: RowLayout) -> None:
         self.layout = layout
         self.lets = dict(model.let)
         self._model = model
@@ -150,7 +155,7 @@ class _Compiler:
 
     def build(self) -> Callable[[Any], RowResult]:
         place = _Place([], {})
-        self.emit(place, "", self.layout.prologue)
+        self.emit(place, "", self.layout.prologue())
         self._header(place)
         for number, event in enumerate(self._model.events):
             self._event(place, f"events[{number}]", event)
@@ -180,11 +185,17 @@ class _Compiler:
 
     def _header(self, place: _Place) -> None:
         model = self._model
-        self._text(place, "device", model.device, "d")
-        self._time(place, "time", model.time, "t")
+        if model.device is None:
+            self.emit(place, "", "d = k")
+        else:
+            self._text(place, "device", model.device, "d")
+        if model.time is None:
+            self.emit(place, "", "t = g")
+        else:
+            self._time(place, "time", model.time, "t")
         parts = [
             self._scalar(place, f"identity[{number}]", text)
-            for number, text in enumerate(model.identity)
+            for number, text in enumerate(model.row_identity)
         ]
         if parts:
             value = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
@@ -247,7 +258,8 @@ class _Compiler:
             "UID": self._optional_text(place, f"{key}.uid", event.uid),
             "CONTENTS": self._contents(place, f"{key}.contents", event.contents),
         }
-        made = "Event(d, ID, KIND, PAGE, INSTANCE, AT, t, CONTENTS, UID)"
+        ingest = "g" if self.layout.has_record else "t"
+        made = f"Event(d, ID, KIND, PAGE, INSTANCE, AT, {ingest}, CONTENTS, UID)"
         if event.at is None:
             self.emit(place, key, f"now.append({made})", **parts)
         else:
@@ -334,7 +346,7 @@ class _Compiler:
 
     def _translate(self, place: _Place, key: str, tree: ast.expr) -> Typed:
         try:
-            return Translator(_Names(self, place, key)).translate(tree)
+            return _Names(self, place, key).translate(tree)
         except ExpressionError as error:
             raise MappingError(f"{key}: {error}") from error
 

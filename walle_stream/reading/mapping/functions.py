@@ -119,32 +119,19 @@ def _empty() -> NoReturn:
     _bad("it is empty")
 
 
-def _multiply(left: Any, right: Any) -> Any:
+def _expect_numbers(sign: str, what: str, left: Any, right: Any) -> None:
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
-        _bad(f"{_show(left)} * {_show(right)}: only numbers can be multiplied")
+        _bad(f"{_show(left)} {sign} {_show(right)}: only numbers {what}")
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    _expect_numbers("*", "can be multiplied", left, right)
     return left * right
 
 
 def _modulo(left: Any, right: Any) -> Any:
-    if not (isinstance(left, int | float) and isinstance(right, int | float)):
-        _bad(f"{_show(left)} % {_show(right)}: only numbers have a remainder")
+    _expect_numbers("%", "have a remainder", left, right)
     return left % right
-
-
-def _lower(value: str) -> str:
-    return str.lower(value)
-
-
-def _upper(value: str) -> str:
-    return str.upper(value)
-
-
-def _strip(value: str) -> str:
-    return str.strip(value)
-
-
-def _split(value: str, separator: str) -> list[str]:
-    return str.split(value, separator)
 
 
 def _timestamp(value: Any) -> int:
@@ -183,10 +170,10 @@ RUNTIME: Final[Mapping[str, Any]] = {
     "round": round,
     "min": min,
     "max": max,
-    "lower": _lower,
-    "upper": _upper,
-    "strip": _strip,
-    "split": _split,
+    "lower": str.lower,
+    "upper": str.upper,
+    "strip": str.strip,
+    "split": str.split,
     "flags": _chosen,
     "timestamp": _timestamp,
     "part": _part,
