@@ -55,7 +55,7 @@ class Lane[P: Position]:
         """Those among the dead letters that are late."""
         self.raw_bytes = 0
         self.raw: list[bytes] = []
-        self.origins: list[int] | None = None
+        self.origins: list[int] = []
         """The record of each event, where the source numbers records."""
 
     @property
@@ -70,7 +70,7 @@ class Lane[P: Position]:
 
         Args:
             position: Behind the last of it; the partition stands there now.
-            source: What the numbers of ``origins`` count in.
+            source: What the numbers of ``origins`` count in; empty where it has none.
             arrived_ms: Monotonic clock when it arrived; None: now.
         """
         late, letters, events = self.late_rows, self.dead_letters, self.events
@@ -93,7 +93,7 @@ class Lane[P: Position]:
             size_bytes=(len(events) + len(letters)) * ROW_BYTES + self.raw_bytes,
             raw=b"".join(self.raw) if self.raw else None,
             arrived_ms=arrived_ms,
-            origins=None if self.origins is None else Origins(source, self.origins),
+            origins=Origins(source, self.origins) if source else None,
         )
         if events:
             self.time_ms = max(self.time_ms, events[-1].ingest_time_ms)

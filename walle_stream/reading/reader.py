@@ -61,7 +61,7 @@ class LaneReader[P: Position](ABC):
         rows = max((each.rows for each in positions.values()), default=0)
         self._last_row = sys.maxsize if limit is None else rows + limit
         self._ready: list[SourceBatch] = []
-        self._failure: SourceError | None = None
+        self._refusal: SourceError | None = None
         self._is_done = False
 
     # The port
@@ -73,12 +73,12 @@ class LaneReader[P: Position](ABC):
             SourceError: The source cannot be read on; what stands before was returned.
             SourceChangedError: It differs from what was read before.
         """
-        if self._failure is not None:
-            raise self._failure
+        if self._refusal is not None:
+            raise self._refusal
         try:
             self._advance()
         except SourceError as error:
-            self._failure = error
+            self._refusal = error
             if isinstance(error, SourceChangedError):
                 self._ready.clear()  # what it gives now is not what it gave
             else:
@@ -89,7 +89,7 @@ class LaneReader[P: Position](ABC):
 
     def drain(self) -> Sequence[SourceBatch]:
         """Return what was read but not yet returned; releases nothing that waits."""
-        if self._failure is None and not self._is_done:
+        if self._refusal is None and not self._is_done:
             self._flush()
         self._is_done = True
         return self._hand_out()

@@ -168,7 +168,7 @@ class DeviceReader(EventsReader):
     @override
     def drain(self) -> Sequence[SourceBatch]:
         """Return what was read but not yet returned; of standard input every whole line."""
-        if isinstance(self._input, _Stdin) and self._failure is None:
+        if isinstance(self._input, _Stdin) and self._refusal is None:
             ends_ms = monotonic_ms() + _LINE_END_MS
             while self._rest and not self._is_at_end and monotonic_ms() < ends_ms:
                 # byte by byte: what stands behind the line is the next run's

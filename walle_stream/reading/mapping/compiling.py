@@ -52,21 +52,25 @@ class MappingError(ValueError):
     """An expression cannot be compiled; the message names its YAML key."""
 
 
-def compile_mapping(model: "RowKeys", layout: RowLayout) -> Callable[[Any], RowResult]:
+def compile_mapping(
+    model: "RowKeys", layout: RowLayout, *, has_record: bool = False
+) -> Callable[[Any], RowResult]:
     """Build the row function.
 
     Args:
         model: The mapping.
         layout: Where the values of columns are found in a row; afterwards it
             knows which are used.
+        has_record: Whether a row comes with the key (text) and the time of its record:
+            then it is a tuple of these three.
 
     Returns:
-        A function of one row as ``records`` yields it, where the layout says so with the key
-        (text) and the time of the record that has it; it does not raise.
+        A function of one row as ``records`` yields it; it does not raise.
 
     Raises:
         MappingError: An expression is wrong.
     """
+    layout.has_record = has_record
     return _Compiler(model, layout).build()
 
 
