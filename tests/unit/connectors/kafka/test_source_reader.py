@@ -1,9 +1,11 @@
 """The reader keeps the contract of sources over a topic in memory, with a mapping and without."""
 
 import json
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
+import yaml
 
 from tests.unit.connectors.kafka.topic_double import Client, Fetcher
 from walle_connectors.kafka import CONNECTOR
@@ -181,3 +183,24 @@ def test_lag_is_in_records_and_in_time(monkeypatch):
     while not reader.is_done:
         reader.read()
     assert (reader.unread.rows, reader.unread.time_ms) == (0, 0)
+
+
+def test_the_example_of_the_page_runs():
+    page = (Path(__file__).parents[4] / "docs" / "sources.md").read_text(encoding="utf-8")
+    example = page.partition("## A topic of foreign records")[2].partition("```yaml\n")[2]
+    keys = yaml.safe_load(example.partition("```")[0])["source"]
+    order = {
+        "user": "u1",
+        "when": "2026-01-01T00:00:00Z",
+        "session": {"id": 7},
+        "lines": [{"sku": "a", "price": 2.5}, {"sku": "b", "price": 1}],
+    }
+    batches = read(source([(0, b"u1", order)], mapping=keys["mapping"]))
+    events = [event for batch in batches for event in batch.events]
+    assert [(e.kind, e.page_id, e.page_instance, e.contents.get("price")) for e in events] == [
+        ("page_enter", "order", "7", None),
+        ("page_exit", "order", "7", 2.5),
+        ("page_enter", "order", "7", None),
+        ("page_exit", "order", "7", 1),
+    ]
+    assert {e.event_time_ms - 1_767_225_600_000 for e in events} == {0, 5}
