@@ -5,7 +5,8 @@ import io
 import os
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, ClassVar, Final, cast, override
@@ -121,11 +122,7 @@ class FileReader[P: Position](LaneReader[P]):
     """A file that was opened at its partitions' offsets. One thread."""
 
     def __init__(
-        self,
-        stream: FileStream,
-        opening: Opening,
-        beginning: P,
-        numbers: Iterable[int] | None = None,
+        self, stream: FileStream, opening: Opening, beginning: P, max_record_bytes: int
     ) -> None:
         """Begin; see ``LaneReader``.
 
@@ -133,13 +130,19 @@ class FileReader[P: Position](LaneReader[P]):
             stream: At its beginning; taken: closed by ``close``.
             opening: What the source was opened with.
             beginning: Where a partition begins that has no offset.
-            numbers: The partitions.
+            max_record_bytes: Longest row.
 
         Raises:
             SourceError: An offset is not of such a file.
+            SourceChangedError: The file differs from what was read before.
+            SourceFormatError: Its head is damaged or of another version.
         """
-        super().__init__(opening, beginning, numbers)
-        self._stream, self._name = stream, stream.name
+        super().__init__(opening, beginning)
+        self._stream, self._name, self._max_bytes = stream, stream.name, max_record_bytes
+        self._start(sorted((lane.done for lane in self._lanes.values()), key=attrgetter("place")))
+
+    def _start(self, positions: Sequence[P]) -> None:
+        """Check that the file is the one of all positions, then go to the first."""
 
     @override
     @property

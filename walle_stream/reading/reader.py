@@ -8,8 +8,8 @@ behind by more.
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.faults import crash_point
@@ -35,15 +35,15 @@ class LaneReader[P: Position](ABC):
     ``_cut``, ``_tell_end`` and ``_finish``.
     """
 
-    def __init__(
-        self, opening: "Opening", beginning: P, numbers: Iterable[int] | None = None
-    ) -> None:
+    lane_type: ClassVar[type[Lane[Any]]] = Lane
+    """What collects for a partition."""
+
+    def __init__(self, opening: "Opening", beginning: P) -> None:
         """Begin.
 
         Args:
             opening: What the source was opened with.
             beginning: Where a partition begins that has no offset.
-            numbers: The partitions; as many as the data directory has when left out.
 
         Raises:
             SourceError: An offset is not of such a source.
@@ -52,9 +52,10 @@ class LaneReader[P: Position](ABC):
         """Most events in what is handed out at once; may be changed between reads."""
         self.keeps_raw = False
         """Whether batches carry their raw rows."""
-        numbers = range(opening.partition_count) if numbers is None else numbers
-        positions = decode_positions(opening.offsets, numbers, beginning)
-        self._lanes = {number: self._lane(number, each) for number, each in positions.items()}
+        positions = decode_positions(opening.offsets, opening.numbers, beginning)
+        self._lanes: dict[int, Lane[P]] = {
+            number: self.lane_type(number, each) for number, each in positions.items()
+        }
         self._homes: dict[str, Lane[P]] = {}
         self._row = self._count = self._passed = 0
         limit = opening.limit
@@ -125,9 +126,6 @@ class LaneReader[P: Position](ABC):
     @abstractmethod
     def _position(self, lane: Lane[P], *, is_end: bool = False) -> P:
         """Return where a partition stands, with what its lane has collected."""
-
-    def _lane(self, number: int, done: P) -> Lane[P]:
-        return Lane(number, done)
 
     # What it is given
 

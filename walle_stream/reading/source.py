@@ -1,7 +1,7 @@
 """A source whose readers have lanes: its identity, and opening it anywhere."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from walle_stream.errors import SourceChangedError
@@ -12,7 +12,8 @@ class Opening(NamedTuple):
     """What a source is opened with; see ``ports.Source.open``."""
 
     offsets: Mapping[int, bytes]
-    partition_count: int
+    numbers: Sequence[int]
+    """The partitions."""
     batch_events: int
     limit: int | None = None
 
@@ -59,7 +60,7 @@ class LaneSource(ABC):
         Raises:
             SourceError: It cannot be opened, or an offset is not its.
         """
-        return self.reader(Opening(offsets, partition_count, batch_events, limit))
+        return self.reader(Opening(offsets, range(partition_count), batch_events, limit))
 
     @abstractmethod
     def reader(self, opening: Opening) -> SourceReader:

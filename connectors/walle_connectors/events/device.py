@@ -123,7 +123,6 @@ class DeviceReader(EventsReader):
         self,
         stream: _Stdin | _File,
         device_id: str,
-        number: int,
         opening: Opening,
         *,
         follows: bool,
@@ -133,8 +132,7 @@ class DeviceReader(EventsReader):
         Args:
             stream: Taken.
             device_id: Whose events these are; a line of another one ends the reading.
-            number: Partition where the device is.
-            opening: What the source was opened with.
+            opening: Of the device's partition alone.
             follows: Whether an end is only for now, and if it is none, closes no page.
 
         Raises:
@@ -143,9 +141,8 @@ class DeviceReader(EventsReader):
         """
         self._device, self._follows, self._input = device_id, follows, stream
         self._runs, self._kept = 0, (0, 0, (0, 0))
-        super().__init__(
-            cast("FileStream", stream), opening, MAX_RECORD_BYTES, DevicePosition(), [number]
-        )
+        taken = cast("FileStream", stream)
+        super().__init__(taken, opening, DevicePosition(), MAX_RECORD_BYTES)
 
     @override
     def _start(self, positions: Sequence[LinePosition]) -> None:
@@ -281,11 +278,8 @@ class DeviceEvents(FileSource):
 
     @override
     def _read(self, stream: FileStream, opening: Opening) -> DeviceReader:
-        own = {n: each for n, each in opening.offsets.items() if n == self._partition}
-        return DeviceReader(
-            cast("_Stdin | _File", stream),
-            self._device,
-            self._partition,
-            opening._replace(offsets=own),
-            follows=self._follows,
-        )
+        number = self._partition
+        own = {number: opening.offsets[number]} if number in opening.offsets else {}
+        opening = opening._replace(offsets=own, numbers=[number])
+        given = cast("_Stdin | _File", stream)
+        return DeviceReader(given, self._device, opening, follows=self._follows)

@@ -8,25 +8,22 @@ is at most ``FLUSH_BYTES`` and a batch.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Final, override
 
 import msgspec
 
 from walle_connectors.events.offsets import LinePosition
-from walle_connectors.file_stream import READ_ERRORS, FileReader, FileStream
+from walle_connectors.file_stream import READ_ERRORS, FileReader
 from walle_stream.errors import SourceChangedError
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetterRoute
-from walle_stream.reading import Lane, Opening, record_dead_letter
+from walle_stream.reading import Lane, record_dead_letter
 from walle_stream.reading.dead_letters import DECODE_ERRORS, decode_problem
 from walle_stream.types import device_id_problem
 
 CHUNK_BYTES: Final = 2**16
 """How much is read at once: few enough to be decoded while it is in the processor's caches."""
-
-_BEGINNING: Final = LinePosition()
 
 type _Lane = Lane[LinePosition]
 
@@ -37,39 +34,15 @@ _decode, _decode_lines = _decoder.decode, _decoder.decode_lines
 class EventsReader(FileReader[LinePosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    def __init__(
-        self,
-        stream: FileStream,
-        opening: Opening,
-        max_record_bytes: int,
-        beginning: LinePosition = _BEGINNING,
-        numbers: Iterable[int] | None = None,
-    ) -> None:
-        """Begin at the place furthest behind.
+    _block = _rest = b""  # lines in one piece, if they can be taken so
+    _lines: Sequence[bytes] = ()
+    _next = 0
+    _too_long: tuple[int, int] | None = None  # size and checksum so far
+    _is_at_end = False
+    _is_behind = True  # some lines may be accounted, in some partitions
 
-        Args:
-            stream: The file, at its beginning; taken.
-            opening: What the source was opened with.
-            max_record_bytes: Longest line.
-            beginning: Where a partition begins that has no offset.
-            numbers: The partitions.
-
-        Raises:
-            SourceError: An offset is not of such a file.
-            SourceChangedError: The file differs from what was read before.
-        """
-        super().__init__(stream, opening, beginning, numbers)
-        self._max_bytes = max_record_bytes
-        self._block = self._rest = b""  # lines in one piece, if they can be taken so
-        self._lines: list[bytes] = []
-        self._next = 0
-        self._too_long: tuple[int, int] | None = None  # size and checksum so far
-        self._is_at_end = False
-        self._is_behind = True  # some lines may be accounted, in some partitions
-        self._start(sorted((lane.done for lane in self._lanes.values()), key=attrgetter("place")))
-
+    @override
     def _start(self, positions: Sequence[LinePosition]) -> None:
-        """Check that the file is the one of all positions, then go to the first."""
         for position in positions:
             self._check(position)
         first, file = positions[0], self._stream.bytes

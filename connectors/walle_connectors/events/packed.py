@@ -5,17 +5,17 @@ partition, an offset is a place in the file, and reading begins at the place fur
 behind. A device is placed once per block, not once per event.
 """
 
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import override
 
 import msgspec
 
 from walle_connectors.events.blocks import Block, BlockFile, Stretch
 from walle_connectors.events.offsets import PackedPosition
-from walle_connectors.file_stream import READ_ERRORS, FileReader, FileStream
+from walle_connectors.file_stream import READ_ERRORS, FileReader
 from walle_stream.errors import SourceChangedError
 from walle_stream.ports import DeadLetterRoute
-from walle_stream.reading import Lane, Opening, record_dead_letter
+from walle_stream.reading import Lane, record_dead_letter
 from walle_stream.reading.dead_letters import BAD_TIME
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, BlockHeaders
@@ -27,35 +27,22 @@ type _Refusals = dict[int, tuple[DeadLetterRoute, str]]
 class PackedReader(FileReader[PackedPosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    def __init__(self, stream: FileStream, opening: Opening, max_record_bytes: int) -> None:
-        """Begin at the place furthest behind.
+    _block: Block | None = None
+    _is_at_end = False
+    _is_behind = True
 
-        Args:
-            stream: The file, at its beginning; taken.
-            opening: What the source was opened with.
-            max_record_bytes: Longest payload.
-
-        Raises:
-            SourceError: An offset is not of such a file.
-            SourceChangedError: The file differs from what was read before.
-            SourceFormatError: The file's head is damaged or of another version.
-        """
-        super().__init__(stream, opening, PackedPosition(index=0))
-        self._max_bytes = max_record_bytes
-        self._file = BlockFile(stream.bytes, self._name, max_record_bytes)
-        positions = [lane.done for lane in self._lanes.values()]
+    @override
+    def _start(self, positions: Sequence[PackedPosition]) -> None:
+        self._file = BlockFile(self._stream.bytes, self._name, self._max_bytes)
         for position in positions:
             self._check(position)
         # a block of which something is accounted is read from its beginning
-        first = min(positions, key=attrgetter("place"))
+        first = positions[0]
         self._file.seek(first.at)
         self._at, self._index, self._row = max(first.at, FILE_HEAD_BYTES), first.index, first.line
         self._begin, self._tail, self._is_cut = first.begin, first.tail, first.is_cut
-        self._block: Block | None = None
         self._block_lanes: list[_Lane] = []
         self._refused: _Refusals = {}
-        self._is_at_end = False
-        self._is_behind = True
 
     # Reading
 

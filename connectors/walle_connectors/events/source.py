@@ -8,7 +8,7 @@ import msgspec
 from walle_connectors.events.blocks import check_file_head
 from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.model import EventsModel
-from walle_connectors.events.offsets import LinePosition
+from walle_connectors.events.offsets import LinePosition, PackedPosition
 from walle_connectors.events.packed import PackedReader
 from walle_connectors.file_stream import FileSource, FileStream
 from walle_stream.errors import SourceFormatError
@@ -29,7 +29,7 @@ class EventsSource(FileSource):
     def __init__(self, model: EventsModel) -> None:
         """Keep the definition; the file is not touched."""
         super().__init__(model.path, "events")
-        self._max_record_bytes = model.max_record_bytes
+        self._max_bytes = model.max_record_bytes
 
     @override
     @property
@@ -56,10 +56,11 @@ class EventsSource(FileSource):
         # where reading cannot begin, it will say so
         is_packed = cast("io.BufferedReader", stream.bytes).peek(len(MAGIC)).startswith(MAGIC)
         if not is_packed:
-            return EventsReader(stream, opening, self._max_record_bytes)
+            return EventsReader(stream, opening, LinePosition(), self._max_bytes)
         # a file that was empty may become one of either format
         offsets = {n: each for n, each in opening.offsets.items() if not _is_of_nothing(each)}
-        return PackedReader(stream, opening._replace(offsets=offsets), self._max_record_bytes)
+        opening = opening._replace(offsets=offsets)
+        return PackedReader(stream, opening, PackedPosition(index=0), self._max_bytes)
 
 
 def _is_of_nothing(offset: bytes) -> bool:

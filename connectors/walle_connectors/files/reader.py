@@ -58,7 +58,8 @@ class FileRows(NamedTuple):
 class FilesReader(FileReader[FilePosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    _lanes: dict[int, RowLane]  # type: ignore[assignment] # as ``_lane`` makes them
+    lane_type = RowLane
+    _lanes: dict[int, RowLane]  # type: ignore[assignment] # of that type
 
     def __init__(
         self, stream: FileStream, opening: Opening, rows: FileRows, order: OrderModel
@@ -74,7 +75,7 @@ class FilesReader(FileReader[FilePosition]):
         Raises:
             SourceError: An offset is not of a file source.
         """
-        super().__init__(stream, opening, FilePosition())
+        super().__init__(stream, opening, FilePosition(), 0)
         self._replayed = Replayed({number: lane.done for number, lane in self._lanes.items()})
         self._records, self._build, self._decode = rows
         self._lateness_ms = order.lateness
@@ -85,10 +86,6 @@ class FilesReader(FileReader[FilePosition]):
         self._seen: set[Any] = set()
         self._places: dict[str, _Place] = {}
         self._is_replayed = False
-
-    @override
-    def _lane(self, number: int, done: FilePosition) -> RowLane:
-        return RowLane(number, done)
 
     @override
     def _position(self, lane: Lane[FilePosition], *, is_end: bool = False) -> FilePosition:

@@ -38,6 +38,8 @@ class _Lane(Lane[ScriptPosition]):
 class ScriptedReader(LaneReader[ScriptPosition]):
     """A script that was opened at its partitions' offsets. One thread."""
 
+    lane_type = _Lane
+
     def __init__(self, steps: Sequence[Step], gates: Gates, opening: Opening) -> None:
         """Begin.
 
@@ -56,10 +58,6 @@ class ScriptedReader(LaneReader[ScriptPosition]):
             raise SourceError(f"an offset is {max(done)} steps: this script has {len(steps)}")
         self._next = min(done)
         self._is_done = self._next == len(steps)
-
-    @override
-    def _lane(self, number: int, done: ScriptPosition) -> Lane[ScriptPosition]:
-        return _Lane(number, done)
 
     @override
     def _go_on(self) -> bool:

@@ -103,7 +103,7 @@ class KafkaSource(LaneSource):
         """
         client = TopicClient(self._model)
         try:
-            self._expect_count(client, opening.partition_count)
+            self._expect_count(client, len(opening.numbers))
             fetcher = None
             if self._model.driver == "confluent":
                 fetcher = ConfluentFetcher(self._model)
@@ -125,7 +125,7 @@ class KafkaSource(LaneSource):
         """
         client = TopicClient(self._model, is_member=True)
         try:
-            opening = Opening({}, 0, batch_events, limit)
+            opening = Opening({}, (), batch_events, limit)
             return GroupReader(client, self._model, self._decoder(), placement, opening)
         except BaseException:
             client.close()

@@ -74,7 +74,7 @@ class KafkaReader(LaneReader[TopicPosition]):
             SourceError: An offset is not of this topic, or what it names is gone.
         """
         beginning = TopicPosition(next=0, topic=model.topic)
-        super().__init__(opening._replace(offsets={}), beginning, ())
+        super().__init__(opening._replace(offsets={}, numbers=()), beginning)
         self._client = client
         self._fetcher = fetcher or PythonFetcher(client)
         self._decoder = decoder
@@ -87,10 +87,9 @@ class KafkaReader(LaneReader[TopicPosition]):
             stops_at_end=model.stop_at_end,
             on_missing=model.on_missing_offset,
         )
-        numbers = range(opening.partition_count)
-        if numbers:
-            lanes = self._bring(numbers, opening.offsets)
-            self._fetcher.assign(numbers)
+        if opening.numbers:
+            lanes = self._bring(opening.numbers, opening.offsets)
+            self._fetcher.assign(opening.numbers)
             self._add(lanes)
 
     @override
