@@ -5,11 +5,12 @@ import io
 import os
 import zlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, ClassVar, Final, cast, override
+from typing import IO, BinaryIO, ClassVar, Final, cast, override
 
 from walle_stream.errors import SourceError, SourceNotFoundError
 from walle_stream.ports import SourceReader, Unread
@@ -116,6 +117,28 @@ class FileStream:
             if self._gzip is not None:
                 self._gzip.close()
             self._file.close()
+
+
+@contextmanager
+def written(file: Path) -> Iterator[IO[bytes]]:
+    """Yield a new file for writing, compressed if its name ends in ``.gz``; all of it or nothing.
+
+    Raises:
+        SourceError: It cannot be written.
+    """
+    part = file.with_name(file.name + ".part")
+    try:
+        # without a time in its head: the same content gives the same bytes
+        with (
+            part.open("wb") as plain,
+            gzip.GzipFile("", "wb", 6, plain, mtime=0) if file.suffix == ".gz" else plain as out,
+        ):
+            yield out  # type: ignore[misc]
+        part.replace(file)
+    except OSError as error:
+        raise SourceError(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 class FileReader[P: Position](LaneReader[P]):

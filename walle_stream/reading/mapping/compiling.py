@@ -13,15 +13,16 @@ of a failure names the YAML key without any cost on rows that succeed.
 import ast
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final, cast, override
 
 import msgspec
 
 from walle_stream.events import Event
 from walle_stream.reading.mapping.expressions import ExpressionError, parse_expression
-from walle_stream.reading.mapping.functions import INT_MAX, RUNTIME
+from walle_stream.reading.mapping.functions import BIG, INT_MAX, RUNTIME
 from walle_stream.reading.mapping.layout import CsvLayout, JsonLayout, RowLayout
-from walle_stream.reading.mapping.translate import Translator, Typed, ValueType
+from walle_stream.reading.mapping.translate import Translator, Typed, ValueType, call
 from walle_stream.types import TIME_MAX_MS
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ class _Compiler:
             raise MappingError(f"{key}.each.in: it is not a list")
         name, index = self.fresh("x"), self.fresh("x")
         if type_ == "any":
-            values = _call("to_list", values)
+            values = call("to_list", values)
         values = self._bind(place, f"{key}.each.in", values)
         loop = self.emit(
             place,
@@ -279,11 +280,11 @@ class _Compiler:
                 values.append(self._bind(place, inner_key, value))
             elif type_ == "int":
                 local = self._bind(place, inner_key, value)
-                check = f"if not {-INT_MAX} <= V <= {INT_MAX}:\n    big()"
+                check = f"if not {-INT_MAX} <= V <= {INT_MAX}:\n    bad({BIG!r})"
                 self.emit(place, inner_key, check, V=deepcopy(local))
                 values.append(local)
             else:
-                values.append(self._bind(place, inner_key, _call("plain", value)))
+                values.append(self._bind(place, inner_key, call("plain", value)))
         return ast.Dict([ast.Constant(name) for name in contents], values)
 
     # Parts of a row
@@ -297,10 +298,10 @@ class _Compiler:
         if isinstance(value, ast.Constant) and value.value and type_ == "str" and local != "d":
             return value
         if type_ != "str":
-            value = _call("str" if type_ == "int" else "to_text", value)
+            value = call("str" if type_ == "int" else "to_text", value)
         self.emit(place, key, "N = V", N=_store(local), V=value)
         if is_empty_refused:
-            self.emit(place, key, "if not N:\n    empty()", N=_load(local))
+            self.emit(place, key, "if not N:\n    bad('it is empty')", N=_load(local))
         return _load(local)
 
     def _optional_text(self, place: _Place, key: str, text: str | None) -> ast.expr:
@@ -310,7 +311,7 @@ class _Compiler:
         if type_ not in {"str", "int", "any", "none"}:
             raise MappingError(f"{key}: it is not text: use str(...)")
         if type_ != "str":
-            value = _call("str" if type_ == "int" else "optional_text", value)
+            value = call("str" if type_ == "int" else "optional_text", value)
         return self._bind(place, key, value)
 
     def _time(self, place: _Place, key: str, text: str, local: str) -> ast.expr:
@@ -330,7 +331,7 @@ class _Compiler:
         value, type_ = self._expression(place, key, text)
         if type_ in {"list", "strs"}:
             raise MappingError(f"{key}: a list cannot be part of the identity")
-        return self._bind(place, key, _call("scalar", value) if type_ == "any" else value)
+        return self._bind(place, key, call("scalar", value) if type_ == "any" else value)
 
     def _bind(self, place: _Place, key: str, value: ast.expr) -> ast.expr:
         if isinstance(value, ast.Constant | ast.Name):
@@ -375,7 +376,7 @@ class _Compiler:
         self._open_lets.pop()
         place.bound.update(hidden)
         if type_ in {"str", "list", "any"} and _names_in(tree) & set(self.lets):
-            value = _call("bounded", value)  # else values could double from let to let
+            value = call("bounded", value)  # else values could double from let to let
         local = self.fresh("v")
         self.emit(place, key, "N = V", N=_store(local), V=value)
         return _load(local), type_
@@ -394,7 +395,7 @@ class _Compiler:
         return statements
 
     def _template(self, source: str, key: str, **parts: ast.expr) -> list[ast.stmt]:
-        filled = _Filler(parts).visit(ast.parse(_dedent(source)))
+        filled = _Filler(parts).visit(ast.parse(dedent(source)))
         if not self._keys or self._keys[-1] != key:
             self._keys.append(key)
         line = len(self._keys)
@@ -436,16 +437,6 @@ class _Filler(ast.NodeTransformer):
 
 def _names_in(tree: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def _dedent(source: str) -> str:
-    lines = source.strip("\n").split("\n")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    return "\n".join(line[indent:] for line in lines)
-
-
-def _call(name: str, *values: ast.expr) -> ast.Call:
-    return ast.Call(ast.Name(name, ast.Load()), list(values), [])
 
 
 def _load(name: str) -> ast.Name:

@@ -123,7 +123,7 @@ class Translator(ABC):
             type_ = "str" if "str" in types else "any"
         elif isinstance(node.op, ast.Mult | ast.Mod):
             name = "multiply" if isinstance(node.op, ast.Mult) else "modulo"
-            return _call(name, left, right), "any"
+            return call(name, left, right), "any"
         return ast.BinOp(left, node.op, right), type_
 
     def _unary(self, node: ast.UnaryOp, is_sure: bool) -> Typed:
@@ -183,12 +183,12 @@ class Translator(ABC):
         if name == "round":
             # round(x) is an integer, round(x, n) stays what x is
             known = types[0] if types[0] in {"int", "float"} else "any"
-            return _call(name, *values), "int" if len(values) == 1 else known
+            return call(name, *values), "int" if len(values) == 1 else known
         if name == "abs":
-            return _call(name, *values), types[0] if types[0] in {"int", "float"} else "any"
+            return call(name, *values), types[0] if types[0] in {"int", "float"} else "any"
         if name in {"min", "max"}:
-            return _call(name, *values), _common(*types)
-        return _call(name, *values), _RESULTS[name]
+            return call(name, *values), _common(*types)
+        return call(name, *values), _RESULTS[name]
 
     def _get(self, node: ast.Call) -> Typed:
         if not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
@@ -211,7 +211,7 @@ class Translator(ABC):
         values = [self.translate(node.args[0], is_sure=False)[0], deepcopy(node.args[1])]
         if len(node.args) > 2:  # noqa: PLR2004 - value and name
             values.append(self.translate(node.args[2], is_sure=False)[0])
-        return _call("part", *values), "any"
+        return call("part", *values), "any"
 
     def _flags(self, node: ast.Call, is_sure: bool) -> Typed:
         names = [str(keyword.arg) for keyword in node.keywords]
@@ -222,10 +222,11 @@ class Translator(ABC):
         ]
         # most rows have none of the flags: then no call is made
         is_any = ast.BoolOp(ast.Or(), tests) if len(tests) > 1 else tests[0]
-        return ast.IfExp(is_any, _call("flags", *pairs), ast.List([], ast.Load())), "strs"
+        return ast.IfExp(is_any, call("flags", *pairs), ast.List([], ast.Load())), "strs"
 
 
-def _call(name: str, *values: ast.expr) -> ast.Call:
+def call(name: str, *values: ast.expr) -> ast.Call:
+    """Return a call of a function of ``functions``."""
     return ast.Call(ast.Name(name, ast.Load()), list(values), [])
 
 
