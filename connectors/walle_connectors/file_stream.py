@@ -206,12 +206,7 @@ class FileSource(LaneSource):
         self.path = path
         """Where the file is."""
         self._format = format_
-
-    @override
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-        return f"source {str(self.path)!r}"
+        self.name = f"source {str(path)!r}"
 
     @override
     @property
@@ -242,13 +237,7 @@ class FileSource(LaneSource):
         return ""
 
     @override
-    def reader(self, opening: Opening) -> SourceReader:
-        """Open the file.
-
-        Raises:
-            SourceError: It cannot be opened, or an offset is not of it.
-            SourceChangedError: It differs from what was read before.
-        """
+    def _reader(self, opening: Opening) -> SourceReader:
         stream = self._open()
         try:
             return self._read(stream, opening)

@@ -19,11 +19,8 @@ class ClicksModel(Strict):
 
 class ClicksPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
     what: ClassVar[str] = "a file of clicks"
+    order = ("rows",)
     rows: Count = 0
-
-    @property
-    def place(self):
-        return (self.rows,)
 
 
 class ClicksReader(LaneReader[ClicksPosition]):
@@ -79,7 +76,7 @@ class ClicksSource(LaneSource):
     def fingerprint(self):
         return {"clicks": text_digest(self._content)}
 
-    def reader(self, opening):
+    def _reader(self, opening):
         return ClicksReader(self._content.splitlines(keepends=True), opening)
 
 

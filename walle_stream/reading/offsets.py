@@ -23,6 +23,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     what: ClassVar[str] = "this source"
     """What such offsets are of, for messages."""
+    order: ClassVar[tuple[str, ...]] = ()
+    """Fields by which positions of a source are ordered."""
 
     v: int = OFFSET_VERSION
     is_end: bool = False
@@ -31,7 +33,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def place(self) -> tuple[int, ...]:
         """What orders positions of a source."""
-        return ()
+        return tuple(getattr(self, name) for name in self.order)
 
     @property
     def rows(self) -> int:

@@ -21,10 +21,8 @@ class Opening(NamedTuple):
 class LaneSource(ABC):
     """Base of sources; implements ``ports.Source``."""
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What it is called in messages."""
+    name: str
+    """What it is called in messages."""
 
     @property
     @abstractmethod
@@ -60,8 +58,8 @@ class LaneSource(ABC):
         Raises:
             SourceError: It cannot be opened, or an offset is not its.
         """
-        return self.reader(Opening(offsets, range(partition_count), batch_events, limit))
+        return self._reader(Opening(offsets, range(partition_count), batch_events, limit))
 
     @abstractmethod
-    def reader(self, opening: Opening) -> SourceReader:
-        """Open it; ``open`` with its arguments in one value."""
+    def _reader(self, opening: Opening) -> SourceReader:
+        """Open it; as ``open``."""

@@ -9,6 +9,7 @@ class LinePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A place in a file of lines."""
 
     what: ClassVar[str] = "a file of events"
+    order: ClassVar[tuple[str, ...]] = ("at",)
 
     at: Count = 0
     """Bytes of the file, decompressed, that are accounted; behind a line's end, which
@@ -18,12 +19,6 @@ class LinePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tail: tuple[Count, Count] = (0, 0)
     """Length and CRC-32 of the last of them without its end: a file that differs there
     is another one."""
-
-    @override
-    @property
-    def place(self) -> tuple[int, ...]:
-        """What orders positions."""
-        return (self.at,)
 
     @override
     @property
@@ -39,15 +34,11 @@ class PackedPosition(LinePosition, frozen=True, kw_only=True, forbid_unknown_fie
     and CRC-32 of what stands at ``begin``.
     """
 
+    order = ("at", "index")
+
     index: Count
     """Records of the block at ``at`` that are accounted."""
     begin: Count = 0
     """Where the last block begins of which something is accounted."""
     is_cut: bool = False
     """The file ended within it."""
-
-    @override
-    @property
-    def place(self) -> tuple[int, ...]:
-        """What orders positions."""
-        return self.at, self.index

@@ -19,6 +19,7 @@ class FilePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where a partition stands."""
 
     what: ClassVar[str] = "a file source"
+    order = ("step",)
 
     step: Count = 0
     """The last step that is accounted, 0 before the first."""
@@ -28,12 +29,6 @@ class FilePosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Row counts at which the source had ended so far, ascending."""
     digest: int | None = None
     """CRC-32 of the rows up to the step: a file that differs there is another one."""
-
-    @override
-    @property
-    def place(self) -> tuple[int, ...]:
-        """What orders positions."""
-        return (self.step,)
 
     @override
     @property

@@ -21,16 +21,11 @@ class ShopPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where a partition stands; at an end the shop had as many windows."""
 
     what: ClassVar[str] = "a simulated shop"
+    order = ("window", "line")
 
     window: Count = 0
     line: Count = 0
     """Of the partition's lines in the window, the next one."""
-
-    @override
-    @property
-    def place(self) -> tuple[int, ...]:
-        """What orders positions."""
-        return self.window, self.line
 
 
 class SimulatorReader(LaneReader[ShopPosition]):

@@ -1,7 +1,7 @@
 """The shop as a source, and its identity."""
 
 from collections.abc import Mapping
-from typing import Final, override
+from typing import override
 
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.pace import Pace
@@ -14,7 +14,7 @@ from walle_stream.reading.dead_letters import text_digest
 class SimulatorSource(LaneSource):
     """Events of a simulated shop."""
 
-    name: Final = "the simulated shop"
+    name = "the simulated shop"
 
     def __init__(self, model: SimulatorModel) -> None:
         """Keep the definition."""
@@ -33,11 +33,6 @@ class SimulatorSource(LaneSource):
         return super().difference(stored) and "keys of spec.source differ (sessions may grow)"
 
     @override
-    def reader(self, opening: Opening) -> SimulatorReader:
-        """Open it; see ``LaneSource.open``.
-
-        Raises:
-            SourceError: An offset is not of this source.
-        """
+    def _reader(self, opening: Opening) -> SimulatorReader:
         pace = None if self._model.rate is None else Pace(self._model.rate)
         return SimulatorReader(Timeline(self._model), opening, pace)

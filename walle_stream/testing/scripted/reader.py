@@ -21,14 +21,9 @@ class ScriptPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where a partition stands."""
 
     what: ClassVar[str] = "a script"
+    order = ("steps",)
 
     steps: Count = 0
-
-    @override
-    @property
-    def place(self) -> tuple[int, ...]:
-        """What orders positions."""
-        return (self.steps,)
 
 
 class _Lane(Lane[ScriptPosition]):

@@ -17,13 +17,8 @@ class ScriptedSource(LaneSource):
     def __init__(self, model: ScriptedModel) -> None:
         """Keep the definition; the file is not touched."""
         self._path = model.script
+        self.name = f"script {str(model.script)!r}"
         self._gates = Gates(model.gates or model.script.with_name(f"{model.script.name}.gates"))
-
-    @override
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-        return f"script {str(self._path)!r}"
 
     @override
     @property
@@ -37,10 +32,5 @@ class ScriptedSource(LaneSource):
         return {"script": text_digest(script_content(self._path))}
 
     @override
-    def reader(self, opening: Opening) -> ScriptedReader:
-        """Read the script and begin; see ``LaneSource.open``.
-
-        Raises:
-            SourceError: The script is wrong, or an offset is not of it.
-        """
+    def _reader(self, opening: Opening) -> ScriptedReader:
         return ScriptedReader(read_script(self._path), self._gates, opening)

@@ -5,7 +5,7 @@ for tools that show lag, and never read.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, override
+from typing import ClassVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ class TopicPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Where a partition stands."""
 
     what: ClassVar[str] = "a Kafka topic"
+    order = ("next", "part")
 
     next: Count
     """Kafka offset of the record to read next; all before it are accounted."""
@@ -30,12 +31,6 @@ class TopicPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Empty where it is not known."""
     end: int = -1
     """Where reading ends (exclusive); below 0: nowhere."""
-
-    @override
-    @property
-    def place(self) -> tuple[int, ...]:
-        """What orders positions."""
-        return self.next, self.part
 
 
 class Bounds(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ class KafkaSource(LaneSource):
     def __init__(self, model: KafkaSourceModel) -> None:
         """Keep the definition; no broker is asked."""
         self._model = model
+        self.name = f"topic {model.topic!r}"
         self._identity: TopicIdentity | None = None
 
     @property
@@ -52,12 +53,6 @@ class KafkaSource(LaneSource):
         """Ids and pages that stand in the mapping as literals."""
         mapping = self._model.mapping
         return DeclaredIds() if mapping is None else mapping.declared
-
-    @override
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-        return f"topic {self._model.topic!r}"
 
     @override
     @property
@@ -94,13 +89,7 @@ class KafkaSource(LaneSource):
         return "" if is_same else "spec.source maps it to events in another way than before"
 
     @override
-    def reader(self, opening: Opening) -> KafkaReader:
-        """Open all partitions of the topic, without a group; see ``LaneSource.open``.
-
-        Raises:
-            SourceError: The topic cannot be opened, or an offset is not of it.
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-        """
+    def _reader(self, opening: Opening) -> KafkaReader:
         client = TopicClient(self._model)
         try:
             self._expect_count(client, len(opening.numbers))
