@@ -300,12 +300,6 @@ def test_files_that_cannot_be_read(source):
         read(made)
 
 
-@pytest.mark.parametrize("offset", [b'{"at": 0}', b'{"index": -1}', b'{"index": 0, "v": 3}'])
-def test_foreign_offsets_are_refused(source, offset):
-    with pytest.raises(SourceError, match="the offset of partition 0"):
-        read(source(pack(EVENTS)), {0: offset})
-
-
 def test_offsets_of_both_formats_are_told_apart(source, tmp_path):
     batches = read(source(pack(EVENTS)))
     lines = tmp_path / "e.jsonl"
