@@ -28,8 +28,7 @@ from walle_stream.errors import SourceError, SourceNotFoundError
 from walle_stream.events import Event
 from walle_stream.types import device_id_problem
 
-type StepKind = Literal["event", "late", "duplicate", "broken", "pause", "abort", "end"]
-"""What a step is."""
+type _StepKind = Literal["event", "late", "duplicate", "broken", "pause", "abort", "end"]
 
 END: Final[Mapping[str, Any]] = {"end": True}
 """The step that ends the source for this run."""
@@ -38,7 +37,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _FIELDS: Final = Event.__struct_fields__
 _FOLLOWS: Final = {"id": "kind", "ingest_time_ms": "event_time_ms"}
-_COMMANDS: Final[dict[StepKind, set[str]]] = {
+_COMMANDS: Final[dict[_StepKind, set[str]]] = {
     "late": {"late"},
     "duplicate": {"duplicate"},
     "broken": {"broken", "device_id"},
@@ -51,7 +50,7 @@ _COMMANDS: Final[dict[StepKind, set[str]]] = {
 class Step(msgspec.Struct, frozen=True):
     """One step."""
 
-    kind: StepKind
+    kind: _StepKind
     origin: str = ""
     """``script.jsonl#17``, the 17th row. Commands and lines for people do not count, so the
     same rows leave the same bytes whatever stands between them."""
