@@ -1,51 +1,35 @@
-"""The bytes of a file, decompressed, and what identifies it; for all connectors of files."""
+"""A source that is one file: its bytes, decompressed, and what identifies it."""
 
 import gzip
 import io
 import os
 import zlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, Final, cast
+from typing import IO, BinaryIO, ClassVar, Final, cast, override
 
 from walle_stream.errors import SourceError, SourceNotFoundError
-from walle_stream.ports import Unread
+from walle_stream.ports import SourceReader, Unread
+from walle_stream.reading import LaneReader, LaneSource, Opening, Position
+from walle_stream.reading.dead_letters import text_digest
 
 READ_ERRORS: Final = (OSError, EOFError, zlib.error)
 """What reading may raise: the disk's errors, and cut or damaged gzip data."""
 
-HEAD_BYTES: Final = 65_536
-"""How much of a file's decompressed beginning its fingerprint covers."""
-
+_HEAD_BYTES: Final = 65_536  # of its decompressed beginning: what the fingerprint covers
+_TAIL_BYTES: Final = 131_072
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
-
-
-def read_head(path: Path, size: int) -> bytes:
-    """Return the beginning of a file, decompressed.
-
-    Args:
-        path: The file.
-        size: How many bytes; fewer if it has no more.
-
-    Raises:
-        SourceError: It cannot be read.
-    """
-    stream = FileStream(path)
-    try:
-        return stream.bytes.read(size)
-    except READ_ERRORS as error:
-        raise SourceError(
-            f"source {stream.name!r} cannot be read ({error}): repair the file"
-        ) from error
-    finally:
-        stream.close()
 
 
 class FileStream:
     """An open file; gzip is recognised by its first bytes.
 
-    One thread reads and closes; any thread may ask for ``progress`` and ``unread``.
+    One thread reads and closes; any thread may ask for ``progress``, ``unread`` and ``tail``.
     """
 
     def __init__(self, path: Path, buffer_bytes: int = 262_144) -> None:
@@ -102,6 +86,26 @@ class FileStream:
             size = os.fstat(self._file.fileno()).st_size
             return Unread(size_bytes=max(size - self._position(), 0))
 
+    def tail(self) -> bytes:
+        """Return the file's last bytes as it is now; nothing of one that is compressed."""
+        with self._closing:
+            if self._file.closed or self._gzip is not None:
+                return b""
+            number = self._file.fileno()
+            return os.pread(number, _TAIL_BYTES, max(os.fstat(number).st_size - _TAIL_BYTES, 0))
+
+    def failure(self, place: str, error: BaseException) -> SourceError:
+        """Return the error of a file that cannot be read on.
+
+        Args:
+            place: Where reading stopped.
+            error: One of ``READ_ERRORS``.
+        """
+        return SourceError(
+            f"source {self.name!r} cannot be read on {place} ({error}): repair the file and run "
+            "again; what stands before is kept"
+        )
+
     def _position(self) -> int:
         # what is decompressed has no place of its own in the file: then with what is read ahead
         return self.bytes.tell() if self._gzip is None else self._file.tell()
@@ -113,3 +117,150 @@ class FileStream:
             if self._gzip is not None:
                 self._gzip.close()
             self._file.close()
+
+
+@contextmanager
+def written(file: Path) -> Iterator[IO[bytes]]:
+    """Yield a new file for writing, compressed if its name ends in ``.gz``; all of it or nothing.
+
+    Raises:
+        SourceError: It cannot be written.
+    """
+    part = file.with_name(file.name + ".part")
+    try:
+        # without a time in its head: the same content gives the same bytes
+        with (
+            part.open("wb") as plain,
+            gzip.GzipFile("", "wb", 6, plain, mtime=0) if file.suffix == ".gz" else plain as out,
+        ):
+            yield out  # type: ignore[misc]
+        part.replace(file)
+    except OSError as error:
+        raise SourceError(f"{file} cannot be written: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class FileReader[P: Position](LaneReader[P]):
+    """A file that was opened at its partitions' offsets. One thread."""
+
+    def __init__(
+        self, stream: FileStream, opening: Opening, beginning: P, max_record_bytes: int
+    ) -> None:
+        """Begin; see ``LaneReader``.
+
+        Args:
+            stream: At its beginning; taken: closed by ``close``.
+            opening: What the source was opened with.
+            beginning: Where a partition begins that has no offset.
+            max_record_bytes: Longest row.
+
+        Raises:
+            SourceError: An offset is not of such a file.
+            SourceChangedError: The file differs from what was read before.
+            SourceFormatError: Its head is damaged or of another version.
+        """
+        super().__init__(opening, beginning)
+        self._stream, self._name, self._max_bytes = stream, stream.name, max_record_bytes
+        self._start(sorted((lane.done for lane in self._lanes.values()), key=attrgetter("place")))
+
+    def _start(self, positions: Sequence[P]) -> None:
+        """Check that the file is the one of all positions, then go to the first."""
+
+    @override
+    @property
+    def progress(self) -> float:
+        """Share of the file that was read, 0-1."""
+        return self._stream.progress
+
+    @override
+    @property
+    def unread(self) -> Unread:
+        """Bytes of the file that were not read yet, and the time to its last row."""
+        left, tail = self._stream.unread, self._stream.tail()
+        time_ms = self._behind_ms(self._time_of(tail) if tail else -1) if left.size_bytes else 0
+        return Unread(left.rows, left.size_bytes, time_ms)
+
+    @override
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        self._stream.close()
+
+    @abstractmethod
+    def _time_of(self, tail: bytes) -> int:
+        """Return the time of the last row in a file's last bytes; -1 where it is not known."""
+
+
+class FileSource(LaneSource):
+    """One file, which may grow and move: it is known by its beginning."""
+
+    buffer_bytes: ClassVar[int] = 262_144
+
+    def __init__(self, path: Path, format_: str) -> None:
+        """Keep where it is; it is not touched.
+
+        Args:
+            path: As the user gave it.
+            format_: Part of its identity.
+        """
+        self.path = path
+        """Where the file is."""
+        self._format = format_
+        self.name = f"source {str(path)!r}"
+
+    @override
+    @property
+    def fingerprint(self) -> Mapping[str, str | int]:
+        """The file's beginning; not where it is.
+
+        Raises:
+            SourceError: The file cannot be read.
+        """
+        head = self._head(_HEAD_BYTES)
+        return {"format": self._format, "head_bytes": len(head), "head_digest": text_digest(head)}
+
+    @override
+    def difference(self, stored: Mapping[str, str | int]) -> str:
+        """Say how it differs from the file of a fingerprint; one that grew is the same.
+
+        Raises:
+            SourceError: The file cannot be read.
+        """
+        size = int(stored.get("head_bytes", 0))
+        head = self._head(size)
+        if len(head) < size:
+            return f"it has {len(head)} bytes, before it had at least {size}"
+        if text_digest(head) != stored.get("head_digest"):
+            return f"its first {size} bytes are others than before"
+        if stored.get("format") != self._format:
+            return f"its format is {self._format}, before {stored.get('format')}"
+        return ""
+
+    @override
+    def _reader(self, opening: Opening) -> SourceReader:
+        stream = self._open()
+        try:
+            return self._read(stream, opening)
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, READ_ERRORS):
+                raise SourceError(f"source {stream.name!r} cannot be read ({error})") from error
+            raise
+
+    def _open(self) -> FileStream:
+        return FileStream(self.path, self.buffer_bytes)
+
+    @abstractmethod
+    def _read(self, stream: FileStream, opening: Opening) -> SourceReader:
+        """Return the reader of an open file."""
+
+    def _head(self, size: int) -> bytes:
+        stream = FileStream(self.path)
+        try:
+            return stream.bytes.read(size)
+        except READ_ERRORS as error:
+            raise SourceError(
+                f"source {stream.name!r} cannot be read ({error}): repair the file"
+            ) from error
+        finally:
+            stream.close()

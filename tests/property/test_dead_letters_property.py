@@ -10,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.test_recovery_property import CountingPool, Life, deliver
-from walle_connectors.kafka.source.fetching import Record, columns
-from walle_connectors.kafka.source.records import BatchMaker
+from tests.unit.connectors.kafka.topic_double import Client, Fetcher
+from walle_connectors.kafka.source import KafkaSourceModel
+from walle_connectors.kafka.source.fetching import Record
+from walle_connectors.kafka.source.reader import KafkaReader
+from walle_connectors.kafka.source.records import RecordDecoder
 from walle_stream.actors.letter_rows import read_letters
 from walle_stream.actors.turn import Delivery
+from walle_stream.reading import Opening
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.pages import plain_page
@@ -92,12 +96,12 @@ def run(folder, records, cuts, deaths, attempts):
     life.plan = msgspec.structs.replace(
         life.plan, sink=sink, pipeline="p", incarnation="ab", tasks=tasks
     )
-    host, maker = life.open(), BatchMaker("raw", MAX_BYTES)
+    host = life.open()
     bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
     for number, (start, end) in enumerate(pairwise(bounds)):
-        batch = maker.make(0, columns(records[start:end]), b"%d" % end)
+        batch = batch_of(records[start:end])
         if number in deaths:
-            host.take([Delivery(maker.make(0, columns(records[start:end]), b"%d" % end), 0.0)])
+            host.take([Delivery(batch_of(records[start:end]), 0.0)])
             host.abandon()  # taken, not committed
             host = life.open()
         deliver(host, Delivery(batch, 0.0))
@@ -108,6 +112,19 @@ def run(folder, records, cuts, deaths, attempts):
     with PartitionStore.open(folder / "rows", read_only=True) as store:
         assert list(store.scan(keys.UNSENT_LETTER_PREFIX)) == []
         return dict(read_letters(store)), sink.taken
+
+
+def batch_of(records):
+    """Read a topic that has these records alone."""
+    model = KafkaSourceModel(brokers="h:1", topic="raw", stop_at_end=True)
+    Client.topics["raw"] = [records]
+    client, decoder = Client(model), RecordDecoder(MAX_BYTES)
+    reader = KafkaReader(client, model, decoder, Opening({}, [0], 1_000), Fetcher(client))
+    batches = []
+    while not reader.is_done:
+        batches += reader.read()
+    [batch] = [batch for batch in batches if batch.counts.source_rows]
+    return batch
 
 
 @settings(max_examples=40, deadline=None)

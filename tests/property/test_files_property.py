@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walle_connectors.files import CONNECTOR
-from walle_connectors.files.records import BrokenRow, CsvRecords
 from walle_stream.ports import Source, SourceBatch
+from walle_stream.reading.mapping.records import BrokenRow, CsvRecords
 from walle_stream.testing.source_log import (
     SourceLog,
     add,

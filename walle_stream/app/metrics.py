@@ -37,6 +37,7 @@ _UNREAD: Final = {
     "unread": "Share of the source that a host has yet to read.",
     "unread_rows": "Records of the source that a host has yet to read.",
     "unread_bytes": "Bytes of the source that a host has yet to read.",
+    "unread_ms": "Milliseconds from the event that a host read last to the newest of its source.",
     "in_hand_events": "Events that a host has read and not committed.",
 }
 

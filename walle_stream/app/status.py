@@ -44,6 +44,8 @@ class HostStatus(msgspec.Struct, kw_only=True):
     """The same in records, where the source knows them; else below 0."""
     unread_bytes: int = -1
     """The same in bytes of the source."""
+    unread_ms: int = -1
+    """The same in time: from the event read last to the newest."""
     mailbox_bytes: int = 0
     """Memory of batches that were read and wait for a turn."""
     in_hand_events: int = 0
@@ -64,6 +66,7 @@ class HostStatus(msgspec.Struct, kw_only=True):
             unread=1.0 - progress if progress >= 0 else -1.0,
             unread_rows=unread.rows,
             unread_bytes=unread.size_bytes,
+            unread_ms=unread.time_ms,
             **fields,
         )
 

@@ -77,6 +77,8 @@ def _unread(host: HostStatus) -> str:
         told.append(f"{host.unread_rows:,} rows")
     if host.unread_bytes >= 0:
         told.append(f"{host.unread_bytes:,} bytes")
+    if host.unread_ms >= 0:
+        told.append(f"{host.unread_ms / 1000.0:,.1f} s")
     waiting = ""
     if host.in_hand_events:
         waiting = f", {host.in_hand_events:,} events wait for their commit"

@@ -126,7 +126,9 @@ class SourceSuite(ABC):
             for left, old in ((now.rows, before.rows), (now.size_bytes, before.size_bytes)):
                 expect(-1 <= left <= old or old < 0, f"{left} unread, {old} before")
             before = now
-        expect(max(before.rows, before.size_bytes) <= 0, f"{before} is unread at the end")
+            expect(now.time_ms >= -1, f"{now.time_ms} ms unread")
+        lefts = (before.rows, before.size_bytes, before.time_ms)
+        expect(max(lefts) <= 0, f"{before} is unread at the end")
         reader.close()
         reader.close()
 

@@ -126,6 +126,22 @@ class BlockFile:
         self._file.seek(max(at, FILE_HEAD_BYTES))
         self._ahead = b""
 
+    def time_of(self, tail: bytes) -> int:
+        """Return the ingest time of the last event in a file's last bytes; -1 where none is whole.
+
+        Any thread may ask.
+        """
+        begin = tail.rfind(self._marker)
+        data = tail[begin:] if begin >= 0 else b""
+        head = try_decode_block_head(data[:BLOCK_HEAD_BYTES], self._marker)
+        if head is None:
+            return -1
+        try:
+            headers = decode_headers(data[BLOCK_HEAD_BYTES:][: head.headers_bytes], head)
+        except SourceFormatError:
+            return -1
+        return headers.events[-1].ingest_time_ms
+
     def is_same(self, begin: int, digest: tuple[int, int], end: int, *, is_cut: bool) -> bool:
         """Tell whether what was read before is still there.
 

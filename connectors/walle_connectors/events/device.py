@@ -8,22 +8,22 @@ may be given both, one after the other.
 import os
 import select
 import stat
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event as Flag
-from typing import Final, override
+from typing import Final, cast, override
 
 import msgspec
 
-from walle_connectors.events.lanes import Lane
 from walle_connectors.events.lines import CHUNK_BYTES, EventsReader
-from walle_connectors.events.offsets import Position
-from walle_connectors.file_stream import READ_ERRORS, FileStream
+from walle_connectors.events.offsets import LinePosition
+from walle_connectors.file_stream import FileSource, FileStream
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
 from walle_stream.events import Event
 from walle_stream.ports import SourceBatch, Unread
+from walle_stream.reading import Lane, Opening
+from walle_stream.reading.offsets import Count
 
 MAX_RECORD_BYTES: Final = 2**20
 """A longer line is a dead letter."""
@@ -38,19 +38,19 @@ _BOM: Final = b"\xef\xbb\xbf"
 _BUFFER_BYTES: Final = 8_192
 
 
-class DevicePosition(Position, kw_only=True, forbid_unknown_fields=True):
+class DevicePosition(LinePosition, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a device's input stands."""
 
     is_stdin: bool = False
     """Whether ``at``, ``line`` and ``tail`` are of standard input, in its last run."""
-    runs: int = 0
+    runs: Count = 0
     """How often standard input was read: what comes again is new."""
-    file: tuple[int, int, tuple[int, int]] = (0, 0, (0, 0))
+    file: tuple[Count, Count, tuple[Count, Count]] = (0, 0, (0, 0))
     """``at``, ``line`` and ``tail`` of the file, while they are of standard input."""
 
 
 class _Stdin:
-    """What ``LaneReader`` wants of a stream, and reading that never waits for long."""
+    """What a reader wants of a stream, and reading that never waits for long."""
 
     name = STDIN
     progress = -1.0
@@ -75,6 +75,9 @@ class _Stdin:
             self._is_begun, data = True, data.removeprefix(_BOM)
         return data
 
+    def tail(self) -> bytes:
+        return b""
+
     def close(self) -> None:
         """Leave it open: it is the process's."""
 
@@ -90,24 +93,11 @@ class _File(FileStream):
         super().__init__(path, _BUFFER_BYTES)
         self._path = path
         self._opened = path.stat()
-        if follows and self.is_gzip:
+        if follows and self._gzip is not None:
             self.close()
             raise SourceError(
                 f"{self.name} is compressed and cannot be followed: leave out --follow"
             )
-
-    @property
-    def is_gzip(self) -> bool:
-        return self._gzip is not None
-
-    def take(self, row: int) -> bytes:
-        try:
-            return self.bytes.read(CHUNK_BYTES)
-        except READ_ERRORS as error:
-            raise SourceError(
-                f"{self.name} cannot be read on after line {row} ({error}): repair the file and "
-                "run again; lines up to there are kept"
-            ) from error
 
     def check(self, at: int) -> None:
         """Look at a file that is followed.
@@ -129,16 +119,12 @@ class _File(FileStream):
 class DeviceReader(EventsReader):
     """The input of one device. One thread."""
 
-    _beginning = DevicePosition()
-
     def __init__(
         self,
         stream: _Stdin | _File,
         device_id: str,
-        partition: int,
-        offset: bytes | None,
+        opening: Opening,
         *,
-        batch_events: int,
         follows: bool,
     ) -> None:
         """Begin behind an offset.
@@ -146,9 +132,7 @@ class DeviceReader(EventsReader):
         Args:
             stream: Taken.
             device_id: Whose events these are; a line of another one ends the reading.
-            partition: Where the device is.
-            offset: The last committed one.
-            batch_events: Most events in a batch.
+            opening: Of the device's partition alone.
             follows: Whether an end is only for now, and if it is none, closes no page.
 
         Raises:
@@ -157,64 +141,26 @@ class DeviceReader(EventsReader):
         """
         self._device, self._follows, self._input = device_id, follows, stream
         self._runs, self._kept = 0, (0, 0, (0, 0))
-        self._refusal: SourceError | None = None
-        self._too_long: tuple[int, int] | None = None  # size and checksum so far
-        super().__init__(
-            stream=stream,  # type: ignore[arg-type]  # _start uses of _Stdin what it has
-            offsets={} if offset is None else {0: offset},
-            partition_count=1,
-            batch_events=batch_events,
-            limit=None,
-            max_record_bytes=MAX_RECORD_BYTES,
-        )
-        self._lanes[0].number = partition
+        taken = cast("FileStream", stream)
+        super().__init__(taken, opening, DevicePosition(), MAX_RECORD_BYTES)
 
     @override
-    def _start(self, positions: Sequence[Position]) -> None:
+    def _start(self, positions: Sequence[LinePosition]) -> None:
         [position] = positions
+        [lane] = self._lanes.values()
         if not isinstance(position, DevicePosition):
             raise TypeError(type(position).__name__)
-        self._runs = position.runs
         own = (position.at, position.line, position.tail)
-        self._kept = position.file if position.is_stdin else own
-        if isinstance(self._input, _File):
-            if position.is_stdin:
-                at, line, tail = self._kept
-                position = DevicePosition(at=at, line=line, tail=tail, runs=self._runs)
-                self._lanes[0].done = position
-            super()._start([position])
+        self._runs, self._kept = position.runs, position.file if position.is_stdin else own
+        if isinstance(self._input, _Stdin):
+            self._runs += 1
+            lane.done = DevicePosition()
+            self._at, self._row, self._tail = 0, 0, (0, 0)
             return
-        self._runs += 1
-        self._lanes[0].done = DevicePosition()
-        self._tail = (0, 0)
-        self._lines, self._next, self._block, self._rest = [], 0, b"", b""
-        self._is_behind = True
-
-    @override
-    def read(self) -> Sequence[SourceBatch]:
-        """Read on until a batch is full or nothing is there for the moment.
-
-        Raises:
-            SourceError: The input cannot be read on, or a line is another device's; what
-                stands before it was returned.
-        """
-        if self._refusal is not None and not self._ready:
-            raise self._refusal
-        try:
-            while not self._ready and not self._is_done:
-                if not self._go_on():
-                    if not self._is_at_end:
-                        self._flush()
-                        break
-                    self._end()
-                if self._at >= self._flush_at:
-                    self._flush()
-        except SourceError as error:
-            self._flush()
-            if not self._ready:
-                raise
-            self._refusal = error
-        return self._hand_out()
+        if position.is_stdin:
+            at, line, tail = self._kept
+            lane.done = position = DevicePosition(at=at, line=line, tail=tail, runs=self._runs)
+        super()._start([position])
 
     @override
     def drain(self) -> Sequence[SourceBatch]:
@@ -230,59 +176,30 @@ class DeviceReader(EventsReader):
             self._take_all()
         return super().drain()
 
-    @override
-    def _split(self, data: bytes) -> None:
-        if self._too_long is None:
-            super()._split(data)
-            return
-        # the rest of a line that is too long: a pipe, and a file that grows, give it bit by bit
-        self._lines, self._next = [], 0
-        part, has_end, data_behind = data.partition(b"\n")
-        size, digest = self._too_long
-        size, digest = self._too_long = size + len(part), zlib.crc32(part, digest)
-        if data and not has_end:
-            return
-        self._too_long = None
-        self._refuse_oversized(size, digest)
-        if not data or data_behind:
-            super()._split(data_behind)
-
-    @override
-    def _skip_oversized(self) -> None:
-        self._too_long = len(self._rest), zlib.crc32(self._rest)
-
     def _take_all(self) -> None:
         while self._block or self._next < len(self._lines):
-            super()._go_on()
+            self._go_on()
 
     @override
-    def _go_on(self) -> bool:
-        if self._block or self._next < len(self._lines):
-            return super()._go_on()
-        if self._is_at_end:
-            return False
+    def _chunk(self) -> bytes | None:
         if isinstance(self._input, _Stdin):
             data = self._input.read(_WAIT_S)
         else:
-            data = self._input.take(self._row)
+            data = super()._chunk()
             if not data and self._follows:
                 self._input.check(self._at + len(self._rest))
-        if data is None:
-            return False
-        if not data and self._follows and self._input.may_grow:
+        if data == b"" and self._follows and self._input.may_grow:
             Flag().wait(_WAIT_S)  # no more for now
-            return False
-        self._split(data)
-        return True
+            return None
+        return data
 
     @override
-    def _end(self) -> None:
-        if not self._follows:
-            super()._end()
-            return
-        # who wrote into the pipe has gone, and may begin again: that closes no page
-        self._flush()
-        self._is_done = True
+    def _tell_end(self) -> None:
+        if self._follows:
+            # who wrote into the pipe has gone, and may begin again: that closes no page
+            self._flush()
+        else:
+            super()._tell_end()
 
     @override
     def _decode_block(self, block: bytes, count: int) -> list[Event] | None:
@@ -292,44 +209,19 @@ class DeviceReader(EventsReader):
             return None  # line by line, which finds the place
 
     @override
-    def _take(self) -> None:
-        """Take a line.
-
-        Raises:
-            SourceError: It is another device's; the reader stands before it.
-        """
-        line = self._lines[self._next]
-        before = self._at, self._row, self._tail
-        self._at, self._row = self._at + len(line) + 1, self._row + 1
-        try:
-            found = self._strange(line)
-        except SourceError:
-            self._at, self._row, self._tail = before
-            raise
-        self._next += 1
-        self._stand(self._at, self._row, line)
-        [lane] = self._lanes
-        if found is not None and self._at > lane.done.at:
-            lane.events.append(found[0])
-            self._count += 1
-            lane.raw_bytes += len(line) + 1
-            if self.keeps_raw:
-                lane.raw.append(line + b"\n")
-        if lane.rows >= self.batch_events:
-            self._cut()
-
-    @override
-    def _remember(self, device_id: str) -> Lane[Position]:
+    def _home(self, device_id: str) -> Lane[LinePosition]:
         if device_id != self._device:
             raise SourceError(
-                f"{self._name}:{self._row}: the event is of device {device_id!r}, this is the "
+                f"{self._name}:{self._row + 1}: the event is of device {device_id!r}, this is the "
                 f"agent of {self._device!r}: correct the line, or give it to its own agent; what "
                 "stands before it is committed"
             )
-        return super()._remember(device_id)
+        [lane] = self._lanes.values()
+        self._homes[device_id] = lane
+        return lane
 
     @override
-    def _position(self, *, is_end: bool = False) -> Position:
+    def _position(self, lane: Lane[LinePosition], *, is_end: bool = False) -> LinePosition:
         position = DevicePosition(
             at=self._at, line=self._row, tail=self._tail, is_end=is_end, runs=self._runs
         )
@@ -338,7 +230,7 @@ class DeviceReader(EventsReader):
         return position
 
 
-class DeviceEvents:
+class DeviceEvents(FileSource):
     """The input of one device as a ``ports.Source``."""
 
     def __init__(self, path: Path | None, device_id: str, partition: int, *, follows: bool) -> None:
@@ -350,14 +242,17 @@ class DeviceEvents:
             partition: Where the device is.
             follows: Whether more is waited for at the end.
         """
-        self._path, self._device, self._partition = path, device_id, partition
-        self._follows = follows
+        super().__init__(path or Path(STDIN), _FORMAT)
+        self._is_stdin = path is None
+        self._device, self._partition, self._follows = device_id, partition, follows
 
+    @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
         """The device: its input may be a file one day and a pipe the next."""
         return {"format": _FORMAT, "device": self._device}
 
+    @override
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse the data directory of another device, or of a pipeline's run.
 
@@ -375,30 +270,16 @@ class DeviceEvents:
                 f"{self._device!r}: give each device its own --data-dir"
             )
 
-    def open(
-        self,
-        offsets: Mapping[int, bytes],
-        partition_count: int,  # noqa: ARG002 - it has one
-        batch_events: int,
-        limit: int | None = None,  # noqa: ARG002 - nobody gives one
-    ) -> DeviceReader:
-        """Open the input; see ``ports.Source``.
+    @override
+    def _open(self) -> FileStream:
+        if self._is_stdin:
+            return cast("FileStream", _Stdin())
+        return _File(self.path, follows=self._follows)
 
-        Raises:
-            SourceError: The file cannot be opened, or the offset is not its.
-        """
-        stream = _Stdin() if self._path is None else _File(self._path, follows=self._follows)
-        try:
-            return DeviceReader(
-                stream,
-                self._device,
-                self._partition,
-                offsets.get(self._partition),
-                batch_events=batch_events,
-                follows=self._follows,
-            )
-        except BaseException as error:
-            stream.close()
-            if isinstance(error, READ_ERRORS):
-                raise SourceError(f"source {stream.name!r} cannot be read ({error})") from error
-            raise
+    @override
+    def _read(self, stream: FileStream, opening: Opening) -> DeviceReader:
+        number = self._partition
+        own = {number: opening.offsets[number]} if number in opening.offsets else {}
+        opening = opening._replace(offsets=own, numbers=[number])
+        given = cast("_Stdin | _File", stream)
+        return DeviceReader(given, self._device, opening, follows=self._follows)

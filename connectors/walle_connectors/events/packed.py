@@ -6,18 +6,17 @@ behind. A device is placed once per block, not once per event.
 """
 
 from collections.abc import Sequence
+from typing import override
 
 import msgspec
 
-from walle_connectors.dead_letters import record_dead_letter
-from walle_connectors.event_text import BAD_TIME
 from walle_connectors.events.blocks import Block, BlockFile, Stretch
-from walle_connectors.events.lane_reader import LaneReader
-from walle_connectors.events.lanes import Lane
 from walle_connectors.events.offsets import PackedPosition
-from walle_connectors.file_stream import READ_ERRORS
-from walle_stream.errors import SourceChangedError, SourceError
+from walle_connectors.file_stream import READ_ERRORS, FileReader
+from walle_stream.errors import SourceChangedError
 from walle_stream.ports import DeadLetterRoute
+from walle_stream.reading import Lane, record_dead_letter
+from walle_stream.reading.dead_letters import BAD_TIME
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, BlockHeaders
 
@@ -25,11 +24,14 @@ type _Lane = Lane[PackedPosition]
 type _Refusals = dict[int, tuple[DeadLetterRoute, str]]
 
 
-class PackedReader(LaneReader[PackedPosition]):
+class PackedReader(FileReader[PackedPosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    _beginning = PackedPosition(index=0)
+    _block: Block | None = None
+    _is_at_end = False
+    _is_behind = True
 
+    @override
     def _start(self, positions: Sequence[PackedPosition]) -> None:
         self._file = BlockFile(self._stream.bytes, self._name, self._max_bytes)
         for position in positions:
@@ -39,18 +41,18 @@ class PackedReader(LaneReader[PackedPosition]):
         self._file.seek(first.at)
         self._at, self._index, self._row = max(first.at, FILE_HEAD_BYTES), first.index, first.line
         self._begin, self._tail, self._is_cut = first.begin, first.tail, first.is_cut
-        self._block: Block | None = None
         self._block_lanes: list[_Lane] = []
         self._refused: _Refusals = {}
-        self._is_behind = True
 
     # Reading
 
+    @override
     def _go_on(self) -> bool:
         if self._block is not None:
             self._take(self._block)
         elif self._is_at_end:
-            return False
+            self._tell_end()
+            self._finish()
         else:
             self._read_block()
         return True
@@ -59,10 +61,7 @@ class PackedReader(LaneReader[PackedPosition]):
         try:
             found = self._file.read(self._at, has_payloads=self.keeps_raw)
         except READ_ERRORS as error:
-            raise SourceError(
-                f"source {self._name!r} cannot be read on at byte {self._at} ({error}): "
-                "repair the file and run again; what stands before is kept"
-            ) from error
+            raise self._stream.failure(f"at byte {self._at}", error) from error
         if found is None:
             self._is_at_end = True
             return
@@ -75,11 +74,12 @@ class PackedReader(LaneReader[PackedPosition]):
         self._block_lanes, self._refused = self._look_at(found)
 
     def _catch_up(self, found: Block | Stretch) -> None:
-        accounted = max((x.done.index for x in self._lanes if x.done.at == found.begin), default=0)
+        done = [lane.done for lane in self._lanes.values()]
+        accounted = max((each.index for each in done if each.at == found.begin), default=0)
         if accounted and (isinstance(found, Stretch) or accounted > found.count):
             raise self._changed(found.begin)
         here = (self._at, self._index)
-        self._is_behind = any(lane.done.place > here for lane in self._lanes)
+        self._is_behind = any(each.place > here for each in done)
 
     def _look_at(self, block: Block) -> tuple[list[_Lane], _Refusals]:
         """Place a block's devices, and find the records that are no events."""
@@ -91,7 +91,7 @@ class PackedReader(LaneReader[PackedPosition]):
                 problem = device_id_problem(device_id)
                 if problem:
                     strange[place] = problem
-                lane = self._lanes[0] if problem else self._remember(device_id)
+                lane = self._lanes[0] if problem else self._home(device_id)
             lanes.append(lane)
         if strange or not headers.has_valid_times or max(headers.sizes) > self._max_bytes:
             return lanes, self._refusals(headers, strange)
@@ -115,9 +115,7 @@ class PackedReader(LaneReader[PackedPosition]):
     def _take(self, block: Block) -> None:
         """Take records until a batch is full or none is left; the hot loop."""
         index = self._index
-        stop = block.count
-        if self._last_row is not None:
-            stop = min(stop, index + self._last_row - self._row)
+        stop = min(block.count, index + self._last_row - self._row)
         if self._refused or self.keeps_raw or self._is_behind:
             self._take_each(block, index, stop)
         elif len(self._lanes) > 1:
@@ -126,7 +124,7 @@ class PackedReader(LaneReader[PackedPosition]):
             self._take_at_once(block, index, stop)
 
     def _take_at_once(self, block: Block, index: int, stop: int) -> None:
-        [lane] = self._lanes
+        [lane] = self._lanes.values()
         if self._count >= self.batch_events:  # it was more before
             self._cut()
             return
@@ -181,6 +179,7 @@ class PackedReader(LaneReader[PackedPosition]):
         self._row += index - self._index
         self._begin, self._tail, self._is_cut = block.begin, block.digest, False
         if index == block.count:
+            self._passed += block.end - block.begin
             self._at, self._index, self._block = block.end, 0, None
         else:
             self._index = index
@@ -201,6 +200,7 @@ class PackedReader(LaneReader[PackedPosition]):
 
     def _refuse_stretch(self, found: Stretch) -> None:
         self._row += 1
+        self._passed += found.end - found.begin
         self._at, self._index = found.end, 0
         self._begin, self._tail, self._is_cut = found.begin, found.digest, found.is_cut
         self._is_at_end = found.is_cut  # as it was when it was looked at
@@ -233,7 +233,12 @@ class PackedReader(LaneReader[PackedPosition]):
             "(it may have been incomplete): give the same file, or start with a new --data-dir"
         )
 
-    def _position(self, *, is_end: bool = False) -> PackedPosition:
+    @override
+    def _time_of(self, tail: bytes) -> int:
+        return self._file.time_of(tail)
+
+    @override
+    def _position(self, lane: _Lane, *, is_end: bool = False) -> PackedPosition:
         return PackedPosition(
             at=self._at,
             index=self._index,

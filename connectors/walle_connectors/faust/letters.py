@@ -15,12 +15,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from msgspec import structs
 
-from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.faust.preflight import addressed
 from walle_connectors.faust.settings import LetterPart
 from walle_connectors.letter_records import encode_letter
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, DeadLetterRoute, KeptLetter
+from walle_stream.reading.dead_letters import record_dead_letter
 from walle_stream.wire.record import decode_record
 
 _log = logging.getLogger(__name__)

@@ -15,182 +15,121 @@ time that was already released. An event whose own time lies before its row's
 time may be released behind later ones: lateness gives it time to find its place.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, override
 from zlib import crc32
 
 import msgspec
 
-from walle_connectors.dead_letters import record_dead_letter
-from walle_connectors.file_stream import READ_ERRORS, FileStream
-from walle_connectors.files.lane import Held, Lane, Scope
-from walle_connectors.files.mapping import InvalidRow, RowResult
+from walle_connectors.file_stream import READ_ERRORS, FileReader, FileStream
 from walle_connectors.files.model import OrderModel
-from walle_connectors.files.offsets import decode_positions, known_digests, known_ends
-from walle_connectors.files.records import BrokenRow, Record
-from walle_stream.errors import SourceChangedError, SourceError
-from walle_stream.faults import crash_point
-from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, Unread
+from walle_connectors.files.offsets import FilePosition, Replayed
+from walle_connectors.files.scope import Held, RowLane, Scope
+from walle_stream.errors import SourceChangedError
+from walle_stream.ports import DeadLetter, DeadLetterRoute
+from walle_stream.reading import Lane, Opening, record_dead_letter
+from walle_stream.reading.mapping.compiling import InvalidRow, RowResult
+from walle_stream.reading.mapping.records import BrokenRow, Record, Row
+from walle_stream.reading.reader import FLUSH_BYTES
 from walle_stream.types import device_id_problem, partition_of
 
 FLUSH_ROWS: Final = 16_384
 """Partly filled batches are handed out after this many rows."""
 
-FLUSH_BYTES: Final = 8 * 2**20
-"""Or after this many bytes of rows."""
-
 _DEVICES_CACHED: Final = 65_536
 
-type _Home = tuple[Lane, Scope]
+type _Place = tuple[RowLane, Scope]
 type _Known = tuple[str, int, Any]
 
 
-class FilesReader:
+class FileRows(NamedTuple):
+    """What a file's rows are made by."""
+
+    records: Iterator[Record]
+    """The file's rows, from its beginning."""
+    build: Callable[[Any], RowResult]
+    """The row function."""
+    decode: Callable[[bytes], list[Row]]
+    """Makes rows of one record."""
+
+
+class FilesReader(FileReader[FilePosition]):
     """A file that was opened at its partitions' offsets. One thread."""
 
-    def __init__(  # noqa: PLR0913 - one caller, by keyword
-        self,
-        *,
-        stream: FileStream,
-        records: Iterator[Record],
-        build: Callable[[Any], RowResult],
-        order: OrderModel,
-        offsets: Mapping[int, bytes],
-        partition_count: int,
-        batch_events: int,
-        limit: int | None,
+    lane_type = RowLane
+    _lanes: dict[int, RowLane]  # type: ignore[assignment] # of that type
+
+    def __init__(
+        self, stream: FileStream, opening: Opening, rows: FileRows, order: OrderModel
     ) -> None:
         """Begin.
 
         Args:
             stream: Taken: closed by ``close``.
-            records: Its rows.
-            build: The row function.
+            opening: What the source was opened with.
+            rows: Of the stream.
             order: How rows are ordered.
-            offsets: By partition.
-            partition_count: Number of partitions.
-            batch_events: Most events in a batch.
-            limit: Most rows to read beyond the offsets.
 
         Raises:
             SourceError: An offset is not of a file source.
         """
-        positions = decode_positions(offsets, partition_count)
-        self._lanes = [Lane(number, position) for number, position in enumerate(positions)]
-        self._known_ends = known_ends(positions)
-        self._known_digests = known_digests(positions)
-        self._digest = 0
-        self._replay_step = max(position.step for position in positions)
-        accounted = max(position.row_count for position in positions)
-        self._last_row = None if limit is None else accounted + limit
-        self._stream = stream
-        self._records = records
-        self._build = build
+        super().__init__(stream, opening, FilePosition(), 0)
+        self._replayed = Replayed({number: lane.done for number, lane in self._lanes.items()})
+        self._records, self._build, self._decode = rows
         self._lateness_ms = order.lateness
         self._all = Scope() if order.scope == "global" else None
-        self.batch_events = batch_events
-        """Most events in a batch; may be changed between reads."""
-        self.keeps_raw = False
-        """Whether batches carry their raw rows."""
-        self._rows = 0
-        self._step = 0
+        self._digest = self._step = 0
         self._flush_row = FLUSH_ROWS
         self._ends: tuple[int, ...] = ()
         self._seen: set[Any] = set()
-        self._homes: dict[str, _Home] = {}
-        self._ready: list[SourceBatch] = []
-        self._failure: SourceError | None = None
-        self._is_done = False
+        self._places: dict[str, _Place] = {}
         self._is_replayed = False
 
-    # The port
-
-    def read(self) -> Sequence[SourceBatch]:
-        """Read on until a batch is full, or for a bounded number of rows.
-
-        Raises:
-            SourceError: The file cannot be read on.
-            SourceChangedError: It became shorter, or gives other events.
-        """
-        if self._failure is not None:
-            raise self._failure
-        if not self._is_done:
-            try:
-                self._advance()
-            except SourceChangedError as error:
-                self._ready.clear()
-                self._failure = error
-                raise
-            except READ_ERRORS as error:
-                # rows before the damage are given first, then this is raised
-                self._failure = self._damaged(error)
-                self._flush()
-                if not self._ready:
-                    raise self._failure from error
-        return self._hand_out()
-
-    def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned; releases nothing."""
-        if self._failure is None and not self._is_done:
-            self._flush()
-        self._is_done = True
-        return self._hand_out()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the end or the limit was reached and all was returned."""
-        return self._is_done
-
-    @property
-    def progress(self) -> float:
-        """Share of the file that was read, 0–1."""
-        return self._stream.progress
-
-    @property
-    def unread(self) -> Unread:
-        """Bytes of the file that were not read yet."""
-        return self._stream.unread
-
-    def close(self) -> None:
-        """Close the file; may be called twice."""
-        self._stream.close()
+    @override
+    def _position(self, lane: Lane[FilePosition], *, is_end: bool = False) -> FilePosition:
+        return FilePosition(
+            step=self._step,
+            events=lane.done.events + len(lane.events),
+            ends=self._ends,
+            is_end=is_end,
+            digest=self._digest,
+        )
 
     # Reading
 
-    def _advance(self) -> None:
-        while not self._ready:
-            end = self._next_known_end()
-            if end == self._rows:
-                self._end()
-            elif self._rows == self._last_row:
-                self._flush()
-                self._is_done = True
-                return
-            elif self._rows >= self._flush_row:
-                self._flush()
-                return
-            else:
-                bounds = (self._flush_row, end, self._last_row)
-                stop = min(bound for bound in bounds if bound is not None)
-                if not self._read_rows(stop):
-                    self._finish()
-                    return
-            if self._step >= self._replay_step and not self._is_replayed:
-                self._check_replay()
+    @override
+    def _go_on(self) -> bool:
+        if self._row >= self._flush_row:
+            self._flush_row = self._row + FLUSH_ROWS
+            self._flush()
+            return True
+        end = self._next_known_end()
+        stop = min(self._flush_row, self._last_row, self._row + FLUSH_ROWS if end is None else end)
+        try:
+            is_there = self._read_rows(stop)
+        except READ_ERRORS as error:
+            raise self._stream.failure(f"after row {self._row}", error) from error
+        if not is_there:
+            self._reach_end()
+        elif end == self._row:
+            self._end()
+        if self._step >= self._replayed.step and not self._is_replayed:
+            self._check_replay()
+        return True
 
     def _next_known_end(self) -> int | None:
         place = len(self._ends)
-        return self._known_ends[place] if place < len(self._known_ends) else None
+        return self._replayed.ends[place] if place < len(self._replayed.ends) else None
 
     def _read_rows(self, stop: int) -> bool:  # noqa: C901, PLR0912, PLR0915 - the hot loop
         """Read up to a row, or until batches are ready; False at the end of the file."""
-        build, homes, seen, ready = self._build, self._homes, self._seen, self._ready
+        build, places, seen, ready = self._build, self._places, self._seen, self._ready
         lateness_ms, batch_events = self._lateness_ms, self.batch_events
-        rows, step, replay_step = self._rows, self._step, self._replay_step
-        room, keeps_raw = FLUSH_BYTES, self.keeps_raw
-        digest = self._digest
+        rows, step, replay_step = self._row, self._step, self._replayed.step
+        keeps_raw, digest = self.keeps_raw, self._digest
+        count, taken = self._count, 0
         try:
             for record in islice(self._records, stop - rows):
                 rows += 1
@@ -205,19 +144,18 @@ class FilesReader:
                     self._refuse(step, record, result)
                     continue
                 device_id, time_ms, identity, now, timed = result
-                home = homes.get(device_id) or self._home(device_id)
-                if home is None:
+                place = places.get(device_id) or self._place(device_id)
+                if place is None:
                     problem = f"device: {device_id_problem(device_id)}"
                     self._refuse(step, record, InvalidRow(problem, ""))
                     continue
-                lane, scope = home
+                lane, scope = place
                 if identity in seen or time_ms < scope.released_ms:
-                    self._pass_over(step, record, home, result[:3])
+                    self._pass_over(step, record, place, result[:3])
                     continue
                 if identity is not None:
                     seen.add(identity)
-                if step > lane.done_step:
-                    lane.is_fresh = False
+                if step > lane.done.step:
                     lane.accepted_rows += 1
                     lane.raw_bytes += record[1]
                     if keeps_raw and record[1]:
@@ -226,61 +164,60 @@ class FilesReader:
                     scope.highest_ms = time_ms
                 watermark_ms = scope.highest_ms - lateness_ms
                 if watermark_ms != time_ms or step <= replay_step:
-                    self._release(step, scope.order(_places(step, lane, result), watermark_ms))
+                    self._step, self._count = step, count
+                    self._release(scope.order(_held(step, lane, result), watermark_ms))
+                    count = self._count
                 else:
                     # the usual case: the row's own events (``now``) come behind all that is due
                     held = scope.held
-                    for place, (at_ms, event) in enumerate(timed):
-                        heappush(held, (at_ms, step, place, lane, event))
+                    for number, (at_ms, event) in enumerate(timed):
+                        heappush(held, (at_ms, step, number, lane, event))
                     at_ms = -1
                     while held and held[0][0] <= time_ms:
                         at_ms, _, _, target, event = heappop(held)
                         target.events.append(event)
-                        if len(target.events) >= batch_events:
-                            self._cut_full(step, target)
+                        count += 1
+                        if count >= batch_events:
+                            self._step, count = step, 0
+                            self._cut()
                     if now:
                         at_ms = time_ms
-                        lane.events.extend(now)
-                        if len(lane.events) >= batch_events:
-                            self._cut_full(step, lane)
+                        for event in now:
+                            lane.events.append(event)
+                            count += 1
+                            if count >= batch_events:
+                                self._step, count = step, 0
+                                self._cut()
                     if at_ms > scope.released_ms:  # noqa: PLR1730 - same
                         scope.released_ms = at_ms
-                room -= record[1]
-                if ready or room < 0:
+                taken += record[1]
+                if ready or taken > FLUSH_BYTES:
                     break
             else:
                 return rows == stop
         finally:
-            self._rows, self._step = rows, step
-        if room < 0:
-            self._flush_row = rows
+            self._row, self._step, self._count = rows, step, count
+            self._passed += taken
         return True
 
-    def _release(self, step: int, due: list[Held]) -> None:
+    def _release(self, due: list[Held]) -> None:
         for _, _, _, lane, event in due:
             if lane.to_skip:
                 lane.to_skip -= 1
                 continue
             lane.events.append(event)
-            if len(lane.events) >= self.batch_events:
-                self._cut_full(step, lane)
+            self._count += 1
+            if self._count >= self.batch_events:
+                self._cut()
 
-    def _cut_full(self, step: int, lane: Lane) -> None:
-        count = self.batch_events
-        events = lane.events
-        for first in range(0, len(events) - count + 1, count):
-            lane.events = events[first : first + count]
-            self._ready.append(lane.cut(step, self._ends, self._digest))
-        lane.events = events[len(events) - len(events) % count :]
-
-    def _pass_over(self, step: int, record: Record, home: _Home, row: _Known) -> None:
+    def _pass_over(self, step: int, record: Record, place: _Place, row: _Known) -> None:
         """Count a duplicate or a late row."""
-        lane, scope = home
+        lane, scope = place
         device_id, time_ms, identity = row
         is_duplicate = identity in self._seen
         if identity is not None:
             self._seen.add(identity)
-        if step <= lane.done_step:
+        if step <= lane.done.step:
             return
         self._take_raw(lane, record)
         if is_duplicate:
@@ -293,25 +230,24 @@ class FilesReader:
     def _refuse(self, step: int, record: Record, row: BrokenRow | InvalidRow) -> None:
         """Make a dead letter of a row that cannot be read or computed."""
         device_id = (row.device_id if isinstance(row, InvalidRow) else None) or ""
-        home = (self._homes.get(device_id) or self._home(device_id)) if device_id else None
-        if home is not None and isinstance(row, InvalidRow) and row.known is not None:
+        place = (self._places.get(device_id) or self._place(device_id)) if device_id else None
+        if place is not None and isinstance(row, InvalidRow) and row.known is not None:
             time_ms, identity = row.known
-            if identity in self._seen or time_ms < home[1].released_ms:
-                self._pass_over(step, record, home, (device_id, time_ms, identity))
+            if identity in self._seen or time_ms < place[1].released_ms:
+                self._pass_over(step, record, place, (device_id, time_ms, identity))
                 return
-        lane = self._lanes[0] if home is None else home[0]
-        if step <= lane.done_step:
+        lane = self._lanes[0] if place is None else place[0]
+        if step <= lane.done.step:
             return
         self._take_raw(lane, record)
         route = row.route if isinstance(row, BrokenRow) else "invalid"
-        device_id = "" if home is None else device_id
+        device_id = "" if place is None else device_id
         letter = self._letter(record, route, row.reason, device_id, row.error)
         if isinstance(row, BrokenRow) and row.digest:
             letter = msgspec.structs.replace(letter, digest=row.digest, size_bytes=0)
         lane.dead_letters.append(letter)
 
-    def _take_raw(self, lane: Lane, record: Record) -> None:
-        lane.is_fresh = False
+    def _take_raw(self, lane: RowLane, record: Record) -> None:
         lane.raw_bytes += record[1]
         if self.keeps_raw and record[1]:
             lane.raw.append(record[2])
@@ -320,7 +256,7 @@ class FilesReader:
         self, record: Record, route: DeadLetterRoute, reason: str, device_id: str, error: str = ""
     ) -> DeadLetter:
         _, _, text, line, place = record
-        where = f"{self._stream.name}:{line}"
+        where = f"{self._name}:{line}"
         return record_dead_letter(
             text,
             route=route,
@@ -330,7 +266,7 @@ class FilesReader:
             error=error,
         )
 
-    def _home(self, device_id: str) -> _Home | None:
+    def _place(self, device_id: str) -> _Place | None:
         """Find a device's partition and order, None for what cannot be a device."""
         if device_id_problem(device_id) is not None:
             return None
@@ -338,88 +274,67 @@ class FilesReader:
         scope = self._all
         if scope is None:
             scope = Scope()  # a device's order must be kept
-        elif len(self._homes) >= _DEVICES_CACHED:
-            self._homes.clear()
-        home = self._homes[device_id] = (lane, scope)
-        return home
+        elif len(self._places) >= _DEVICES_CACHED:
+            self._places.clear()
+        place = self._places[device_id] = (lane, scope)
+        return place
 
-    # Handing out
-
-    def _hand_out(self) -> list[SourceBatch]:
-        batches = self._ready[:]
-        self._ready.clear()
-        if batches:
-            crash_point("read.batch")
-        return batches
-
-    def _flush(self) -> None:
-        self._flush_row = self._rows + FLUSH_ROWS
-        for lane in self._lanes:
-            if not lane.is_empty:
-                self._ready.append(lane.cut(self._step, self._ends, self._digest))
+    # Ends, and what was read before
 
     def _end(self) -> None:
         """Release everything and tell the partitions that were not told yet."""
-        step = self._step = self._step + 1
-        self._check_digest(step)
-        self._ends = (*self._ends, self._rows)
-        scopes = (
-            [self._all] if self._all is not None else [home[1] for home in self._homes.values()]
-        )
-        held: list[Held] = []
-        for scope in scopes:
-            held.extend(scope.release_all())
-        held.sort()
-        self._release(step, held)
-        self._ready.extend(
-            lane.cut(step, self._ends, self._digest, is_end=True)
-            for lane in self._lanes
-            if not lane.has_end(step)
-        )
+        self._step += 1
+        self._check_digest(self._step)
+        self._ends = (*self._ends, self._row)
+        scopes = [self._all] if self._all is not None else [x[1] for x in self._places.values()]
+        self._release(sorted(held for scope in scopes for held in scope.release_all()))
+        self._tell_end()
 
-    def _finish(self) -> None:
+    def _reach_end(self) -> None:
         """The file has no more rows: this is an end, unless it was one before.
 
         Raises:
             SourceChangedError: It had more rows before.
         """
-        if self._next_known_end() is not None or self._step < self._replay_step:
+        if self._next_known_end() is not None or self._step < self._replayed.step:
             raise SourceChangedError(
-                f"source {self._stream.name!r} ends after row {self._rows}, but more of it was "
+                f"source {self._name!r} ends after row {self._row}, but more of it was "
                 "read before: give the whole file, or start with a new --data-dir"
             )
         if not self._is_replayed:
             self._check_replay()
-        if not self._ends or self._ends[-1] != self._rows:
+        if not self._ends or self._ends[-1] != self._row:
             self._end()
-        self._is_done = True
+        self._finish()
 
     def _check_replay(self) -> None:
         self._is_replayed = True
-        if any(lane.to_skip for lane in self._lanes):
+        if any(lane.to_skip for lane in self._lanes.values()):
             raise SourceChangedError(
-                f"source {self._stream.name!r} gave other events up to row {self._rows} before: "
+                f"source {self._name!r} gave other events up to row {self._row} before: "
                 "give the same file, or start with a new --data-dir"
             )
 
     def _check_digest(self, step: int) -> None:
-        known = self._known_digests.get(step)
+        known = self._replayed.digests.get(step)
         if known is not None and known != self._digest:
             raise SourceChangedError(
-                f"source {self._stream.name!r} differs in its first {step} rows from what was "
+                f"source {self._name!r} differs in its first {step} rows from what was "
                 "read before (the last line may have been incomplete): give the same file, or "
                 "start with a new --data-dir"
             )
 
-    def _damaged(self, error: BaseException) -> SourceError:
-        return SourceError(
-            f"source {self._stream.name!r} cannot be read on after row {self._rows} ({error}): "
-            "repair the file and run again; rows up to there are kept"
-        )
+    @override
+    def _time_of(self, tail: bytes) -> int:
+        for values, _ in self._decode(tail.rstrip(b"\r\n").rpartition(b"\n")[2])[-1:]:
+            result = None if isinstance(values, BrokenRow) else self._build(values)
+            if isinstance(result, tuple):
+                return result[1]
+        return -1
 
 
-def _places(step: int, lane: Lane, result: tuple[Any, ...]) -> list[Held]:
+def _held(step: int, lane: RowLane, result: tuple[Any, ...]) -> list[Held]:
     _, time_ms, _, now, timed = result
-    places: list[Held] = [(time_ms, step, place, lane, event) for place, event in enumerate(now)]
-    places += [(at_ms, step, place, lane, event) for place, (at_ms, event) in enumerate(timed)]
-    return places
+    held: list[Held] = [(time_ms, step, place, lane, event) for place, event in enumerate(now)]
+    held += [(at_ms, step, place, lane, event) for place, (at_ms, event) in enumerate(timed)]
+    return held

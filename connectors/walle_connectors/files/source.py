@@ -1,54 +1,41 @@
-"""The file source: a definition that can be opened, and its fingerprint."""
+"""The file source: a definition that can be opened."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final, override
 
-from walle_connectors.file_stream import HEAD_BYTES, READ_ERRORS, FileStream, read_head
-from walle_connectors.files.expressions import literals
-from walle_connectors.files.layout import CsvLayout, JsonLayout
-from walle_connectors.files.mapping import MappingError, RowResult, compile_mapping
+from walle_connectors.file_stream import FileSource, FileStream
 from walle_connectors.files.model import FilesModel
-from walle_connectors.files.reader import FilesReader
-from walle_connectors.files.records import CsvRecords, JsonRecords, Record
-from walle_stream.errors import SourceChangedError, SourceError
+from walle_connectors.files.reader import FileRows, FilesReader
+from walle_stream.errors import SourceError
 from walle_stream.ports import DeclaredIds
+from walle_stream.reading import Opening
+from walle_stream.reading.mapping.compiling import MappingError, compile_mapping
+from walle_stream.reading.mapping.layout import CsvLayout, JsonLayout
+from walle_stream.reading.mapping.records import (
+    CsvRecords,
+    JsonRecords,
+    JsonRows,
+    csv_decoder,
+)
 
-_DIGEST_BYTES: Final = 16
 _DELIMITERS: Final = ",;\t|"
 _SHOWN_MAX: Final = 80
 
-type _Rows = tuple[Callable[[Any], RowResult], Iterator[Record]]
 
-
-class FilesSource:
+class FilesSource(FileSource):
     """Events from one CSV or JSON Lines file."""
 
     def __init__(self, model: FilesModel) -> None:
         """Keep the definition; the file is not touched."""
+        super().__init__(model.path, model.format)
         self._model = model
-
-    @property
-    def path(self) -> Path:
-        """Where the file is."""
-        return self._model.path
 
     @property
     def declared(self) -> DeclaredIds:
         """Ids and pages that stand in the definition as literals."""
-        events = self._model.events
-        # without an id of its own an event has its kind's
-        ids = [{each.kind} if each.id is None else literals(each.id) for each in events]
-        pages = [literals(each.page) for each in events]
-        return DeclaredIds(
-            frozenset().union(*(each or () for each in ids)),
-            frozenset().union(*(each or () for each in pages)),
-            has_other_ids=None in ids,
-            has_other_pages=None in pages,
-        )
+        return self._model.declared
 
+    @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
         """The file's beginning and the mapping; not where the file is.
@@ -56,78 +43,30 @@ class FilesSource:
         Raises:
             SourceError: The file cannot be read.
         """
-        head = read_head(self._model.path, HEAD_BYTES)
-        return {
-            "format": self._model.format,
-            "head_bytes": len(head),
-            "head_digest": _digest(head),
-            "mapping": _mapping_digest(self._model),
-        }
+        return {**super().fingerprint, "mapping": self._model.digest}
 
-    def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
-        """Refuse another file or mapping; a file that grew is the same one.
+    @override
+    def difference(self, stored: Mapping[str, str | int]) -> str:
+        """Say how it differs from a stored fingerprint.
 
         Raises:
-            SourceChangedError: The beginning or the mapping differs.
             SourceError: The file cannot be read.
         """
-        size = int(stored.get("head_bytes", 0))
-        head = read_head(self._model.path, size)
-        if len(head) < size:
-            self._refuse(f"it has {len(head)} bytes, before it had at least {size}")
-        if _digest(head) != stored.get("head_digest"):
-            self._refuse(f"its first {size} bytes are others than before")
-        if stored.get("format") != self._model.format:
-            self._refuse(f"its format is {self._model.format}, before {stored.get('format')}")
-        if _mapping_digest(self._model) != stored.get("mapping"):
-            self._refuse("spec.source maps it to events in another way than before")
+        is_same = self._model.digest == stored.get("mapping")
+        mapping = "" if is_same else "spec.source maps it to events in another way than before"
+        return super().difference(stored) or mapping
 
-    def open(
-        self,
-        offsets: Mapping[int, bytes],
-        partition_count: int,
-        batch_events: int,
-        limit: int | None = None,
-    ) -> FilesReader:
-        """Open the file; see ``ports.Source.open``.
-
-        Raises:
-            SourceError: The file cannot be opened, lacks a column that the
-                mapping uses, or an offset is not of a file source.
-        """
-        model = self._model
-        stream = FileStream(model.path)
+    @override
+    def _read(self, stream: FileStream, opening: Opening) -> FilesReader:
+        stream.skip_mark()
         try:
-            stream.skip_mark()
-            build, records = (
-                _open_csv(model, stream) if model.format == "csv" else _open_json(model, stream)
-            )
-            return FilesReader(
-                stream=stream,
-                records=records,
-                build=build,
-                order=model.order,
-                offsets=offsets,
-                partition_count=partition_count,
-                batch_events=batch_events,
-                limit=limit,
-            )
-        except BaseException as error:
-            stream.close()
-            if isinstance(error, MappingError):
-                raise SourceError(f"source {stream.name!r}: spec.source.{error}") from error
-            if isinstance(error, READ_ERRORS):
-                raise SourceError(f"source {stream.name!r} cannot be read ({error})") from error
-            raise
-
-    def _refuse(self, difference: str) -> None:
-        raise SourceChangedError(
-            f"source {str(self._model.path)!r} is not the one that the data directory was made "
-            f"from: {difference}. Give the same source, or a new --data-dir"
-        )
+            open_rows = _open_csv if self._model.format == "csv" else _open_json
+            return FilesReader(stream, opening, open_rows(self._model, stream), self._model.order)
+        except MappingError as error:
+            raise SourceError(f"source {stream.name!r}: spec.source.{error}") from error
 
 
-def _open_csv(model: FilesModel, stream: FileStream) -> _Rows:
+def _open_csv(model: FilesModel, stream: FileStream) -> FileRows:
     csv = CsvRecords(stream.bytes, model.delimiter, model.quote, model.max_record_bytes)
     header = csv.header()
     if header is None:
@@ -136,7 +75,9 @@ def _open_csv(model: FilesModel, stream: FileStream) -> _Rows:
         build = compile_mapping(model, CsvLayout(model.columns, header))
     except MappingError as error:
         raise MappingError(f"{error}{_better_delimiter(header, model.delimiter)}") from error
-    return build, csv.rows(len(header))
+    width = len(header)
+    decode = csv_decoder(model.delimiter, model.quote, width)
+    return FileRows(csv.rows(width), build, decode)
 
 
 def _better_delimiter(header: list[str], delimiter: str) -> str:
@@ -147,27 +88,16 @@ def _better_delimiter(header: list[str], delimiter: str) -> str:
     if columns <= len(header) and len(header) > 1:
         return ""
     count = "one column" if len(header) == 1 else f"{len(header)} columns"
-    found = f"; with delimiter {delimiter!r} its header has {count}, {_shown(line)}"
+    shown = repr(line if len(line) <= _SHOWN_MAX else f"{line[:_SHOWN_MAX]}...")
+    found = f"; with delimiter {delimiter!r} its header has {count}, {shown}"
     if columns <= len(header):
         return found
     return f"{found}: spec.source.delimiter {better!r} would give {columns}"
 
 
-def _shown(line: str) -> str:
-    return repr(line if len(line) <= _SHOWN_MAX else f"{line[:_SHOWN_MAX]}...")
-
-
-def _open_json(model: FilesModel, stream: FileStream) -> _Rows:
+def _open_json(model: FilesModel, stream: FileStream) -> FileRows:
     layout = JsonLayout(model.explode)
     build = compile_mapping(model, layout)  # the layout learns which fields are used
-    return build, JsonRecords(stream.bytes, layout, model.max_record_bytes).rows()
-
-
-def _digest(data: bytes) -> str:
-    return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def _mapping_digest(model: FilesModel) -> str:
-    # without defaults: a key that a later version adds does not change old sources
-    mapping = model.model_dump(mode="json", exclude={"path"}, exclude_defaults=True)
-    return _digest(json.dumps(mapping, sort_keys=True).encode())
+    rows = JsonRows(layout)
+    records = JsonRecords(stream.bytes, rows, model.max_record_bytes).rows()
+    return FileRows(records, build, rows.decode)

@@ -4,16 +4,15 @@ A line is the record's value with ``device_id`` from its key and ``ingest_time_m
 time, so that replaying the file gives the same events at the same distances.
 """
 
-import gzip
 import heapq
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from walle_connectors.file_stream import written
 from walle_connectors.kafka.source.client import TopicClient, source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.topics import NeededTopic, check_topics
@@ -46,7 +45,7 @@ def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
     client = TopicClient(model, named_by="--topic")
     counts = {"events": 0, "bytes": 0, "skipped": 0}
     try:
-        with _written(file) as out:
+        with written(file) as out:
             for each in _in_order(client):
                 line = _line(each)
                 if line is None:
@@ -152,20 +151,3 @@ def _line(record_: Any) -> bytes | None:
         return None
     event |= {"device_id": device_id, "ingest_time_ms": record_.timestamp}
     return msgspec.json.encode(event) + b"\n"
-
-
-@contextmanager
-def _written(file: Path) -> Iterator[IO[bytes]]:
-    part = file.with_name(file.name + ".part")
-    try:
-        # without a time in its head, as ``walle simulate``: the same records give the same bytes
-        with (
-            part.open("wb") as plain,
-            gzip.GzipFile("", "wb", 6, plain, mtime=0) if file.suffix == ".gz" else plain as out,
-        ):
-            yield out  # type: ignore[misc]
-        part.replace(file)
-    except OSError as error:
-        raise SourceError(f"{file} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)

@@ -18,13 +18,13 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 
-from walle_connectors.event_text import BAD_TIME
 from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.reaching import expect_broker
 from walle_connectors.kafka.source.records import EventValue
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError
+from walle_stream.reading.dead_letters import BAD_TIME
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _CONNECT_MS: Final = 10_000

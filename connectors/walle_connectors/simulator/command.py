@@ -7,19 +7,17 @@ which share of them changes with every event.
 """
 
 import argparse
-import gzip
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import track
 
+from walle_connectors.file_stream import written
 from walle_connectors.simulator.formats import FORMATS, make_format
 from walle_connectors.simulator.measuring import PayloadMeter, PayloadReport
 from walle_connectors.simulator.model import SimulatorModel
@@ -61,21 +59,24 @@ def run(options: argparse.Namespace) -> int:
         SourceError: The file cannot be written.
     """
     model = _model(options.set)
-    timeline, written = Timeline(model), make_format(options.format, model)
+    timeline, shape = Timeline(model), make_format(options.format, model)
     lines = size_bytes = 0
     meter = PayloadMeter()
     console = Console(stderr=True)
     windows = track(
         range(timeline.windows), "simulating", console=console, disable=not sys.stderr.isatty()
     )
-    with _written(options.out) as file:
-        size_bytes += file.write(written.begin())
+    if not options.out.name or (options.out.exists() and not options.out.is_file()):
+        # it would be put in the place of a directory, or of a device
+        raise SourceError(f"{options.out} is no file: name one that may be written over")
+    with written(options.out) as file:
+        size_bytes += file.write(shape.begin())
         for window in windows:
             for line in timeline.lines(window):
-                size_bytes += file.write(written.add(line.data))
+                size_bytes += file.write(shape.add(line.data))
                 lines += 1
                 meter.add(line.data)
-            size_bytes += file.write(written.flush())
+            size_bytes += file.write(shape.flush())
     report = meter.report()
     if options.json:
         made = {"file": str(options.out), "events": lines, "bytes": size_bytes}
@@ -125,23 +126,3 @@ def _model(overrides: list[str]) -> SimulatorModel:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise SpecFileError(f"--set: {place}: {first['msg']}, found {first['input']!r}") from error
-
-
-@contextmanager
-def _written(out: Path) -> Iterator[IO[bytes]]:
-    if not out.name or (out.exists() and not out.is_file()):
-        # it would be put in the place of a directory, or of a device
-        raise SourceError(f"{out} is no file: name one that may be written over")
-    part = out.with_name(out.name + ".part")
-    try:
-        # without a time in its head: the same definition gives the same bytes
-        with (
-            part.open("wb") as plain,
-            gzip.GzipFile("", "wb", 6, plain, mtime=0) if out.suffix == ".gz" else plain as file,
-        ):
-            yield file  # type: ignore[misc]
-        Path(part).replace(out)
-    except OSError as error:
-        raise SourceError(f"{out} cannot be written: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)

@@ -314,7 +314,7 @@ def test_what_cannot_be_replayed_so_is_one_line(job, walle, tmp_path):
         (
             [job.file, *other, "--data-dir", job.data_dir],
             4,
-            "is not the source",
+            "is not the one",
         ),
         (
             [job.file, "--set", "spec.deadLetters=null", "--from-topic"],

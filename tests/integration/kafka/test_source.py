@@ -237,7 +237,7 @@ def test_a_topic_that_grows_ends_its_reader(address, topics, topic, driver):
 def test_another_topic_is_another_source(address, topics, topic):
     stored = source(address, topic).fingerprint
     source(address, topic).check_fingerprint(stored)
-    with pytest.raises(SourceChangedError, match="is not the source"):
+    with pytest.raises(SourceChangedError, match="is not the one"):
         source(address, topics.make(1)).check_fingerprint(stored)
     offsets = offsets_of(read(source(address, topic), partitions=2))
     with pytest.raises(SourceChangedError, match="is of topic"):

@@ -48,6 +48,26 @@ class TestKafkaPython(KafkaSuite):
     driver = "kafka-python"
 
 
+class TestMapped(KafkaSuite):
+    """The same records, mapped: two events of each."""
+
+    driver = "kafka-python"
+    mapping: ClassVar = {
+        "time": "event_time_ms",
+        "events": [
+            {"kind": "click", "page": "page_id", "uid": "uid"},
+            {"kind": "exposure", "page": "page_id", "at": "event_time_ms + 3"},
+        ],
+    }
+
+    def make_source(self, folder):
+        del folder
+        return source(self.address, self.names[0], maxRecordBytes=3_000, mapping=self.mapping)
+
+    def make_changed_source(self, folder):
+        return super().make_source(folder)
+
+
 @pytest.mark.skipif(
     not importlib.util.find_spec("confluent_kafka"), reason="the extra `confluent` is missing"
 )

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from walle_connectors.dead_letters import record_dead_letter
 from walle_stream.actors.letter_rows import (
     decode_letter,
     drop_marks,
@@ -14,6 +13,7 @@ from walle_stream.actors.letter_rows import (
     read_unsent,
 )
 from walle_stream.ports import RECORD_MAX_BYTES, KeptLetter
+from walle_stream.reading.dead_letters import record_dead_letter
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 

@@ -5,12 +5,12 @@ import json
 import msgspec
 import pytest
 
-from walle_connectors.dead_letters import record_dead_letter
 from walle_stream.app import replay as replaying
 from walle_stream.app.record_file import RecordFile
 from walle_stream.app.replay import Wanted, replay
 from walle_stream.errors import SourceError
 from walle_stream.ports import KeptLetter
+from walle_stream.reading.dead_letters import record_dead_letter
 
 PAGE = [
     "p",

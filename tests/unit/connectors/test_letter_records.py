@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.letter_records import (
     PREFIX,
@@ -14,6 +13,7 @@ from walle_connectors.letter_records import (
 )
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import KeptLetter
+from walle_stream.reading.dead_letters import record_dead_letter
 
 
 def kept(record=b"\xffnot JSON", **fields):

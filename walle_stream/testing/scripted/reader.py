@@ -5,153 +5,73 @@ begins at the one furthest behind and passes over what others have done.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-
-import msgspec
+from collections.abc import Sequence
+from typing import ClassVar, override
 
 from walle_stream.errors import SourceError
-from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts, Unread
+from walle_stream.ports import Unread
+from walle_stream.reading import Lane, LaneReader, Opening, Position, record_dead_letter
+from walle_stream.reading.offsets import Count
 from walle_stream.testing.scripted.gates import LOOK_S, Gates
 from walle_stream.testing.scripted.script import Step
 from walle_stream.types import partition_of
 
-_EVENT_BYTES = 500
+
+class ScriptPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a partition stands."""
+
+    what: ClassVar[str] = "a script"
+    order = ("steps",)
+
+    steps: Count = 0
 
 
-class _Position(msgspec.Struct, forbid_unknown_fields=True):
-    v: int
-    steps: int
+class _Lane(Lane[ScriptPosition]):
+    _uncounted = 0
 
 
-_decode = msgspec.json.Decoder(_Position).decode
-_encode = msgspec.json.Encoder().encode
-
-
-class _Lane:
-    def __init__(self, number: int, done: int) -> None:
-        self.number = number
-        self.done = done
-        self.batch = self._empty()
-
-    def _empty(self) -> SourceBatch:
-        return SourceBatch(self.number, [], b"", SourceCounts(), [])
-
-    def take(self, step: Step, *, keeps_raw: bool) -> None:
-        row = step.text.encode()
-        counts, size_bytes = self.batch.counts, len(row)
-        if keeps_raw:
-            self.batch.raw = (self.batch.raw or b"") + row
-        counts.source_rows += 1
-        counts.raw_bytes += size_bytes
-        self.batch.size_bytes += size_bytes + _EVENT_BYTES
-        if step.kind == "event" and step.event is not None:
-            counts.accepted_rows += 1
-            self.batch.events.append(step.event)
-        elif step.kind == "duplicate":
-            counts.duplicate_rows += 1
-        elif step.kind == "late":
-            counts.late_rows += 1
-            self.batch.dead_letters.append(_dead_letter(step, "late", "the script says so"))
-        else:
-            counts.dead_letter_rows += 1
-            self.batch.dead_letters.append(_dead_letter(step, "decode", "broken by the script"))
-
-    def cut(self, done: int, *, is_end: bool) -> SourceBatch:
-        batch = self.batch
-        batch.offset = _encode(_Position(1, done))
-        batch.is_end = is_end
-        self.done = done
-        self.batch = self._empty()
-        return batch
-
-
-class ScriptedReader:
+class ScriptedReader(LaneReader[ScriptPosition]):
     """A script that was opened at its partitions' offsets. One thread."""
 
-    def __init__(
-        self,
-        steps: Sequence[Step],
-        gates: Gates,
-        offsets: Mapping[int, bytes],
-        partition_count: int,
-        batch_events: int,
-        limit: int | None,
-    ) -> None:
+    lane_type = _Lane
+
+    def __init__(self, steps: Sequence[Step], gates: Gates, opening: Opening) -> None:
         """Begin.
 
         Args:
             steps: The script, with an end at its end.
             gates: Where pauses and aborts are noted.
-            offsets: By partition.
-            partition_count: Number of partitions.
-            batch_events: Most events in a batch.
-            limit: Most rows to give.
+            opening: What the source was opened with.
 
         Raises:
             SourceError: An offset is not of this script.
         """
-        self.batch_events = batch_events
-        """Most events in a batch; may be changed between reads."""
-        self.keeps_raw = False
-        """Whether batches carry their raw rows: the script's text of each."""
-        self._steps = steps
-        self._gates = gates
-        self._left = limit
-        self._lanes = [
-            _Lane(number, _position(number, offsets.get(number), len(steps)))
-            for number in range(partition_count)
-        ]
-        self._next = min(lane.done for lane in self._lanes)
+        super().__init__(opening, ScriptPosition())
+        self._steps, self._gates = steps, gates
+        done = [lane.done.steps for lane in self._lanes.values()]
+        if max(done) > len(steps):
+            raise SourceError(f"an offset is {max(done)} steps: this script has {len(steps)}")
+        self._next = min(done)
         self._is_done = self._next == len(steps)
-        self._ready: list[SourceBatch] = []
 
-    def read(self) -> Sequence[SourceBatch]:
-        """Obey the script until a batch is ready; nothing while it pauses, after a short wait."""
-        while not self._ready and not self._is_done:
-            step = self._steps[self._next]
-            if self._left == 0:
-                self._flush()
-                self._is_done = True
-            elif step.kind == "end":
-                self._next += 1
-                # an end that others still have to pass is none of those before it
-                self._flush(is_end=True)
-                self._is_done = True
-            elif step.kind in {"pause", "abort"}:
-                # what stands before it was handed over in an earlier read
-                self._flush()
-                if not self._ready and not self._obey(step):
-                    break
-            else:
-                self._take(step)
-        return self._hand_out()
-
-    def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned; nothing is held back."""
-        self._flush()
-        self._is_done = True
-        return self._hand_out()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether an end or the limit was reached and all was returned."""
-        return self._is_done and not self._ready
-
-    @property
-    def progress(self) -> float:
-        """Share of the steps that was done, 0-1."""
-        return self._next / len(self._steps)
-
-    @property
-    def unread(self) -> Unread:
-        """Steps that were not taken yet."""
-        return Unread(len(self._steps) - self._next)
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
+    @override
+    def _go_on(self) -> bool:
+        step = self._steps[self._next]
+        if step.kind in {"pause", "abort"}:
+            # what stands before it was handed over in an earlier read
+            self._cut()
+            return bool(self._ready) or self._obey(step)
+        self._next += 1
+        if step.kind == "end":
+            # an end that others still have to pass is none of those before it
+            self._tell_end()
+            self._finish()
+        else:
+            self._take(step)
+        return True
 
     def _obey(self, step: Step) -> bool:
+        """Do it; returns nothing while it pauses, after a short wait."""
         if step.kind == "abort":
             self._gates.abort(step.text)
         elif not self._gates.reach(step.text):
@@ -162,53 +82,48 @@ class ScriptedReader:
 
     def _take(self, step: Step) -> None:
         lane = self._lanes[partition_of(step.device_id, len(self._lanes))]
-        index = self._next
-        self._next += 1
-        if index < lane.done:
+        if self._next <= lane.done.steps:
             return
-        lane.take(step, keeps_raw=self.keeps_raw)
-        if self._left is not None:
-            self._left -= 1
-        if lane.batch.counts.source_rows >= self.batch_events:
-            self._ready.append(lane.cut(self._next, is_end=False))
+        row = step.text.encode()
+        lane.raw_bytes += len(row)
+        if self.keeps_raw:
+            lane.raw.append(row)
+        if step.kind == "event" and step.event is not None:
+            lane.accepted_rows += 1
+            lane.events.append(step.event)
+        elif step.kind == "duplicate":
+            lane.duplicate_rows += 1
+        else:
+            is_late = step.kind == "late"
+            lane.late_rows += is_late
+            letter = record_dead_letter(
+                row,
+                route="late" if is_late else "decode",
+                reason="the script says so" if is_late else "broken by the script",
+                origin=step.origin,
+                device_id=step.device_id,
+            )
+            lane.dead_letters.append(letter)
+        self._row += 1
+        self._count += 1
+        if self._count >= self.batch_events:
+            self._cut()
 
-    def _flush(self, *, is_end: bool = False) -> None:
-        for lane in self._lanes:
-            if lane.batch.counts.source_rows or (is_end and lane.done < self._next):
-                self._ready.append(lane.cut(self._next, is_end=is_end))
+    @override
+    def _position(self, lane: Lane[ScriptPosition], *, is_end: bool = False) -> ScriptPosition:
+        return ScriptPosition(steps=self._next, is_end=is_end)
 
-    def _hand_out(self) -> list[SourceBatch]:
-        ready, self._ready = self._ready, []
-        return ready
+    @override
+    @property
+    def progress(self) -> float:
+        """Share of the steps that was done, 0-1."""
+        return self._next / len(self._steps)
 
-
-def _dead_letter(step: Step, route: DeadLetterRoute, reason: str) -> DeadLetter:
-    digest = blake2b(step.text.encode(), digest_size=16).hexdigest()
-    return DeadLetter(
-        route=route,
-        reason=reason,
-        origin=step.origin,
-        device_id=step.device_id,
-        raw=step.text[:1_024],
-        digest=digest,
-        size_bytes=len(step.text.encode()),
-        record=step.text.encode(),
-    )
-
-
-def _position(partition: int, offset: bytes | None, count: int) -> int:
-    if offset is None:
-        return 0
-    try:
-        position = _decode(offset)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise SourceError(
-            f"the offset of partition {partition} is not one of a script ({error}): give the "
-            "source that the data directory was made from, or a new --data-dir"
-        ) from error
-    if position.v != 1 or not 0 <= position.steps <= count:
-        raise SourceError(
-            f"the offset of partition {partition} is {position.steps} steps with layout "
-            f"{position.v}: this script has {count}, this version reads layout 1"
-        )
-    return position.steps
+    @override
+    @property
+    def unread(self) -> Unread:
+        """Steps that were not taken yet."""
+        left = self._steps[self._next :]
+        newest = next((x.event.ingest_time_ms for x in reversed(left) if x.event), -1)
+        size_bytes = sum(len(step.text.encode()) for step in left)
+        return Unread(len(left), size_bytes, self._behind_ms(newest) if left else 0)

@@ -28,8 +28,7 @@ from walle_stream.errors import SourceError, SourceNotFoundError
 from walle_stream.events import Event
 from walle_stream.types import device_id_problem
 
-type StepKind = Literal["event", "late", "duplicate", "broken", "pause", "abort", "end"]
-"""What a step is."""
+type _StepKind = Literal["event", "late", "duplicate", "broken", "pause", "abort", "end"]
 
 END: Final[Mapping[str, Any]] = {"end": True}
 """The step that ends the source for this run."""
@@ -38,7 +37,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _FIELDS: Final = Event.__struct_fields__
 _FOLLOWS: Final = {"id": "kind", "ingest_time_ms": "event_time_ms"}
-_COMMANDS: Final[dict[StepKind, set[str]]] = {
+_COMMANDS: Final[dict[_StepKind, set[str]]] = {
     "late": {"late"},
     "duplicate": {"duplicate"},
     "broken": {"broken", "device_id"},
@@ -51,7 +50,7 @@ _COMMANDS: Final[dict[StepKind, set[str]]] = {
 class Step(msgspec.Struct, frozen=True):
     """One step."""
 
-    kind: StepKind
+    kind: _StepKind
     origin: str = ""
     """``script.jsonl#17``, the 17th row. Commands and lines for people do not count, so the
     same rows leave the same bytes whatever stands between them."""
@@ -97,6 +96,23 @@ def write_script(path: Path, steps: Iterable[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(step) + "\n" for step in steps), encoding="utf-8")
 
 
+def script_content(path: Path) -> bytes:
+    """Return a script's bytes.
+
+    Raises:
+        SourceNotFoundError: There is no such file.
+        SourceError: It cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise SourceNotFoundError(
+            f"script {str(path)!r} does not exist: correct spec.source.script"
+        ) from error
+    except OSError as error:
+        raise SourceError(f"script {str(path)!r} cannot be read ({error})") from error
+
+
 def read_script(path: Path) -> list[Step]:
     """Read a script whole.
 
@@ -107,12 +123,7 @@ def read_script(path: Path) -> list[Step]:
         SourceNotFoundError: There is no such file.
         SourceError: It cannot be read, or a line is no step.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError as error:
-        raise SourceNotFoundError(f"script {str(path)!r} does not exist: correct it") from error
-    except OSError as error:
-        raise SourceError(f"script {str(path)!r} cannot be read ({error})") from error
+    lines = script_content(path).split(b"\n")
     steps: list[Step] = []
     rows = 0
     for number, line in enumerate(lines, 1):

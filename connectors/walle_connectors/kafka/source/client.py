@@ -3,7 +3,7 @@
 The one module of the source that asks a broker anything but for records.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -22,6 +22,11 @@ _ASK_MS: Final = 15_000  # for one question, which several requests may answer
 _LOOK_MS: Final = 5_000  # for the first records of all partitions
 _SAMPLE: Final = 100  # records of a partition whose keys are looked at
 _CLOSE_MS: Final = 2_000
+
+
+type NamedDevice = Callable[[bytes | None], str | None]
+"""Returns the device that a value names: empty where it leaves it to the key, None where it
+cannot be read."""
 
 
 class TopicIdentity(msgspec.Struct, frozen=True):
@@ -177,8 +182,11 @@ class TopicClient:
             place.partition: Bounds(begins[place], ends[place], starts[place]) for place in places
         }
 
-    def check_keys(self) -> None:
+    def check_keys(self, named_device: NamedDevice) -> None:
         """Look at the first records of each partition; blocks for some seconds at most.
+
+        Args:
+            named_device: Reads a record's value.
 
         Raises:
             SourceError: The first has no key, or none has its device as key, so records of a
@@ -204,14 +212,15 @@ class TopicClient:
                     seen[place] += records
                     # a poll may give a few: one of them alone says nothing of the others
                     is_end = records[-1].offset + 1 >= missing[place].end
-                    if is_end or len(seen[place]) >= _SAMPLE or _has_own_key(seen[place]):
-                        self._expect_key(seen[place])
+                    is_enough = is_end or len(seen[place]) >= _SAMPLE
+                    if is_enough or _has_own_key(seen[place], named_device):
+                        self._expect_key(seen[place], named_device)
                         del missing[place]
                         self.consumer.pause(place)
             for place in missing:
-                self._expect_key(seen[place])
+                self._expect_key(seen[place], named_device)
 
-    def _expect_key(self, records: Sequence[Any]) -> None:
+    def _expect_key(self, records: Sequence[Any], named_device: NamedDevice) -> None:
         keyless = next((each for each in records[:1] if each.key is None), None)
         if keyless is not None:
             raise SourceError(
@@ -220,8 +229,8 @@ class TopicClient:
                 "with the device id as key, so that a device stays in one partition"
             )
         # what cannot be read says nothing of the others; and single ones are dead letters
-        others = [(name, each) for each in records if (name := _named_device(each.value))]
-        if others and not _has_own_key(records):
+        others = [(name, each) for each in records if (name := named_device(each.value))]
+        if others and not _has_own_key(records, named_device):
             name, first = others[0]
             raise SourceError(
                 f"topic {self.topic!r} is not keyed by device: the record "
@@ -300,22 +309,10 @@ class TopicClient:
         self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
 
 
-class _Named(msgspec.Struct):
-    device_id: str = ""
-
-
-def _has_own_key(records: Sequence[Any]) -> bool:
+def _has_own_key(records: Sequence[Any], named_device: NamedDevice) -> bool:
     """Return whether the key of some record is its device, which a value may leave to it."""
-    names = ((each, _named_device(each.value)) for each in records)
+    names = ((each, named_device(each.value)) for each in records)
     return any(name is not None and name.encode() in {b"", each.key} for each, name in names)
-
-
-def _named_device(value: bytes | None) -> str | None:
-    """Return the device that a record's value names, if any; None where it cannot be read."""
-    try:
-        return msgspec.json.decode(value or b"", type=_Named).device_id
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
 
 
 def _member_options(model: KafkaSourceModel) -> dict[str, Any]:

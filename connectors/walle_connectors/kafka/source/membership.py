@@ -28,6 +28,7 @@ from walle_connectors.kafka.source.fetching import Polled
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.polling import POLL_MS, PollThread
 from walle_connectors.kafka.source.reader import KafkaReader
+from walle_connectors.kafka.source.records import RecordDecoder
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
     BrokerUnreachableError,
@@ -36,6 +37,7 @@ from walle_stream.errors import (
     WalleError,
 )
 from walle_stream.ports import Placement, SourceBatch
+from walle_stream.reading import Opening
 
 _log = logging.getLogger(__name__)
 
@@ -59,20 +61,20 @@ class GroupReader(KafkaReader):
         self,
         client: TopicClient,
         model: KafkaSourceModel,
+        decoder: RecordDecoder,
         placement: Placement,
-        batch_events: int,
-        limit: int | None,
+        opening: Opening,
     ) -> None:
         """Subscribe; partitions come with the first reads.
 
         Args:
             client: Of the group; taken.
             model: The source's definition.
+            decoder: Makes events of its records.
             placement: Opens and closes partitions.
-            batch_events: Most events in a batch.
-            limit: Most records that this member reads in this run.
+            opening: Without partitions; its limit is of this member in this run.
         """
-        super().__init__(client, model, batch_events, limit)
+        super().__init__(client, model, decoder, opening)
         self._consumer = client.consumer
         self._placement = placement
         self._stops_at_end = model.stop_at_end
@@ -151,7 +153,7 @@ class GroupReader(KafkaReader):
             self._client.close()
 
     def _give_back(self) -> None:
-        given = {number: lane.position.next for number, lane in self._lanes.items()}
+        given = {number: lane.done.next for number, lane in self._lanes.items()}
         self._lanes.clear()
         if not given:
             return
@@ -269,7 +271,7 @@ class GroupReader(KafkaReader):
         try:
             offsets = self._assigned(numbers, generation)
             if offsets is not None and self._claim(sorted(set(numbers) - offsets.keys())):
-                self._add(self._begin(numbers, offsets))
+                self._add(self._bring(numbers, offsets))
                 return
         except BrokerUnreachableError as error:
             _log.warning("partitions %s wait: %s", list(numbers), error)
@@ -353,7 +355,7 @@ class GroupReader(KafkaReader):
         if monotonic_ms() < self._tell_at_ms:
             return
         self._tell_at_ms = monotonic_ms() + _TELL_LAG_MS
-        now = {number: lane.position.next for number, lane in self._lanes.items()}
+        now = {number: lane.done.next for number, lane in self._lanes.items()}
         news = {number: at for number, at in now.items() if self._told.get(number) != at}
         self._told = now
         if news:

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_valida
 
 from walle_connectors.brokers import Connection, TopicName
 from walle_connectors.kafka.librdkafka import Driver
+from walle_stream.reading.mapping.model import RowMapping
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict
 
@@ -82,6 +83,10 @@ class KafkaSourceModel(Connection):
         ge=3_000,
         le=1_800_000,
         description="How long a host of a group may be silent before others get its partitions.",
+    )
+    mapping: RowMapping | None = Field(
+        default=None,
+        description="How values of anybody become events; left out: they are events.",
     )
     driver: Driver = Field(
         default="kafka-python",

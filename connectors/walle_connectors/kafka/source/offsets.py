@@ -1,28 +1,29 @@
-"""Resume tokens of a topic: where a partition stands, and where it begins without one.
+"""Where a partition of a topic stands, and where it begins without an offset.
 
-The bytes are JSON: ``{"v": 1, "next": 1200, "topic": "raw", "topic_id": "…", "cluster":
-"…", "end": -1, "is_end": false}``. They live in the partition's database with the state;
-what the group commits to Kafka is for tools that show lag, and never read.
+Offsets live in the partition's database with the state; what the group commits to Kafka is
+for tools that show lag, and never read.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar
 
 import msgspec
 
 from walle_connectors.kafka.source.model import MissingOffset
 from walle_stream.errors import SourceChangedError, SourceError
-
-OFFSET_VERSION: Final = 1
-"""Version of the offsets' layout."""
+from walle_stream.reading.offsets import Count, Position
 
 
-class Position(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+class TopicPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a partition stands."""
 
-    v: int = OFFSET_VERSION
-    next: int
+    what: ClassVar[str] = "a Kafka topic"
+    order = ("next", "part")
+
+    next: Count
     """Kafka offset of the record to read next; all before it are accounted."""
+    part: Count = 0
+    """Events of that record that were given already: it is accounted if there are some."""
     topic: str
     topic_id: str = ""
     """Another one if the topic was deleted and made again; empty where it is not known."""
@@ -30,8 +31,6 @@ class Position(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
     """Empty where it is not known."""
     end: int = -1
     """Where reading ends (exclusive); below 0: nowhere."""
-    is_end: bool = False
-    """It ended there, and the partition was told so."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -45,16 +44,9 @@ class Bounds(msgspec.Struct, frozen=True):
     """Where a partition begins that was never read."""
 
 
-_encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Position)
-
-
-def encode_position(position: Position) -> bytes:
-    """Encode a position as an offset."""
-    return _encoder.encode(position)
-
-
-def decode_positions(offsets: Mapping[int, bytes], topic: str, cluster: str) -> dict[int, Position]:
+def decode_positions(
+    offsets: Mapping[int, bytes], topic: str, cluster: str
+) -> dict[int, TopicPosition]:
     """Decode the offsets of partitions.
 
     Args:
@@ -66,33 +58,16 @@ def decode_positions(offsets: Mapping[int, bytes], topic: str, cluster: str) -> 
         SourceError: An offset is damaged, or not of a topic.
         SourceChangedError: It is of another topic or cluster.
     """
-    return {
-        partition: _decode(partition, offset, topic, cluster)
-        for partition, offset in offsets.items()
-    }
-
-
-def _decode(partition: int, offset: bytes, topic: str, cluster: str) -> Position:
-    try:
-        position = _decoder.decode(offset)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(
-            f"the offset of partition {partition} is not one of a Kafka topic ({error}): give "
-            "the source that the data directory was made from, or a new --data-dir"
-        ) from error
-    if position.v != OFFSET_VERSION or position.next < 0:
-        raise SourceError(
-            f"the offset of partition {partition} has layout {position.v}, this version reads "
-            f"{OFFSET_VERSION}: use the version of walle_stream that wrote it"
-        )
-    is_other_cluster = cluster and position.cluster and position.cluster != cluster
-    if position.topic != topic or is_other_cluster:
-        raise SourceChangedError(
-            f"the offset of partition {partition} is of topic {position.topic!r} in cluster "
-            f"{position.cluster!r}, not of {topic!r} in {cluster!r}: give the source that the "
-            "data directory was made from, or a new --data-dir"
-        )
-    return position
+    found = {number: TopicPosition.decode(number, each) for number, each in offsets.items()}
+    for number, each in found.items():
+        is_other_cluster = cluster and each.cluster and each.cluster != cluster
+        if each.topic != topic or is_other_cluster:
+            raise SourceChangedError(
+                f"the offset of partition {number} is of topic {each.topic!r} in cluster "
+                f"{each.cluster!r}, not of {topic!r} in {cluster!r}: give the source that the "
+                "data directory was made from, or a new --data-dir"
+            )
+    return found
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +80,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     on_missing: MissingOffset
 
     def position(
-        self, partition: int, stored: Position | None, bounds: Bounds, *, is_cut: bool = False
-    ) -> Position:
+        self, partition: int, stored: TopicPosition | None, bounds: Bounds, *, is_cut: bool = False
+    ) -> TopicPosition:
         """Return where a partition begins.
 
         Args:
@@ -119,7 +94,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             SourceError: What should come next is not there, and the policy is ``fail``.
         """
         if stored is None:
-            place, end = bounds.start, -1
+            place, end, problem = bounds.start, -1, ""
         else:
             problem = self._problem(stored, bounds, is_cut=is_cut)
             place, end = self._place(partition, stored, bounds, problem), stored.end
@@ -131,11 +106,16 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             end = -1
         elif end < 0 or (stored is not None and (stored.is_end or end < place)):
             end = max(bounds.end, place)
-        return Position(
-            next=place, topic=self.topic, topic_id=self.topic_id, cluster=self.cluster, end=end
+        return TopicPosition(
+            next=place,
+            part=0 if stored is None or problem else stored.part,
+            topic=self.topic,
+            topic_id=self.topic_id,
+            cluster=self.cluster,
+            end=end,
         )
 
-    def _place(self, partition: int, stored: Position, bounds: Bounds, problem: str) -> int:
+    def _place(self, partition: int, stored: TopicPosition, bounds: Bounds, problem: str) -> int:
         if not problem:
             return stored.next
         if self.on_missing == "fail":
@@ -146,10 +126,10 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             )
         return bounds.begin if self.on_missing == "earliest" else bounds.end
 
-    def _is_other(self, stored: Position) -> bool:
+    def _is_other(self, stored: TopicPosition) -> bool:
         return bool(stored.topic_id and self.topic_id and stored.topic_id != self.topic_id)
 
-    def _problem(self, stored: Position, bounds: Bounds, *, is_cut: bool) -> str:
+    def _problem(self, stored: TopicPosition, bounds: Bounds, *, is_cut: bool) -> str:
         if self._is_other(stored):
             return (
                 f"the topic was deleted and made again; offset {stored.next}, where reading "

@@ -1,17 +1,21 @@
 """A topic of raw events as a source: its identity, and opening or joining it."""
 
 from collections.abc import Mapping
+from typing import override
 
 from walle_connectors.kafka.source.client import TopicClient, TopicIdentity
 from walle_connectors.kafka.source.confluent import ConfluentFetcher
+from walle_connectors.kafka.source.mapped import MappedDecoder
 from walle_connectors.kafka.source.membership import GroupReader
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.reader import KafkaReader
-from walle_stream.errors import SourceChangedError, SourceError
-from walle_stream.ports import Placement
+from walle_connectors.kafka.source.records import RecordDecoder
+from walle_stream.errors import SourceError
+from walle_stream.ports import DeclaredIds, Placement
+from walle_stream.reading import LaneSource, Opening
 
 
-class KafkaSource:
+class KafkaSource(LaneSource):
     """Events from one topic, keyed by device; a ``ports.PlacingSource``.
 
     Everything but ``is_placed`` asks the brokers, and blocks.
@@ -20,6 +24,7 @@ class KafkaSource:
     def __init__(self, model: KafkaSourceModel) -> None:
         """Keep the definition; no broker is asked."""
         self._model = model
+        self.name = f"topic {model.topic!r}"
         self._identity: TopicIdentity | None = None
 
     @property
@@ -37,15 +42,22 @@ class KafkaSource:
         """
         client = TopicClient(self._model)
         try:
-            client.check_keys()
+            client.check_keys(self._decoder().named_device)
             self._identity = client.identity
         finally:
             client.close()
         return self._identity.partition_count
 
     @property
+    def declared(self) -> DeclaredIds:
+        """Ids and pages that stand in the mapping as literals."""
+        mapping = self._model.mapping
+        return DeclaredIds() if mapping is None else mapping.declared
+
+    @override
+    @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """Topic and cluster; not where the brokers are.
+        """Topic, cluster and mapping; not where the brokers are.
 
         Raises:
             SourceError: The topic is not there.
@@ -55,13 +67,15 @@ class KafkaSource:
             client = TopicClient(self._model)
             self._identity = client.identity
             client.close()
-        return {"topic": self._model.topic, "cluster": self._identity.cluster}
+        mapping = self._model.mapping
+        told = {"topic": self._model.topic, "cluster": self._identity.cluster}
+        return told if mapping is None else told | {"mapping": mapping.digest}
 
-    def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
-        """Refuse another topic, or one of another cluster.
+    @override
+    def difference(self, stored: Mapping[str, str | int]) -> str:
+        """Say how it differs from a stored fingerprint.
 
         Raises:
-            SourceChangedError: It differs.
             SourceError: The topic is not there.
             BrokerUnreachableError: No broker answers, or TLS is refused.
         """
@@ -70,34 +84,20 @@ class KafkaSource:
             found["cluster"] == stored["cluster"]
         )
         if stored.get("topic") != found["topic"] or not is_same_cluster:
-            raise SourceChangedError(
-                f"topic {found['topic']!r} in cluster {found['cluster']!r} is not the source that "
-                f"the data directory was made from ({dict(stored)}): give the same, or a new "
-                "--data-dir"
-            )
+            return f"it is in cluster {found['cluster']!r}, before it was {dict(stored)}"
+        is_same = found.get("mapping") == stored.get("mapping")
+        return "" if is_same else "spec.source maps it to events in another way than before"
 
-    def open(
-        self,
-        offsets: Mapping[int, bytes],
-        partition_count: int,
-        batch_events: int,
-        limit: int | None = None,
-    ) -> KafkaReader:
-        """Open all partitions of the topic, without a group; see ``ports.Source.open``.
-
-        Raises:
-            SourceError: The topic cannot be opened, or an offset is not of it.
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-        """
+    @override
+    def _reader(self, opening: Opening) -> KafkaReader:
         client = TopicClient(self._model)
         try:
-            self._expect_count(client, partition_count)
+            self._expect_count(client, len(opening.numbers))
             fetcher = None
             if self._model.driver == "confluent":
                 fetcher = ConfluentFetcher(self._model)
                 client.watch()
-            reader = KafkaReader(client, self._model, batch_events, limit, fetcher)
-            reader.take_all(offsets)
+            reader = KafkaReader(client, self._model, self._decoder(), opening, fetcher)
         except BaseException:
             client.close()
             raise
@@ -114,10 +114,17 @@ class KafkaSource:
         """
         client = TopicClient(self._model, is_member=True)
         try:
-            return GroupReader(client, self._model, placement, batch_events, limit)
+            opening = Opening({}, (), batch_events, limit)
+            return GroupReader(client, self._model, self._decoder(), placement, opening)
         except BaseException:
             client.close()
             raise
+
+    def _decoder(self) -> RecordDecoder:
+        model = self._model
+        if model.mapping is None:
+            return RecordDecoder(model.max_record_bytes)
+        return MappedDecoder(model.mapping, model.max_record_bytes)
 
     def _expect_count(self, client: TopicClient, count: int) -> None:
         found = client.identity.partition_count

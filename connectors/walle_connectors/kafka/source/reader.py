@@ -5,30 +5,22 @@ fetches ahead by some MiB while its owner is busy, and no further.
 """
 
 import logging
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
+from itertools import starmap
+from typing import Final, override
 
 import msgspec
 
 from walle_connectors.kafka.source.client import TopicClient
-from walle_connectors.kafka.source.fetching import (
-    NO_RECORDS,
-    Fetcher,
-    Polled,
-    PythonFetcher,
-    Records,
-)
+from walle_connectors.kafka.source.fetching import Fetcher, Polled, PythonFetcher, Record, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.source.offsets import (
-    Beginning,
-    Position,
-    decode_positions,
-    encode_position,
-)
-from walle_connectors.kafka.source.records import BatchMaker
-from walle_stream.clock import monotonic_ms
-from walle_stream.faults import crash_point
-from walle_stream.ports import SourceBatch, Unread
+from walle_connectors.kafka.source.offsets import Beginning, TopicPosition, decode_positions
+from walle_connectors.kafka.source.records import RecordDecoder
+from walle_stream.clock import monotonic_ms, wall_ms
+from walle_stream.ports import DeadLetter, DeadLetterRoute, Unread
+from walle_stream.reading import Lane, LaneReader, Opening, record_dead_letter
+from walle_stream.reading.offsets import encode_position
 
 _log = logging.getLogger(__name__)
 
@@ -36,55 +28,58 @@ POLL_MS: Final = 5
 """How long a read waits where nothing has come."""
 
 
-class Lane(msgspec.Struct):
+class TopicLane(Lane[TopicPosition]):
     """A partition while it is read."""
 
-    position: Position
-    begin: int
-    """Where it began in this run."""
-    goal: int
-    """What it had then: the end of progress."""
-    end: int
-    """Behind the newest record that is known, or where it stops: the end of what is unread."""
-    is_at_end: bool = False
-    """Nothing is left of what it should read; it may not have been told yet."""
+    __slots__ = ("begin", "end", "goal", "is_at_end")
+
+    _uncounted = 0
+
+    def __init__(self, number: int, done: TopicPosition) -> None:
+        """Begin."""
+        super().__init__(number, done)
+        self.begin = self.goal = self.end = 0
+        """Where it began in this run; what it had then, the end of progress; and behind the
+        newest record that is known, or where it stops: the end of what is unread."""
+        self.is_at_end = False
+        """Nothing is left of what it should read; it may not have been told yet."""
 
 
-class KafkaReader:
+class KafkaReader(LaneReader[TopicPosition]):
     """A topic that was opened at its partitions' offsets. One thread.
 
     It waits for brokers that go away: the library connects again, and no offset moves.
     """
 
+    _lanes: dict[int, TopicLane]  # type: ignore[assignment] # they come with their bounds
+
     def __init__(
         self,
         client: TopicClient,
         model: KafkaSourceModel,
-        batch_events: int,
-        limit: int | None,
+        decoder: RecordDecoder,
+        opening: Opening,
         fetcher: Fetcher | None = None,
     ) -> None:
-        """Begin without partitions.
+        """Take all partitions that the opening speaks of; blocks.
 
         Args:
             client: Taken.
             model: The source's definition.
-            batch_events: Most events in a batch.
-            limit: Most records in this run.
+            decoder: Makes events of its records.
+            opening: What the source was opened with.
             fetcher: Taken; the client's own consumer when left out.
+
+        Raises:
+            SourceError: An offset is not of this topic, or what it names is gone.
         """
-        self.batch_events = batch_events
-        """Most events in a batch; may be changed between reads."""
-        self.keeps_raw = False
-        """Whether batches carry their values."""
+        beginning = TopicPosition(next=0, topic=model.topic)
+        super().__init__(opening._replace(offsets={}, numbers=()), beginning)
         self._client = client
         self._fetcher = fetcher or PythonFetcher(client)
-        self._lanes: dict[int, Lane] = {}
-        self._left = limit
+        self._decoder = decoder
         self._arrived_ms = 0.0
-        self._ready: list[SourceBatch] = []
-        self._is_done = self._is_closed = False
-        self._maker = BatchMaker(model.topic, model.max_record_bytes)
+        self._is_closed = False
         self._beginning = Beginning(
             topic=model.topic,
             topic_id=client.identity.topic_id,
@@ -92,41 +87,12 @@ class KafkaReader:
             stops_at_end=model.stop_at_end,
             on_missing=model.on_missing_offset,
         )
+        if opening.numbers:
+            lanes = self._bring(opening.numbers, opening.offsets)
+            self._fetcher.assign(opening.numbers)
+            self._add(lanes)
 
-    def take_all(self, offsets: Mapping[int, bytes]) -> None:
-        """Take all partitions of the topic; blocks.
-
-        Args:
-            offsets: By partition; one without begins where the definition says.
-
-        Raises:
-            SourceError: One is not of this topic, or what it names is gone.
-        """
-        numbers = range(self._client.identity.partition_count)
-        lanes = self._begin(numbers, offsets)
-        self._fetcher.assign(numbers)
-        self._add(lanes)
-
-    def read(self) -> Sequence[SourceBatch]:
-        """Return what has come, or wait for some milliseconds.
-
-        Raises:
-            SourceError: The topic cannot be read on.
-        """
-        if not self._ready and not self._is_done:
-            self._go_on()
-        return self._hand_out()
-
-    def drain(self) -> Sequence[SourceBatch]:
-        """Return what was read but not yet returned; nothing is held back."""
-        self._is_done = True
-        return self._hand_out()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the end or the limit was reached and all was returned."""
-        return self._is_done and not self._ready
-
+    @override
     @property
     def progress(self) -> float:
         """Share read of what the partitions had when they were opened; -1 without any."""
@@ -134,15 +100,21 @@ class KafkaReader:
         if not lanes:
             return -1.0
         whole = sum(lane.goal - lane.begin for lane in lanes)
-        done = sum(min(lane.position.next, lane.goal) - lane.begin for lane in lanes)
+        done = sum(min(lane.done.next, lane.goal) - lane.begin for lane in lanes)
         return done / whole if whole > 0 else 1.0
 
+    @override
     @property
     def unread(self) -> Unread:
-        """Records up to the newest that the brokers have told of; unknown without partitions."""
+        """Records up to the newest that the brokers have told of, and the age of the oldest."""
         lanes = list(self._lanes.values())  # may be asked by another thread
-        return Unread(sum(lane.end - lane.position.next for lane in lanes) if lanes else -1)
+        rows = sum(lane.end - lane.done.next for lane in lanes)
+        if not (lanes and rows):
+            return Unread(0, 0, 0) if lanes else Unread()
+        read_ms = min(lane.time_ms for lane in lanes if lane.end > lane.done.next)
+        return Unread(rows, time_ms=max(wall_ms() - read_ms, 0) if read_ms >= 0 else -1)
 
+    @override
     def close(self) -> None:
         """Disconnect; may be called twice."""
         if not self._is_closed:
@@ -152,44 +124,45 @@ class KafkaReader:
 
     # Partitions
 
-    def _begin(
+    def _bring(
         self, numbers: Sequence[int], offsets: Mapping[int, bytes], cut: Sequence[int] = ()
-    ) -> dict[int, Lane]:
+    ) -> dict[int, TopicLane]:
         """Find where partitions begin; asks the brokers."""
         stored = decode_positions(offsets, self._client.topic, self._client.identity.cluster)
         lanes = {}
         for number, bounds in self._client.bounds(numbers).items():
             before = stored.get(number)
             position = self._beginning.position(number, before, bounds, is_cut=number in cut)
+            lane = lanes[number] = TopicLane(number, position)
             if position != before:
                 # from now on it is known, whatever the topic has when we come again
-                self._ready.append(self._maker.make(number, NO_RECORDS, encode_position(position)))
+                self._give(lane, position)
+            lane.begin = position.next
             goal = bounds.end if position.end < 0 else position.end
-            goal = max(goal, position.next)
-            lanes[number] = Lane(position, position.next, goal, goal)
+            lane.goal = lane.end = max(goal, position.next)
         return lanes
 
-    def _add(self, lanes: Mapping[int, Lane]) -> None:
+    def _add(self, lanes: Mapping[int, TopicLane]) -> None:
         """Read lanes that the fetcher has been assigned."""
         for number, lane in lanes.items():
-            self._fetcher.seek(number, lane.position.next)
+            self._fetcher.seek(number, lane.done.next)
             self._lanes[number] = lane
-            if lane.position.is_end:
+            if lane.done.is_end:
                 self._reach_end(number, lane)
             else:
                 self._fetcher.resume(number)
 
     # Reading
 
-    def _go_on(self) -> None:
+    @override
+    def _go_on(self) -> bool:
         self._client.expect_count()
-        if self._left is not None and self._left <= 0:
-            self._finish()
-            return
-        most = self.batch_events if self._left is None else min(self.batch_events, self._left)
-        found = self._poll(most)
-        if found is None:
-            return
+        found = self._poll(min(self.batch_events, self._last_row - self._row))
+        if found is not None:
+            self._follow_poll(found)
+        return False  # one poll for a read
+
+    def _follow_poll(self, found: Polled) -> None:
         if found.gone or found.cut:
             self._client.look_again()
         if self._client.is_remade:
@@ -220,8 +193,8 @@ class KafkaReader:
         self._client.accept()
         topic_id = self._client.identity.topic_id
         self._beginning = msgspec.structs.replace(self._beginning, topic_id=topic_id)
-        offsets = {n: encode_position(lane.position) for n, lane in self._lanes.items()}
-        lanes = self._begin(list(offsets), offsets)
+        offsets = {n: encode_position(lane.done) for n, lane in self._lanes.items()}
+        lanes = self._bring(list(offsets), offsets)
         self._fetcher.begin_anew()
         self._add(lanes)
         _log.warning(
@@ -232,56 +205,104 @@ class KafkaReader:
 
     def _begin_again(self, numbers: Sequence[int], cut: Sequence[int] = ()) -> None:
         offsets = {
-            number: encode_position(self._lanes[number].position)
+            number: encode_position(self._lanes[number].done)
             for number in (*numbers, *cut)
             if number in self._lanes
         }
-        self._add(self._begin(list(offsets), offsets, cut))
+        self._add(self._bring(list(offsets), offsets, cut))
 
-    def _take(self, number: int, lane: Lane, records: Records) -> None:
-        end = lane.position.end
+    def _take(self, number: int, lane: TopicLane, records: Records) -> None:
+        end = lane.done.end
         if 0 <= end <= records.offsets[-1]:
             records = records.before(end)
             self._reach_end(number, lane)
             if not records.offsets:
                 return
-        lane.position = msgspec.structs.replace(lane.position, next=records.offsets[-1] + 1)
+        behind = records.offsets[-1] + 1
         newest = self._fetcher.end(number) if end < 0 else end
-        lane.end = max(lane.end, lane.position.next, newest)
-        batch = self._maker.make(
-            number,
-            records,
-            encode_position(lane.position),
-            keeps_raw=self.keeps_raw,
-            arrived_ms=self._arrived_ms,
-        )
-        self._ready.append(batch)
-        if self._left is not None:
-            self._left -= len(records.offsets)
-        if lane.position.next == end:
+        lane.end = max(lane.end, behind, newest)
+        events = self._decoder.decode_all(records)
+        if events is None:
+            for record in starmap(Record, zip(*records, strict=True)):
+                self._take_each(lane, record)
+        else:
+            lane.events, lane.origins = events, list(records.offsets)
+            lane.accepted_rows = len(events)
+            self._count_rows(lane, records.values)
+        self._give(lane, msgspec.structs.replace(lane.done, next=behind, part=0))
+        if behind == end:
             self._reach_end(number, lane)
 
-    def _reach_end(self, number: int, lane: Lane) -> None:
+    def _take_each(self, lane: TopicLane, record: Record) -> None:
+        """Take a record that may give any number of events, or none."""
+        here = msgspec.structs.replace(lane.done, next=record.offset, part=0)
+        if len(lane.events) >= self.batch_events:
+            self._give(lane, here)
+        # of a record that was given in part the rest comes, and it is counted
+        part = lane.done.part if lane.done.next == record.offset else 0
+        found = self._decoder.decode(record)
+        if not part:
+            self._count_rows(lane, [record.value])
+        if not isinstance(found, list):
+            lane.dead_letters.append(self._letter(lane, record, *found))
+            return
+        lane.accepted_rows += not part
+        for event in found[part:]:
+            if len(lane.events) >= self.batch_events:
+                self._give(lane, msgspec.structs.replace(here, part=part))
+            lane.events.append(event)
+            lane.origins.append(record.offset)
+            part += 1
+
+    def _count_rows(self, lane: TopicLane, values: Sequence[bytes | None]) -> None:
+        self._row += len(values)
+        lane.raw_bytes += sum(map(len, filter(None, values))) + len(values)
+        if self.keeps_raw:
+            lane.raw += [(value or b"") + b"\n" for value in values]
+
+    def _letter(
+        self, lane: TopicLane, record: Record, route: DeadLetterRoute, reason: str, error: str
+    ) -> DeadLetter:
+        return record_dead_letter(
+            record.value or b"",
+            route=route,
+            reason=reason,
+            origin=f"{self._client.topic}[{lane.number}]@{record.offset}",
+            device_id=self._decoder.device(record.key),
+            error=error,
+        )
+
+    def _give(self, lane: TopicLane, position: TopicPosition) -> None:
+        arrived_ms = self._arrived_ms if lane.events else None
+        batch = lane.cut(position, f"{self._client.topic}[{lane.number}]", arrived_ms)
+        self._ready.append(batch)
+
+    @override
+    def _position(self, lane: Lane[TopicPosition], *, is_end: bool = False) -> TopicPosition:
+        return lane.done  # nothing is collected between reads
+
+    def _reach_end(self, number: int, lane: TopicLane) -> None:
         lane.is_at_end = True
         self._fetcher.pause(number)
 
     def _look_for_ends(self) -> None:
         # the last offsets may be of no record: marks of transactions, or compacted away
         for number, lane in self._lanes.items():
-            if lane.position.end < 0 or lane.is_at_end:
+            if lane.done.end < 0 or lane.is_at_end:
                 continue
             at = self._fetcher.position(number)
-            if at is not None and at >= lane.position.end:
+            if at is not None and at >= lane.done.end:
                 self._reach_end(number, lane)
 
     def _tell_ends(self) -> None:
         # a limit is no end: with one, ends are told when it was not reached before them all
-        if self._left is not None and (self._left <= 0 or not self._is_at_end):
+        is_limited = self._last_row < sys.maxsize
+        if is_limited and (self._row >= self._last_row or not self._is_at_end):
             return
         untold = {
             number: lane
             for number, lane in self._lanes.items()
-            if lane.is_at_end and not lane.position.is_end
+            if lane.is_at_end and not lane.done.is_end
         }
         if untold:
             # an end is for good: it must be that of the topic that was opened
@@ -289,25 +310,12 @@ class KafkaReader:
             if self._client.is_remade:
                 self._begin_anew()
                 return
-        for number, lane in untold.items():
-            lane.position = msgspec.structs.replace(
-                lane.position, next=lane.position.end, is_end=True
-            )
-            batch = self._maker.make(number, NO_RECORDS, encode_position(lane.position))
-            batch.is_end = True
-            self._ready.append(batch)
+        for lane in untold.values():
+            end = msgspec.structs.replace(lane.done, next=lane.done.end, part=0, is_end=True)
+            self._give(lane, end)
         if self._is_at_end:
             self._finish()
-
-    def _finish(self) -> None:
-        self._is_done = True
 
     @property
     def _is_at_end(self) -> bool:
         return all(lane.is_at_end for lane in self._lanes.values())
-
-    def _hand_out(self) -> list[SourceBatch]:
-        batches, self._ready = self._ready, []
-        if batches:
-            crash_point("read.batch")
-        return batches

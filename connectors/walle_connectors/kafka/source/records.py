@@ -1,24 +1,22 @@
-"""Makes batches of a partition's records: decoded in bulk, one by one where that fails.
+"""Decodes records of a topic: our events in bulk, or one by one where that fails.
 
 Key is the device, value one event as JSON: the names of ``walle_stream.events.Event``.
 ``device_id`` may be left out (the key wins, another one is a dead letter), and
-``ingest_time_ms`` is the record's time, whatever stands there.
+``ingest_time_ms`` is the record's time, whatever stands there. ``mapped`` is for
+values of anybody.
 """
 
-from itertools import starmap
 from typing import Any, Final
 
 import msgspec
 
-from walle_connectors.dead_letters import record_dead_letter
-from walle_connectors.event_text import BAD_TIME, DECODE_ERRORS, decode_problem
 from walle_connectors.kafka.source.fetching import Record, Records
 from walle_stream.events import Event, Kind
-from walle_stream.ports import DeadLetter, DeadLetterRoute, Origins, SourceBatch, SourceCounts
+from walle_stream.ports import DeadLetterRoute
+from walle_stream.reading.dead_letters import BAD_TIME, DECODE_ERRORS, decode_problem
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _DEVICES_CACHED: Final = 262_144
-_ROW_BYTES: Final = 500  # an event or a dead letter, beside its texts
 
 
 class EventValue(msgspec.Struct, gc=False):
@@ -34,78 +32,47 @@ class EventValue(msgspec.Struct, gc=False):
     uid: str = ""
 
 
-type _Problem = tuple[DeadLetterRoute, str, str]
+type Problem = tuple[DeadLetterRoute, str, str]
+"""Why a record is none of events: route, reason, class of the error."""
+
+
+class _Named(msgspec.Struct):
+    device_id: str = ""
+
 
 _decode_event = msgspec.json.Decoder(Event).decode
 _decode_value = msgspec.json.Decoder(EventValue).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
-class BatchMaker:
-    """Makes a topic's batches. One thread; pure but for what it remembers of devices."""
+class RecordDecoder:
+    """Decodes our events. One thread; pure but for what it remembers of devices."""
 
-    def __init__(self, topic: str, max_record_bytes: int) -> None:
-        """Begin."""
-        self._topic = topic
+    def __init__(self, max_record_bytes: int) -> None:
+        """Begin.
+
+        Args:
+            max_record_bytes: Longest value.
+        """
         self._max_bytes = max_record_bytes
         self._devices: dict[bytes | None, str] = {}
 
-    def make(
-        self,
-        partition: int,
-        records: Records,
-        offset: bytes,
-        *,
-        keeps_raw: bool = False,
-        arrived_ms: float | None = None,
-    ) -> SourceBatch:
-        """Make a batch of all of some records.
+    def named_device(self, value: bytes | None) -> str | None:
+        """Return the device that a value names, if any; None where it cannot be read."""
+        try:
+            return _decode_named(value or b"").device_id
+        except DECODE_ERRORS:
+            return None
 
-        Args:
-            partition: Whose they are.
-            records: In its order.
-            offset: Behind the last of them.
-            keeps_raw: Whether the batch carries its values.
-            arrived_ms: When they arrived.
-        """
-        letters: list[DeadLetter] = []
-        events, offsets = self._decode_all(records), records.offsets
-        if events is None:
-            events, offsets = [], list[int]()
-            for record in starmap(Record, zip(*records, strict=True)):
-                found = self._decode(record)
-                if isinstance(found, Event):
-                    events.append(found)
-                    offsets.append(record.offset)
-                else:
-                    letters.append(self._letter(partition, record, found))
-        count = len(records.values)
-        values = [value or b"" for value in records.values]
-        raw_bytes = sum(map(len, values)) + count
-        return SourceBatch(
-            partition=partition,
-            events=events,
-            offset=offset,
-            counts=SourceCounts(
-                source_rows=count,
-                accepted_rows=len(events),
-                dead_letter_rows=len(letters),
-                raw_bytes=raw_bytes,
-            ),
-            dead_letters=letters,
-            size_bytes=count * _ROW_BYTES + raw_bytes,
-            raw=b"\n".join([*values, b""]) if keeps_raw and values else None,
-            arrived_ms=arrived_ms,
-            origins=Origins(f"{self._topic}[{partition}]", offsets),
-        )
-
-    def _decode_all(self, records: Records) -> list[Event] | None:
+    def decode_all(self, records: Records) -> list[Event] | None:
+        """Return an event for each record; None where some are to be decoded one by one."""
         # nothing may have to be decided record by record
         events = self._decode_values(records)
         if not events:
             return None
         devices = self._devices
         for event, key, time_ms in zip(events, records.keys, records.timestamps, strict=True):
-            device_id = devices.get(key) or self._device(key)
+            device_id = devices.get(key) or self.device(key)
             if event.device_id != device_id:
                 return None
             event.device_id = device_id  # one text for all events of a device
@@ -125,7 +92,7 @@ class BatchMaker:
         except DECODE_ERRORS:
             return []
 
-    def _device(self, key: bytes | None) -> str:
+    def device(self, key: bytes | None) -> str:
         """Return the device of a key; empty where it is none."""
         try:
             device_id = (key or b"").decode()
@@ -138,21 +105,23 @@ class BatchMaker:
         self._devices[key] = device_id
         return device_id
 
-    def _decode(self, record: Record) -> Event | _Problem:
+    def decode(self, record: Record) -> list[Event] | Problem:
+        """Return the events of one record, or why there are none."""
         problem = self._problem(record)
         if problem is not None:
             return problem
+        return self._events(record, self.device(record.key))
+
+    def _events(self, record: Record, device_id: str) -> list[Event] | Problem:
         try:
             value = _decode_value(record.value or b"")
         except DECODE_ERRORS as error:
             return decode_problem(error)
-        device_id = self._device(record.key)
         if value.device_id not in {"", device_id}:
-            reason = f"device {value.device_id[:64]!r} in the value, {device_id[:64]!r} in the key"
-            return "invalid", reason, ""
+            return other_device(value.device_id, device_id)
         if not 0 <= value.event_time_ms <= TIME_MAX_MS:
             return "invalid", BAD_TIME, ""
-        return Event(
+        event = Event(
             device_id=device_id,
             id=value.id,
             kind=value.kind,
@@ -163,8 +132,9 @@ class BatchMaker:
             contents=value.contents,
             uid=value.uid,
         )
+        return [event]
 
-    def _problem(self, record: Record) -> _Problem | None:
+    def _problem(self, record: Record) -> Problem | None:
         if record.value is None:
             return "decode", "is a tombstone: no value", ""
         size = len(record.value)
@@ -180,13 +150,12 @@ class BatchMaker:
             problem = f"the record has no time, or a wrong one: {record.timestamp}"
         return ("invalid", problem, "") if problem else None
 
-    def _letter(self, partition: int, record: Record, problem: _Problem) -> DeadLetter:
-        route, reason, error = problem
-        return record_dead_letter(
-            record.value or b"",
-            route=route,
-            reason=reason,
-            origin=f"{self._topic}[{partition}]@{record.offset}",
-            device_id=self._device(record.key),
-            error=error,
-        )
+
+def other_device(named: str, key: str) -> Problem:
+    """Return the problem of a record that is of another device than its key.
+
+    Args:
+        named: By the value.
+        key: Of the record, as text.
+    """
+    return "invalid", f"device {named[:64]!r} in the value, {key[:64]!r} in the key", ""

@@ -3,9 +3,10 @@ import json
 import pytest
 
 from tests.unit.connectors.events.reading import read
-from walle_connectors.events import CONNECTOR, lane_reader
+from walle_connectors.events import CONNECTOR
 from walle_connectors.events import lines as lines_module
 from walle_stream.errors import SourceChangedError, SourceError, SourceNotFoundError
+from walle_stream.reading import reader as reader_module
 
 EVENT = {
     "device_id": "d",
@@ -96,7 +97,7 @@ def test_a_file_that_grows_is_read_on(source):
 
 
 def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
-    monkeypatch.setattr(lane_reader, "FLUSH_BYTES", 300)
+    monkeypatch.setattr(reader_module, "FLUSH_BYTES", 300)
     made = source(b"\n".join([line()] * 50))
     monkeypatch.setattr(lines_module, "CHUNK_BYTES", 400)
     reader = made.open({}, 4, 100)

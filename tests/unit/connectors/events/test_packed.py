@@ -6,9 +6,10 @@ import zlib
 import pytest
 
 from tests.unit.connectors.events.reading import read
-from walle_connectors.events import CONNECTOR, lane_reader
+from walle_connectors.events import CONNECTOR
 from walle_stream.errors import SourceChangedError, SourceError, SourceFormatError
 from walle_stream.events import Event
+from walle_stream.reading import reader as reader_module
 from walle_stream.types import partition_of
 from walle_stream.wire.event_blocks import encode_file_head, try_decode_block_head
 from walle_stream.wire.event_builder import BLOCK_BYTES, BlockBuilder
@@ -268,7 +269,7 @@ def test_damage_that_became_other_damage_is_refused(source):
 
 
 def test_a_partition_without_devices_does_not_hold_the_others_back(source, monkeypatch):
-    monkeypatch.setattr(lane_reader, "FLUSH_BYTES", 300)
+    monkeypatch.setattr(reader_module, "FLUSH_BYTES", 300)
     made = source(pack([event(0)] * 50))
     reader = made.open({}, 4, 100)
     first = {batch.partition: batch.offset for batch in reader.read()}
@@ -297,12 +298,6 @@ def test_files_that_cannot_be_read(source):
     made = source([data[: len(data) // 2]])
     with pytest.raises(SourceError, match="cannot be read"):
         read(made)
-
-
-@pytest.mark.parametrize("offset", [b'{"at": 0}', b'{"index": -1}', b'{"index": 0, "v": 2}'])
-def test_foreign_offsets_are_refused(source, offset):
-    with pytest.raises(SourceError, match="the offset of partition 0"):
-        read(source(pack(EVENTS)), {0: offset})
 
 
 def test_offsets_of_both_formats_are_told_apart(source, tmp_path):

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from walle_connectors.dead_letters import text_digest
 from walle_connectors.files import FilesSource
 from walle_connectors.files.reader import FLUSH_ROWS
 from walle_stream.errors import SourceChangedError, SourceError
 from walle_stream.events import Event
 from walle_stream.ports import DeadLetter, SourceBatch
+from walle_stream.reading.dead_letters import text_digest
 from walle_stream.types import partition_of
 
 type Make = Callable[..., FilesSource]
@@ -186,13 +186,6 @@ def test_rows_of_a_device_are_counted_in_its_partition(make: Make, read: Read) -
     assert (by_partition[home], by_partition[0]) == (2, 1)
 
 
-def test_end_comes_to_partitions_without_events_too(make: Make, read: Read) -> None:
-    batches = read(make("d,t\na,1\n"), partition_count=4)
-    assert sorted((batch.partition, batch.is_end) for batch in batches) == [
-        (partition, True) for partition in range(4)
-    ]
-
-
 def test_file_without_rows_ends_at_once(make: Make, read: Read) -> None:
     (batch,) = read(make("d,t\n"))
     assert (batch.is_end, batch.events, batch.counts.source_rows) == (True, [], 0)
@@ -258,18 +251,6 @@ def test_drain_returns_rows_read_but_not_what_waits(make: Make) -> None:
     assert not any(event.kind == "page_exit" for event in read_events + drained)
 
 
-def test_progress_goes_from_0_to_1(make: Make) -> None:
-    reader = make("d,t\n" + "a,1\n" * 300_000).open({}, 1, 1_000)
-    assert 0 <= reader.progress < 1
-    seen: list[float] = []
-    while not reader.is_done:
-        reader.read()
-        seen.append(reader.progress)
-    reader.close()
-    assert seen == sorted(seen)
-    assert seen[-1] == reader.progress == 1
-
-
 def test_file_that_became_shorter_is_refused(make: Make, read: Read) -> None:
     (batch,) = read(make("d,t\na,1\nb,2\n"))
     with pytest.raises(SourceChangedError, match="ends after row 1"):
@@ -304,14 +285,9 @@ def test_damaged_gzip_gives_the_rows_before_it_and_then_fails(make: Make) -> Non
 @pytest.mark.parametrize(
     ("offsets", "reason"),
     [
-        ({0: b""}, "partition 0 is not one of a file source"),
-        ({0: b'{"v":2,"step":1}'}, "has layout 2, this version reads 1"),
-        ({0: b'{"v":1,"step":-1}'}, "has layout 1"),
-        ({0: b'{"v":1,"row":1}'}, "not one of a file source"),
-        ({7: b'{"v":1,"step":1}'}, "offsets of partitions [7]"),
-        ({0: b'{"v":1,"step":9}', 1: b'{"v":1,"step":4,"ends":[3]}'}, "not of the same source"),
+        ({0: b'{"v":2,"step":9}', 1: b'{"v":2,"step":4,"ends":[3]}'}, "not of the same source"),
         (
-            {0: b'{"v":1,"step":9,"ends":[2]}', 1: b'{"v":1,"step":4,"ends":[3]}'},
+            {0: b'{"v":2,"step":9,"ends":[2]}', 1: b'{"v":2,"step":4,"ends":[3]}'},
             "not of the same source",
         ),
     ],
@@ -322,16 +298,6 @@ def test_offset_that_is_not_of_this_source_is_refused(
     with pytest.raises(SourceError) as caught:
         make("d,t\na,1\n").open(offsets, 2, 10)
     assert reason in str(caught.value)
-
-
-def test_crash_point_is_passed_before_batches_are_handed_out(
-    make: Make, read: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passed: list[str] = []
-    monkeypatch.setattr("walle_connectors.files.reader.crash_point", passed.append)
-    read(make("d,t\na,1\nb,2\n"), batch_events=1)
-    assert set(passed) == {"read.batch"}
-    assert len(passed) >= 2
 
 
 def test_name_of_the_file_is_in_the_origin_wherever_it_lies(

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from walle_connectors.kafka.source.offsets import (
     Beginning,
     Bounds,
-    Position,
+    TopicPosition,
     decode_positions,
-    encode_position,
 )
 from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.reading.offsets import encode_position
 
 NUMBERS = st.integers(0, 2**62)
 
@@ -23,12 +23,12 @@ def beginning(on_missing="fail", topic_id="id", *, stops=False):
 
 
 def position(place, **fields):
-    return Position(next=place, topic="raw", **{"topic_id": "id", "cluster": "c", **fields})
+    return TopicPosition(next=place, topic="raw", **{"topic_id": "id", "cluster": "c", **fields})
 
 
 @given(NUMBERS, st.integers(-1, 2**62), st.booleans(), st.text(), st.text(), st.text())
 def test_an_offset_comes_back_as_it_was(place, end, is_end, topic, topic_id, cluster):
-    given_ = Position(
+    given_ = TopicPosition(
         next=place, topic=topic, topic_id=topic_id, cluster=cluster, end=end, is_end=is_end
     )
     assert decode_positions({7: encode_position(given_)}, topic, cluster) == {7: given_}
@@ -43,15 +43,15 @@ def test_foreign_bytes_are_an_error_of_the_source(offset):
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
-        ({"v": 2}, SourceError, "layout 2, this version reads 1"),
-        ({"next": -1}, SourceError, "layout"),
+        ({"v": 1}, SourceError, "layout 1, this version reads 2"),
+        ({"next": -1}, SourceError, "not one of a Kafka topic"),
         ({"more": 1}, SourceError, "not one of a Kafka topic"),
         ({"topic": "other"}, SourceChangedError, "of topic 'other'"),
         ({"cluster": "d"}, SourceChangedError, "in cluster 'd'"),
     ],
 )
 def test_offsets_of_something_else_are_refused(fields, error, words):
-    offset = json.dumps({"v": 1, "next": 3, "topic": "raw", "cluster": "c", **fields}).encode()
+    offset = json.dumps({"v": 2, "next": 3, "topic": "raw", "cluster": "c", **fields}).encode()
     with pytest.raises(error, match=words):
         decode_positions({0: offset}, "raw", "c")
 

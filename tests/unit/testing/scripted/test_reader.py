@@ -101,4 +101,4 @@ def test_an_abort_kills_the_process_once(script, tmp_path):
 
 def test_an_offset_beyond_the_script_is_refused(script):
     with pytest.raises(SourceError, match="this script has 2"):
-        script(event(1)).open({0: b'{"v":1,"steps":3}'}, 1, 10)
+        script(event(1)).open({0: b'{"v":2,"steps":3}'}, 1, 10)

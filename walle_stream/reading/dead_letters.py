@@ -1,9 +1,21 @@
-"""Dead letters of records, for all connectors."""
+"""Dead letters of records, and what may be wrong with the JSON of an event."""
 
 from hashlib import blake2b
 from typing import Final
 
+import msgspec
+
 from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter, DeadLetterRoute
+from walle_stream.types import TIME_MAX_MS
+
+# the last for what is nested deeper than the decoder goes
+DECODE_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding JSON of anybody may raise."""
+
+BAD_TIME: Final = f"a time is outside 0 .. {TIME_MAX_MS} milliseconds"
+"""Why an event is refused whose time cannot be one."""
+
+_BOUNDS: Final = ("`int` >= ", "`int` <= ")  # what the decoder says of a time
 
 _RAW_CHARACTERS: Final = 1_024
 _DIGEST_BYTES: Final = 16
@@ -47,3 +59,17 @@ def record_dead_letter(
 def text_digest(text: bytes) -> str:
     """Return the blake2b-128 of a record, hexadecimal."""
     return blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def decode_problem(error: Exception) -> tuple[DeadLetterRoute, str, str]:
+    """Say what a failed decoding of an event means.
+
+    Args:
+        error: One of ``DECODE_ERRORS``.
+
+    Returns:
+        Route, reason and class of the error (empty where the reason is all there is to it).
+    """
+    if any(words in str(error) for words in _BOUNDS):
+        return "invalid", BAD_TIME, ""
+    return "decode", f"is no event: {error}", type(error).__name__

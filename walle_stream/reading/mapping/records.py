@@ -1,9 +1,10 @@
-"""Cuts a byte stream into records, in bounded memory.
+"""Cuts a byte stream into records, in bounded memory, and records into rows.
 
 ``CsvRecords`` and ``JsonRecords`` yield one ``Record`` per row, also for rows
 that cannot be read (their values are a ``BrokenRow``), so that a broken line
 is a fact about the line and never an end of the source. No more than the bound
-of one record is held, however long a line is.
+of one record is held, however long a line is. ``JsonRows`` and ``csv_decoder``
+are for records that come one by one, as a topic's do.
 
 A quote that opens a CSV field may reach over lines. When the record that it
 opens turns out broken, or does not end within the bound, only its first line
@@ -13,14 +14,16 @@ row and not the rest of the file.
 
 import csv
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
+from io import BytesIO
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from walle_connectors.files.layout import JsonLayout
 from walle_stream.ports import DeadLetterRoute
+from walle_stream.reading.dead_letters import DECODE_ERRORS
+from walle_stream.reading.mapping.layout import JsonLayout
 
 _CHUNK_BYTES: Final = 65_536
 _DIGEST_BYTES: Final = 16
@@ -37,6 +40,9 @@ class BrokenRow(msgspec.Struct, frozen=True):
     digest: str = ""
     """Of the whole record when it was not held whole."""
 
+
+type Row = tuple[Any, int]
+"""Values or ``BrokenRow``; place in the exploded list from 0, or -1."""
 
 type Record = tuple[Any, int, bytes, int, int]
 """Values or ``BrokenRow``; bytes of the source that it took; its text (the
@@ -193,74 +199,98 @@ class _Feed:
         return line.decode()
 
 
-class JsonRecords:
-    """Rows of a JSON Lines stream as structs of the used fields."""
+class JsonRows:
+    """Decodes JSON records to rows: structs of the used fields."""
 
-    def __init__(self, stream: BinaryIO, layout: JsonLayout, max_bytes: int) -> None:
-        """Begin at the stream's position.
+    def __init__(self, layout: JsonLayout) -> None:
+        """Begin.
 
         Args:
-            stream: Decompressed bytes with a bounded ``readline``.
             layout: Which fields are used, and the list to explode.
-            max_bytes: Longest record with its line end.
         """
-        self._lines = _Lines(stream, max_bytes)
         self._row_type = layout.row_type()
         self._explode = layout.explode
-        self._record_type = (
+        record_type = (
             self._row_type if self._explode is None else layout.parent_type(self._row_type)
         )
-        self._decoder = msgspec.json.Decoder(self._record_type)
+        self._decode = msgspec.json.Decoder(record_type).decode
         self._anything = msgspec.json.Decoder()
 
-    def rows(self) -> Iterator[Record]:
-        """Yield the rows."""
-        lines, decode, explode = self._lines, self._decoder.decode, self._explode
-        while line := lines.next():
-            if len(line) > lines.max_bytes:
-                yield lines.oversized(line)
-            elif not line.isspace():
-                try:
-                    if not line.isascii():
-                        line.decode()  # msgspec does not look into fields that are not used
-                    values: Any = decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    yield from self._broken(line, error)
-                    continue
-                if explode is None:
-                    yield values, len(line), line, lines.number, -1
-                else:
-                    yield from self._exploded([(row, values) for row in values.elements], line)
+    def decode(self, text: bytes) -> list[Row]:
+        """Return the rows of one record."""
+        try:
+            if not text.isascii():
+                text.decode()  # msgspec does not look into fields that are not used
+            record: Any = self._decode(text)
+        except DECODE_ERRORS as error:
+            return self._broken(text, error)
+        if self._explode is None:
+            return [(record, -1)]
+        return [((row, record), place) for place, row in enumerate(record.elements)]
 
-    def _exploded(self, rows: list[Any], line: bytes) -> Iterator[Record]:
-        # the line's bytes are counted once, with its first row
-        for place, values in enumerate(rows):
-            yield values, 0 if place else len(line), line, self._lines.number, place
-
-    def _broken(self, line: bytes, error: Exception) -> Iterator[Record]:
+    def _broken(self, text: bytes, error: Exception) -> list[Row]:
         row = BrokenRow("decode", f"not a JSON record: {error}", type(error).__name__)
-        record = self._any_record(line) if isinstance(error, msgspec.ValidationError) else None
+        record = self._any_record(text) if isinstance(error, msgspec.ValidationError) else None
         if record is not None and self._explode is not None:
             # a record, but not with a list of objects: see which part is at fault
             elements = record.pop(self._explode, None)
             if isinstance(elements, list):
-                yield from self._exploded(self._converted(record, elements), line)
-                return
+                return [(self._converted(record, x), place) for place, x in enumerate(elements)]
             row = BrokenRow("invalid", f"the record has no list {self._explode!r}")
-        yield row, len(line), line, self._lines.number, -1
+        return [(row, -1)]
 
-    def _any_record(self, line: bytes) -> dict[str, Any] | None:
+    def _any_record(self, text: bytes) -> dict[str, Any] | None:
         try:
-            record = self._anything.decode(line)
+            record = self._anything.decode(text)
         except (msgspec.DecodeError, RecursionError):  # such as a number beyond all ranges
             return None
         return record if isinstance(record, dict) else None
 
-    def _converted(self, record: dict[str, Any], elements: list[Any]) -> list[Any]:
-        parent = msgspec.convert(record, self._row_type)
-        return [
-            (msgspec.convert(element, self._row_type), parent)
-            if isinstance(element, dict)
-            else BrokenRow("invalid", f"an element of {self._explode!r} is not an object")
-            for element in elements
-        ]
+    def _converted(self, record: dict[str, Any], element: Any) -> Any:
+        if not isinstance(element, dict):
+            return BrokenRow("invalid", f"an element of {self._explode!r} is not an object")
+        return msgspec.convert(element, self._row_type), msgspec.convert(record, self._row_type)
+
+
+class JsonRecords:
+    """Rows of a JSON Lines stream."""
+
+    def __init__(self, stream: BinaryIO, rows: JsonRows, max_bytes: int) -> None:
+        """Begin at the stream's position.
+
+        Args:
+            stream: Decompressed bytes with a bounded ``readline``.
+            rows: Decodes a line.
+            max_bytes: Longest record with its line end.
+        """
+        self._lines = _Lines(stream, max_bytes)
+        self._decode = rows.decode
+
+    def rows(self) -> Iterator[Record]:
+        """Yield the rows."""
+        lines, decode = self._lines, self._decode
+        while line := lines.next():
+            if len(line) > lines.max_bytes:
+                yield lines.oversized(line)
+            elif not line.isspace():
+                for values, place in decode(line):
+                    # the line's bytes are counted once, with its first row
+                    yield values, 0 if place > 0 else len(line), line, lines.number, place
+
+
+def csv_decoder(delimiter: str, quote: str, width: int) -> Callable[[bytes], list[Row]]:
+    """Return what decodes one record of CSV, as ``JsonRows.decode`` does one of JSON.
+
+    Args:
+        delimiter: One character.
+        quote: One character, or empty when quotes mean nothing.
+        width: Number of columns that it must have.
+    """
+
+    def decode(text: bytes) -> list[Row]:
+        records = CsvRecords(BytesIO(text), delimiter, quote, len(text))
+        rows: list[Row] = [(values, -1) for values, *_ in records.rows(width)]
+        reason = f"the record has {len(rows)} rows of CSV, one is expected"
+        return rows if len(rows) == 1 else [(BrokenRow("decode", reason), -1)]
+
+    return decode

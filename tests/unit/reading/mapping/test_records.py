@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from walle_connectors.dead_letters import text_digest
-from walle_connectors.files.layout import JsonLayout
-from walle_connectors.files.records import BrokenRow, CsvRecords, JsonRecords
+from walle_stream.reading.dead_letters import text_digest
+from walle_stream.reading.mapping.layout import JsonLayout
+from walle_stream.reading.mapping.records import BrokenRow, CsvRecords, JsonRecords, JsonRows
 
 
 class CountingStream(io.BytesIO):
@@ -32,7 +32,7 @@ def json_rows(text: str | bytes, explode: str | None = None, limit: int = 100) -
     for name in ("a", "b"):
         layout.load(name, lambda: "w")
     data = text.encode() if isinstance(text, str) else text
-    return list(JsonRecords(io.BytesIO(data), layout, limit).rows())
+    return list(JsonRecords(io.BytesIO(data), JsonRows(layout), limit).rows())
 
 
 def kinds(rows: Any) -> list[Any]:

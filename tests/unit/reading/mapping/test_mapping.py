@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from walle_connectors.files import FilesModel
-from walle_connectors.files.layout import CsvLayout, JsonLayout
-from walle_connectors.files.mapping import InvalidRow, MappingError, compile_mapping
 from walle_stream.events import Event
+from walle_stream.reading.mapping.compiling import InvalidRow, MappingError, compile_mapping
+from walle_stream.reading.mapping.layout import CsvLayout, JsonLayout
 
 HEADER = ("d", "t", "a", "b", "s")
 TYPES = {"t": "int", "a": "int", "b": "float"}

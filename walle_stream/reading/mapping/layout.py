@@ -8,53 +8,54 @@ compiled, and the decoder skips all others.
 
 import ast
 import difflib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import GenericAlias
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Literal, override
 
 import msgspec
 
-from walle_connectors.files.translate import Typed, ValueType
+from walle_stream.reading.mapping.translate import Typed
 
-_COLUMN_TYPES: Final[Mapping[str, ValueType]] = {
-    "str": "str",
-    "int": "int",
-    "float": "float",
-    "bool": "bool",
-}
+type ColumnType = Literal["str", "int", "float", "bool"]
+"""What a column's text can be converted to."""
 
 
-class RowLayout(Protocol):
+class RowLayout(ABC):
     """How the row function reads a row."""
 
-    prologue: str
-    """First statements of the row function."""
-    constants: Mapping[str, Any]
+    constants: ClassVar[Mapping[str, Any]] = {"UNSET": msgspec.UNSET}
     """Names that the loading expressions need."""
-    has_types: bool
+    has_types: ClassVar[bool]
     """Whether columns are converted, so that a column can be at fault."""
+    has_record = False
+    """Whether a row comes with the key and the time of a record: ``k`` and ``g``."""
 
+    _row = "fields"  # names of a row's parts
+
+    def prologue(self) -> str:
+        """Return the first statement of the row function."""
+        return f"{self._row}, k, g = fields" if self.has_record else f"{self._row} = fields"
+
+    @abstractmethod
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:
         """Return an expression for a value that must be there.
 
         Raises:
             LookupError: No row can have it; says what there is.
         """
-        ...
 
+    @abstractmethod
     def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
         """Return an expression for a value, null where it is missing."""
-        ...
 
 
-class CsvLayout:
+class CsvLayout(RowLayout):
     """Rows are lists of texts in the order of the header."""
 
-    prologue = "pass"
     has_types = True
-    constants: Mapping[str, Any] = {}
 
-    def __init__(self, types: Mapping[str, str], header: Sequence[str] | None) -> None:
+    def __init__(self, types: Mapping[str, ColumnType], header: Sequence[str] | None) -> None:
         """Begin.
 
         Args:
@@ -65,7 +66,8 @@ class CsvLayout:
         self._types = types
         self._header = header
 
-    def load(self, name: str, temporary: Callable[[], str]) -> Typed:  # noqa: ARG002 - protocol
+    @override
+    def load(self, name: str, temporary: Callable[[], str]) -> Typed:
         """Return an expression for a column's value.
 
         Raises:
@@ -82,6 +84,7 @@ class CsvLayout:
             raise LookupError(f"the file has {header.count(name)} columns {name!r}")
         return self._converted(name, header.index(name))
 
+    @override
     def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
         """Return an expression for a column's value; an empty cell is missing."""
         if self._header is not None and name not in self._header:
@@ -91,13 +94,13 @@ class CsvLayout:
         return ast.IfExp(_cell(place), value, ast.Constant(None)), type_
 
     def _converted(self, name: str, place: int) -> Typed:
-        type_ = _COLUMN_TYPES[self._types.get(name, "str")]
+        type_ = self._types.get(name, "str")
         if type_ == "str":
             return _cell(place), type_
         return ast.Call(ast.Name(type_, ast.Load()), [_cell(place)], []), type_
 
 
-class JsonLayout:
+class JsonLayout(RowLayout):
     """Rows are structs with the used fields, or pairs of them when exploded."""
 
     has_types = False
@@ -109,16 +112,17 @@ class JsonLayout:
             explode: Name of the list whose elements are the rows, if any.
         """
         self.explode = explode
-        self.prologue = "r = fields" if explode is None else "r, p = fields"
-        self.constants: Mapping[str, Any] = {"UNSET": msgspec.UNSET}
+        self._row = "r" if explode is None else "(r, p)"
         self.fields: dict[str, str] = {}
         """Attribute of the struct for each field that is used."""
 
+    @override
     def load(self, name: str, temporary: Callable[[], str]) -> Typed:
         """Return an expression for a field's value."""
         missing = ast.Call(ast.Name("missing", ast.Load()), [ast.Constant(name)], [])
         return self._field(name, temporary(), missing)
 
+    @override
     def load_optional(self, name: str, temporary: Callable[[], str]) -> Typed:
         """Return an expression for a field's value, null where it is missing."""
         return self._field(name, temporary(), ast.Constant(None))

@@ -1,6 +1,6 @@
 import pytest
 
-from walle_connectors.files.expressions import FUNCTIONS, ExpressionError, parse_expression
+from walle_stream.reading.mapping.expressions import FUNCTIONS, ExpressionError, parse_expression
 
 ALLOWED = [
     "user_id",

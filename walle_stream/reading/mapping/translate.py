@@ -1,16 +1,17 @@
 """Translates an allowed expression to the tree of the row function.
 
-Names become whatever the caller's ``Names`` says; types are inferred on the
+Names become whatever a subclass says; types are inferred on the
 way, so that mistakes which can never work (text times a number, a text column
 compared with a number) are errors of the definition, and so that the row
 function checks at run time only what is not known before.
 """
 
 import ast
+from abc import ABC, abstractmethod
 from copy import deepcopy
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-from walle_connectors.files.expressions import ExpressionError
+from walle_stream.reading.mapping.expressions import ExpressionError
 
 type ValueType = Literal["int", "float", "bool", "str", "none", "list", "strs", "any"]
 """What is known of a value; ``strs`` is a list of texts, ``any`` is unknown."""
@@ -44,9 +45,10 @@ _RESULTS: Final[dict[str, ValueType]] = {
 _CALLED_FUNCTIONS_OF_TEXT: Final = frozenset({"lower", "upper", "strip", "split", "timestamp"})
 
 
-class Names(Protocol):
-    """What names stand for at the place of an expression."""
+class Translator(ABC):
+    """Translates the expressions of one place; a subclass knows what names stand for there."""
 
+    @abstractmethod
     def value(self, name: str, node: ast.expr, *, is_sure: bool) -> Typed:
         """Return the value of a column or a computed value.
 
@@ -55,23 +57,14 @@ class Names(Protocol):
             node: Where, for errors.
             is_sure: Whether the expression needs it whatever the row holds.
         """
-        ...
 
+    @abstractmethod
     def optional(self, name: str, node: ast.expr) -> Typed:
         """Return a column's value, null when the row has none."""
-        ...
 
+    @abstractmethod
     def temporary(self) -> str:
         """Return a fresh local name."""
-        ...
-
-
-class Translator:
-    """Translates the expressions of one place."""
-
-    def __init__(self, names: Names) -> None:
-        """Begin."""
-        self._names = names
 
     def translate(  # noqa: C901, PLR0911 - one case per node type
         self, node: ast.expr, *, is_sure: bool = True
@@ -87,7 +80,7 @@ class Translator:
         """
         match node:
             case ast.Name():
-                return self._names.value(node.id, node, is_sure=is_sure)
+                return self.value(node.id, node, is_sure=is_sure)
             case ast.Constant():
                 return ast.Constant(node.value), _type_of(node.value)
             case ast.BinOp():
@@ -130,7 +123,7 @@ class Translator:
             type_ = "str" if "str" in types else "any"
         elif isinstance(node.op, ast.Mult | ast.Mod):
             name = "multiply" if isinstance(node.op, ast.Mult) else "modulo"
-            return _call(name, left, right), "any"
+            return call(name, left, right), "any"
         return ast.BinOp(left, node.op, right), type_
 
     def _unary(self, node: ast.UnaryOp, is_sure: bool) -> Typed:
@@ -190,24 +183,24 @@ class Translator:
         if name == "round":
             # round(x) is an integer, round(x, n) stays what x is
             known = types[0] if types[0] in {"int", "float"} else "any"
-            return _call(name, *values), "int" if len(values) == 1 else known
+            return call(name, *values), "int" if len(values) == 1 else known
         if name == "abs":
-            return _call(name, *values), types[0] if types[0] in {"int", "float"} else "any"
+            return call(name, *values), types[0] if types[0] in {"int", "float"} else "any"
         if name in {"min", "max"}:
-            return _call(name, *values), _common(*types)
-        return _call(name, *values), _RESULTS[name]
+            return call(name, *values), _common(*types)
+        return call(name, *values), _RESULTS[name]
 
     def _get(self, node: ast.Call) -> Typed:
         if not (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
             return self._part(node)
         wanted = node.args[0].value
-        value, type_ = self._names.optional(str(wanted), node)
+        value, type_ = self.optional(str(wanted), node)
         default, default_type = (
             self.translate(node.args[1], is_sure=False)
             if len(node.args) > 1
             else (ast.Constant(None), "none")
         )
-        name = self._names.temporary()
+        name = self.temporary()
         test = ast.Compare(
             ast.NamedExpr(ast.Name(name, ast.Store()), value), [ast.IsNot()], [ast.Constant(None)]
         )
@@ -218,7 +211,7 @@ class Translator:
         values = [self.translate(node.args[0], is_sure=False)[0], deepcopy(node.args[1])]
         if len(node.args) > 2:  # noqa: PLR2004 - value and name
             values.append(self.translate(node.args[2], is_sure=False)[0])
-        return _call("part", *values), "any"
+        return call("part", *values), "any"
 
     def _flags(self, node: ast.Call, is_sure: bool) -> Typed:
         names = [str(keyword.arg) for keyword in node.keywords]
@@ -229,10 +222,11 @@ class Translator:
         ]
         # most rows have none of the flags: then no call is made
         is_any = ast.BoolOp(ast.Or(), tests) if len(tests) > 1 else tests[0]
-        return ast.IfExp(is_any, _call("flags", *pairs), ast.List([], ast.Load())), "strs"
+        return ast.IfExp(is_any, call("flags", *pairs), ast.List([], ast.Load())), "strs"
 
 
-def _call(name: str, *values: ast.expr) -> ast.Call:
+def call(name: str, *values: ast.expr) -> ast.Call:
+    """Return a call of a function of ``functions``."""
     return ast.Call(ast.Name(name, ast.Load()), list(values), [])
 
 

@@ -13,19 +13,20 @@ of a failure names the YAML key without any cost on rows that succeed.
 import ast
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Final, cast
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, Final, cast, override
 
 import msgspec
 
-from walle_connectors.files.expressions import ExpressionError, parse_expression
-from walle_connectors.files.functions import INT_MAX, RUNTIME
-from walle_connectors.files.layout import CsvLayout, JsonLayout, RowLayout
-from walle_connectors.files.translate import Translator, Typed, ValueType
 from walle_stream.events import Event
+from walle_stream.reading.mapping.expressions import ExpressionError, parse_expression
+from walle_stream.reading.mapping.functions import BIG, INT_MAX, RUNTIME
+from walle_stream.reading.mapping.layout import CsvLayout, JsonLayout, RowLayout
+from walle_stream.reading.mapping.translate import Translator, Typed, ValueType, call
 from walle_stream.types import TIME_MAX_MS
 
 if TYPE_CHECKING:
-    from walle_connectors.files.model import EventModel, FilesModel
+    from walle_stream.reading.mapping.keys import EventModel, RowKeys
 
 _REASON_MAX: Final = 300
 
@@ -52,13 +53,17 @@ class MappingError(ValueError):
     """An expression cannot be compiled; the message names its YAML key."""
 
 
-def compile_mapping(model: "FilesModel", layout: RowLayout) -> Callable[[Any], RowResult]:
+def compile_mapping(
+    model: "RowKeys", layout: RowLayout, *, has_record: bool = False
+) -> Callable[[Any], RowResult]:
     """Build the row function.
 
     Args:
-        model: The source's definition.
+        model: The mapping.
         layout: Where the values of columns are found in a row; afterwards it
             knows which are used.
+        has_record: Whether a row comes with the key (text) and the time of its record:
+            then it is a tuple of these three.
 
     Returns:
         A function of one row as ``records`` yields it; it does not raise.
@@ -66,11 +71,12 @@ def compile_mapping(model: "FilesModel", layout: RowLayout) -> Callable[[Any], R
     Raises:
         MappingError: An expression is wrong.
     """
+    layout.has_record = has_record
     return _Compiler(model, layout).build()
 
 
-def check_mapping(model: "FilesModel") -> None:
-    """Check every expression of a definition without its file.
+def check_mapping(model: "RowKeys") -> None:
+    """Check every expression of a mapping without rows.
 
     Raises:
         MappingError: An expression is wrong.
@@ -78,6 +84,7 @@ def check_mapping(model: "FilesModel") -> None:
     layout: RowLayout = CsvLayout(model.columns, None)
     if model.format == "jsonl":
         layout = JsonLayout(model.explode)
+    layout.has_record = True  # for what is left out
     compiler = _Compiler(model, layout)
     compiler.build()
     for name in model.let:  # also those that no event uses
@@ -96,14 +103,15 @@ class _Place:
         self.blocks: dict[str, dict[str, Typed]] = {}
 
 
-class _Names:
-    """Names at one expression: hoists what the expression surely needs."""
+class _Names(Translator):
+    """Translates one expression: hoists what it surely needs."""
 
     def __init__(self, compiler: "_Compiler", place: _Place, key: str) -> None:
         self._compiler = compiler
         self._place = place
         self._key = key
 
+    @override
     def value(self, name: str, node: ast.expr, *, is_sure: bool) -> Typed:
         place, compiler = self._place, self._compiler
         if name not in place.bound:
@@ -127,18 +135,20 @@ class _Names:
         except LookupError as error:
             raise ExpressionError(str(error.args[0]), node) from None
 
+    @override
     def optional(self, name: str, node: ast.expr) -> Typed:
         try:
             return self._compiler.layout.load_optional(name, self.temporary)
         except LookupError as error:
             raise ExpressionError(str(error.args[0]), node) from None
 
+    @override
     def temporary(self) -> str:
         return self._compiler.fresh("w")
 
 
 class _Compiler:
-    def __init__(self, model: "FilesModel", layout: RowLayout) -> None:
+    def __init__(self, model: "RowKeys", layout: RowLayout) -> None:
         self.layout = layout
         self.lets = dict(model.let)
         self._model = model
@@ -150,7 +160,7 @@ class _Compiler:
 
     def build(self) -> Callable[[Any], RowResult]:
         place = _Place([], {})
-        self.emit(place, "", self.layout.prologue)
+        self.emit(place, "", self.layout.prologue())
         self._header(place)
         for number, event in enumerate(self._model.events):
             self._event(place, f"events[{number}]", event)
@@ -180,11 +190,17 @@ class _Compiler:
 
     def _header(self, place: _Place) -> None:
         model = self._model
-        self._text(place, "device", model.device, "d")
-        self._time(place, "time", model.time, "t")
+        if model.device is None:
+            self.emit(place, "", "d = k")
+        else:
+            self._text(place, "device", model.device, "d")
+        if model.time is None:
+            self.emit(place, "", "t = g")
+        else:
+            self._time(place, "time", model.time, "t")
         parts = [
             self._scalar(place, f"identity[{number}]", text)
-            for number, text in enumerate(model.identity)
+            for number, text in enumerate(model.row_identity)
         ]
         if parts:
             value = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
@@ -201,7 +217,7 @@ class _Compiler:
             raise MappingError(f"{key}.each.in: it is not a list")
         name, index = self.fresh("x"), self.fresh("x")
         if type_ == "any":
-            values = _call("to_list", values)
+            values = call("to_list", values)
         values = self._bind(place, f"{key}.each.in", values)
         loop = self.emit(
             place,
@@ -247,7 +263,8 @@ class _Compiler:
             "UID": self._optional_text(place, f"{key}.uid", event.uid),
             "CONTENTS": self._contents(place, f"{key}.contents", event.contents),
         }
-        made = "Event(d, ID, KIND, PAGE, INSTANCE, AT, t, CONTENTS, UID)"
+        ingest = "g" if self.layout.has_record else "t"
+        made = f"Event(d, ID, KIND, PAGE, INSTANCE, AT, {ingest}, CONTENTS, UID)"
         if event.at is None:
             self.emit(place, key, f"now.append({made})", **parts)
         else:
@@ -263,11 +280,11 @@ class _Compiler:
                 values.append(self._bind(place, inner_key, value))
             elif type_ == "int":
                 local = self._bind(place, inner_key, value)
-                check = f"if not {-INT_MAX} <= V <= {INT_MAX}:\n    big()"
+                check = f"if not {-INT_MAX} <= V <= {INT_MAX}:\n    bad({BIG!r})"
                 self.emit(place, inner_key, check, V=deepcopy(local))
                 values.append(local)
             else:
-                values.append(self._bind(place, inner_key, _call("plain", value)))
+                values.append(self._bind(place, inner_key, call("plain", value)))
         return ast.Dict([ast.Constant(name) for name in contents], values)
 
     # Parts of a row
@@ -281,10 +298,10 @@ class _Compiler:
         if isinstance(value, ast.Constant) and value.value and type_ == "str" and local != "d":
             return value
         if type_ != "str":
-            value = _call("str" if type_ == "int" else "to_text", value)
+            value = call("str" if type_ == "int" else "to_text", value)
         self.emit(place, key, "N = V", N=_store(local), V=value)
         if is_empty_refused:
-            self.emit(place, key, "if not N:\n    empty()", N=_load(local))
+            self.emit(place, key, "if not N:\n    bad('it is empty')", N=_load(local))
         return _load(local)
 
     def _optional_text(self, place: _Place, key: str, text: str | None) -> ast.expr:
@@ -294,7 +311,7 @@ class _Compiler:
         if type_ not in {"str", "int", "any", "none"}:
             raise MappingError(f"{key}: it is not text: use str(...)")
         if type_ != "str":
-            value = _call("str" if type_ == "int" else "optional_text", value)
+            value = call("str" if type_ == "int" else "optional_text", value)
         return self._bind(place, key, value)
 
     def _time(self, place: _Place, key: str, text: str, local: str) -> ast.expr:
@@ -314,7 +331,7 @@ class _Compiler:
         value, type_ = self._expression(place, key, text)
         if type_ in {"list", "strs"}:
             raise MappingError(f"{key}: a list cannot be part of the identity")
-        return self._bind(place, key, _call("scalar", value) if type_ == "any" else value)
+        return self._bind(place, key, call("scalar", value) if type_ == "any" else value)
 
     def _bind(self, place: _Place, key: str, value: ast.expr) -> ast.expr:
         if isinstance(value, ast.Constant | ast.Name):
@@ -334,7 +351,7 @@ class _Compiler:
 
     def _translate(self, place: _Place, key: str, tree: ast.expr) -> Typed:
         try:
-            return Translator(_Names(self, place, key)).translate(tree)
+            return _Names(self, place, key).translate(tree)
         except ExpressionError as error:
             raise MappingError(f"{key}: {error}") from error
 
@@ -359,7 +376,7 @@ class _Compiler:
         self._open_lets.pop()
         place.bound.update(hidden)
         if type_ in {"str", "list", "any"} and _names_in(tree) & set(self.lets):
-            value = _call("bounded", value)  # else values could double from let to let
+            value = call("bounded", value)  # else values could double from let to let
         local = self.fresh("v")
         self.emit(place, key, "N = V", N=_store(local), V=value)
         return _load(local), type_
@@ -378,7 +395,7 @@ class _Compiler:
         return statements
 
     def _template(self, source: str, key: str, **parts: ast.expr) -> list[ast.stmt]:
-        filled = _Filler(parts).visit(ast.parse(_dedent(source)))
+        filled = _Filler(parts).visit(ast.parse(dedent(source)))
         if not self._keys or self._keys[-1] != key:
             self._keys.append(key)
         line = len(self._keys)
@@ -420,16 +437,6 @@ class _Filler(ast.NodeTransformer):
 
 def _names_in(tree: ast.expr) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
-def _dedent(source: str) -> str:
-    lines = source.strip("\n").split("\n")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    return "\n".join(line[indent:] for line in lines)
-
-
-def _call(name: str, *values: ast.expr) -> ast.Call:
-    return ast.Call(ast.Name(name, ast.Load()), list(values), [])
 
 
 def _load(name: str) -> ast.Name:

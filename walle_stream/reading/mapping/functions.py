@@ -15,6 +15,9 @@ from walle_stream.types import TIME_MAX_MS
 INT_MAX: Final = 2**63 - 1
 """Largest integer in an event; the smallest is its negative."""
 
+BIG: Final = "the number has more than 64 bits"
+"""Why an integer is refused."""
+
 EVENTS_PER_ROW_MAX: Final = 10_000
 """Most values that ``each`` may repeat an event for."""
 
@@ -80,7 +83,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     if kind is str or kind is bool or value is None:
         return value
     if kind is int:
-        return value if -INT_MAX <= value <= INT_MAX else _big()
+        return value if -INT_MAX <= value <= INT_MAX else _bad(BIG)
     if kind is float:
         return value if math.isfinite(value) else _bad("it is not a finite number")
     if depth > _DEPTH_MAX:
@@ -103,10 +106,6 @@ def _bounded(value: Any) -> Any:
     return value
 
 
-def _big() -> NoReturn:
-    _bad("the number has more than 64 bits")
-
-
 def _bad_time(value: Any) -> NoReturn:
     if value is None:
         _bad("the row has no time")
@@ -115,36 +114,19 @@ def _bad_time(value: Any) -> NoReturn:
     _bad(f"{value} is outside 0 .. {TIME_MAX_MS} milliseconds")
 
 
-def _empty() -> NoReturn:
-    _bad("it is empty")
+def _expect_numbers(sign: str, what: str, left: Any, right: Any) -> None:
+    if not (isinstance(left, int | float) and isinstance(right, int | float)):
+        _bad(f"{_show(left)} {sign} {_show(right)}: only numbers {what}")
 
 
 def _multiply(left: Any, right: Any) -> Any:
-    if not (isinstance(left, int | float) and isinstance(right, int | float)):
-        _bad(f"{_show(left)} * {_show(right)}: only numbers can be multiplied")
+    _expect_numbers("*", "can be multiplied", left, right)
     return left * right
 
 
 def _modulo(left: Any, right: Any) -> Any:
-    if not (isinstance(left, int | float) and isinstance(right, int | float)):
-        _bad(f"{_show(left)} % {_show(right)}: only numbers have a remainder")
+    _expect_numbers("%", "have a remainder", left, right)
     return left % right
-
-
-def _lower(value: str) -> str:
-    return str.lower(value)
-
-
-def _upper(value: str) -> str:
-    return str.upper(value)
-
-
-def _strip(value: str) -> str:
-    return str.strip(value)
-
-
-def _split(value: str, separator: str) -> list[str]:
-    return str.split(value, separator)
 
 
 def _timestamp(value: Any) -> int:
@@ -183,10 +165,10 @@ RUNTIME: Final[Mapping[str, Any]] = {
     "round": round,
     "min": min,
     "max": max,
-    "lower": _lower,
-    "upper": _upper,
-    "strip": _strip,
-    "split": _split,
+    "lower": str.lower,
+    "upper": str.upper,
+    "strip": str.strip,
+    "split": str.split,
     "flags": _chosen,
     "timestamp": _timestamp,
     "part": _part,
@@ -200,9 +182,8 @@ RUNTIME: Final[Mapping[str, Any]] = {
     "scalar": _scalar,
     "bounded": _bounded,
     "enumerate": enumerate,
-    "big": _big,
+    "bad": _bad,
     "bad_time": _bad_time,
-    "empty": _empty,
     "multiply": _multiply,
     "modulo": _modulo,
     "ROW_ERRORS": ROW_ERRORS,

@@ -1,0 +1,67 @@
+"""Rows whose events are ordered among themselves: what is held back, and what is due."""
+
+from heapq import heappop, heappush
+
+from walle_connectors.files.offsets import FilePosition
+from walle_stream.events import Event
+from walle_stream.reading import Lane
+
+
+class RowLane(Lane[FilePosition]):
+    """A partition, and how many releases were given before the restart."""
+
+    __slots__ = ("to_skip",)
+
+    _uncounted = 0
+
+    def __init__(self, number: int, done: FilePosition) -> None:
+        """Begin."""
+        super().__init__(number, done)
+        self.to_skip = done.events
+
+
+type Held = tuple[int, int, int, RowLane, Event]
+"""An event with its place in the order: event time, step, order in the row;
+and where it goes. The first three are unique."""
+
+
+class Scope:
+    """Rows whose events are ordered among themselves: all, or a device's."""
+
+    __slots__ = ("held", "highest_ms", "released_ms")
+
+    def __init__(self) -> None:
+        """Begin before all times."""
+        self.highest_ms = -1
+        """Highest time of an accepted row."""
+        self.released_ms = -1
+        """Highest event time that was released."""
+        self.held: list[Held] = []
+        """A heap."""
+
+    def order(self, events: list[Held], watermark_ms: int) -> list[Held]:
+        """Hold back what lies behind the watermark and return what is due.
+
+        Args:
+            events: A row's events.
+            watermark_ms: Highest row time less the lateness.
+
+        Returns:
+            Due events in their order.
+        """
+        held = self.held
+        for event in events:
+            heappush(held, event)
+        due: list[Held] = []
+        while held and held[0][0] <= watermark_ms:
+            due.append(heappop(held))
+        if due and due[-1][0] > self.released_ms:
+            self.released_ms = due[-1][0]
+        return due
+
+    def release_all(self) -> list[Held]:
+        """Return everything held, in no order; the natural end."""
+        held, self.held = self.held, []
+        if held:
+            self.released_ms = max(self.released_ms, max(held)[0])
+        return held

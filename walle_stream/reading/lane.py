@@ -1,0 +1,102 @@
+"""A partition while its source is read: what was collected for it, and where it stands."""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from walle_stream.ports import Origins, SourceBatch, SourceCounts
+from walle_stream.reading.offsets import Position, encode_position
+
+if TYPE_CHECKING:
+    from walle_stream.events import Event
+    from walle_stream.ports import DeadLetter
+
+ROW_BYTES: Final = 500
+"""Memory of a small event or of a dead letter, beside the row's bytes."""
+
+
+class Lane[P: Position]:
+    """One partition. Its reader writes to its fields, and cuts batches. One thread."""
+
+    __slots__ = (
+        "accepted_rows",
+        "dead_letters",
+        "done",
+        "duplicate_rows",
+        "events",
+        "late_rows",
+        "number",
+        "origins",
+        "raw",
+        "raw_bytes",
+        "time_ms",
+    )
+
+    _uncounted: ClassVar[int] = -1
+    """What ``accepted_rows`` begins with; below 0: each event is a row."""
+
+    def __init__(self, number: int, done: P) -> None:
+        """Begin without anything collected.
+
+        Args:
+            number: The partition's.
+            done: Where it stands: all before is in batches of before.
+        """
+        self.number = number
+        self.done = done
+        self.time_ms = -1
+        """Ingest time of the event that was last in a batch, epoch milliseconds; the highest."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self.events: list[Event] = []
+        self.dead_letters: list[DeadLetter] = []
+        self.accepted_rows = self._uncounted
+        self.duplicate_rows = 0
+        self.late_rows = 0
+        """Those among the dead letters that are late."""
+        self.raw_bytes = 0
+        self.raw: list[bytes] = []
+        self.origins: list[int] = []
+        """The record of each event, where the source numbers records."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was collected."""
+        return not (
+            self.events or self.dead_letters or self.duplicate_rows or self.accepted_rows > 0
+        )
+
+    def cut(self, position: P, source: str = "", arrived_ms: float | None = None) -> SourceBatch:
+        """Make a batch of what was collected.
+
+        Args:
+            position: Behind the last of it; the partition stands there now.
+            source: What the numbers of ``origins`` count in; empty where it has none.
+            arrived_ms: Monotonic clock when it arrived; None: now.
+        """
+        late, letters, events = self.late_rows, self.dead_letters, self.events
+        accepted = len(events) if self.accepted_rows < 0 else self.accepted_rows
+        batch = SourceBatch(
+            partition=self.number,
+            events=events,
+            offset=encode_position(position),
+            counts=SourceCounts(
+                source_rows=accepted + self.duplicate_rows + len(letters),
+                accepted_rows=accepted,
+                duplicate_rows=self.duplicate_rows,
+                late_rows=late,
+                dead_letter_rows=len(letters) - late,
+                raw_bytes=self.raw_bytes,
+            ),
+            dead_letters=letters,
+            is_end=position.is_end,
+            # at least what is in memory: payloads may not be
+            size_bytes=(len(events) + len(letters)) * ROW_BYTES + self.raw_bytes,
+            raw=b"".join(self.raw) if self.raw else None,
+            arrived_ms=arrived_ms,
+            origins=Origins(source, self.origins) if source else None,
+        )
+        if events:
+            self.time_ms = max(self.time_ms, events[-1].ingest_time_ms)
+        self.done = position
+        self._begin()
+        return batch

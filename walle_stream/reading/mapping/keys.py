@@ -1,0 +1,137 @@
+"""The YAML keys of a mapping: how rows become events.
+
+Everything that can be checked without a row is checked, so that ``walle validate``
+finds it: the keys and every expression's syntax here, their types in ``model``.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from walle_stream.events import Kind
+from walle_stream.reading.mapping.expressions import (
+    EXPRESSION_MAX_CHARACTERS,
+    parse_expression,
+)
+from walle_stream.reading.mapping.layout import ColumnType
+from walle_stream.spec.strict import Strict
+
+
+def _literal_text(value: Any) -> Any:
+    # YAML reads 0 and true as values: as expressions they are the same literals
+    return repr(value) if isinstance(value, bool | int | float) else value
+
+
+def _checked(text: str) -> str:
+    parse_expression(text)
+    return text
+
+
+type Expression = Annotated[
+    str,
+    BeforeValidator(_literal_text),
+    AfterValidator(_checked),
+    Field(max_length=EXPRESSION_MAX_CHARACTERS),
+]
+"""Text in the language of ``expressions``."""
+
+type Name = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$", max_length=100)]
+"""A name that expressions can use."""
+
+
+class EachModel(Strict):
+    """Repeats an event for every value of a list."""
+
+    name: Name = Field(description="Name of the value in the event's expressions.")
+    in_: Expression = Field(alias="in", description="The list.")
+    index: Name | None = Field(
+        default=None, description="Name of the value's number in the list, counted from 1."
+    )
+
+    @model_validator(mode="after")
+    def _is_unambiguous(self) -> Self:
+        if self.index == self.name:
+            raise ValueError(f"name and index are both {self.name!r}")
+        return self
+
+
+class EventModel(Strict):
+    """One event that a row may give."""
+
+    kind: Kind = Field(description="Which of the five basic kinds.")
+    when: Expression | None = Field(
+        default=None, description="Only rows for which this holds give the event."
+    )
+    each: EachModel | None = Field(
+        default=None, description="Repeat the event for every value of a list."
+    )
+    at: Expression | None = Field(
+        default=None, description="Event time, epoch milliseconds; the row's time when left out."
+    )
+    page: Expression = Field(description="Page id; text in quotes, for example \"'home'\".")
+    instance: Expression | None = Field(
+        default=None, description="Which visit of the page; the latest one when left out."
+    )
+    id: Expression | None = Field(
+        default=None, description="Event id that triggers match; the kind when left out."
+    )
+    uid: Expression | None = Field(
+        default=None, description="Identity of the occurrence: a second one is a duplicate."
+    )
+    contents: dict[str, Expression] = Field(
+        default_factory=dict, description="Item, widget and free fields."
+    )
+
+
+class RowKeys(Strict):
+    """What rows are, and which events they give; ``RowMapping`` before it is compiled."""
+
+    format: Literal["csv", "jsonl"] = Field(
+        default="jsonl", description="An object of JSON, or a line of CSV."
+    )
+    delimiter: str = Field(default=",", description="CSV: what separates columns.")
+    quote: str = Field(
+        default='"', description="CSV: the quotation mark; empty when quotes mean nothing."
+    )
+    columns: dict[str, ColumnType] = Field(
+        default_factory=dict, description="CSV: types of columns; those not listed are text."
+    )
+    explode: str | None = Field(
+        default=None,
+        min_length=1,
+        description="JSON: a list in the record whose objects are the rows.",
+    )
+    let: dict[Name, Expression] = Field(
+        default_factory=dict, description="Computed values by name."
+    )
+    device: Expression | None = Field(
+        default=None, description="Device id; the record's key when left out."
+    )
+    time: Expression | None = Field(
+        default=None, description="The row's time, epoch milliseconds; the record's when left out."
+    )
+    # the length is checked below: pydantic would report it beside every error inside, too
+    events: tuple[EventModel, ...] = Field(
+        description="Events of a row, in order.", json_schema_extra={"minItems": 1}
+    )
+
+    @property
+    def row_identity(self) -> tuple[str, ...]:
+        """Expressions; a row whose values were seen before is a duplicate. None: no row is."""
+        return ()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.format == "jsonl":
+            given = self.model_fields_set & {"columns", "delimiter", "quote"}
+            if given:
+                raise ValueError(f"{', '.join(sorted(given))}: only for format csv")
+        elif self.explode is not None:
+            raise ValueError("explode: only for format jsonl")
+        if len(self.delimiter) != 1 or self.delimiter in "\r\n":
+            raise ValueError(f"delimiter: {self.delimiter!r} is not one character of a line")
+        if len(self.quote) > 1 or self.quote in {self.delimiter, "\r", "\n"}:
+            raise ValueError(f"quote: {self.quote!r} is not one character beside the delimiter")
+        if not self.events:
+            raise ValueError("events: a source without events gives nothing: declare one")
+        return self

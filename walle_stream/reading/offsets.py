@@ -1,0 +1,100 @@
+"""Offsets: where a partition stands in its source, and the bytes of that.
+
+The bytes are JSON: ``{"v": 2, "is_end": false, ...}``, and what a connector adds.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar, Final, Self
+
+import msgspec
+
+from walle_stream.errors import SourceError
+from walle_stream.reading.dead_letters import DECODE_ERRORS
+
+OFFSET_VERSION: Final = 2
+"""Version of the offsets' layouts, of all sources."""
+
+type Count = Annotated[int, msgspec.Meta(ge=0)]
+"""What an offset counts."""
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a partition stands; a subclass for each kind of source."""
+
+    what: ClassVar[str] = "this source"
+    """What such offsets are of, for messages."""
+    order: ClassVar[tuple[str, ...]] = ()
+    """Fields by which positions of a source are ordered."""
+
+    v: int = OFFSET_VERSION
+    is_end: bool = False
+    """The source ended there, and the partition was told so."""
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """What orders positions of a source."""
+        return tuple(getattr(self, name) for name in self.order)
+
+    @property
+    def rows(self) -> int:
+        """Rows that the source has up to here, from which a limit counts; 0: from this run on."""
+        return 0
+
+    @classmethod
+    def decode(cls, partition: int, offset: bytes) -> Self:
+        """Decode an offset.
+
+        Args:
+            partition: Whose it is, for messages.
+            offset: As it was committed.
+
+        Raises:
+            SourceError: It is damaged, not of such a source, or of another version.
+        """
+        try:
+            version = msgspec.json.decode(offset, type=_Version).v
+            if version == OFFSET_VERSION:
+                return msgspec.json.decode(offset, type=cls)
+        except DECODE_ERRORS as error:
+            raise SourceError(
+                f"the offset of partition {partition} is not one of {cls.what} ({error}): give the "
+                "source that the data directory was made from, or a new --data-dir"
+            ) from error
+        raise SourceError(
+            f"the offset of partition {partition} has layout {version}, this version reads "
+            f"{OFFSET_VERSION}: use the version of walle_stream that wrote it, or a new --data-dir"
+        )
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+encode_position = msgspec.json.Encoder().encode
+"""Encodes a position as an offset."""
+
+
+def decode_positions[P: Position](
+    offsets: Mapping[int, bytes], numbers: Iterable[int], beginning: P
+) -> dict[int, P]:
+    """Decode the offsets of partitions.
+
+    Args:
+        offsets: By partition; one without begins at the beginning.
+        numbers: All partitions of the data directory.
+        beginning: Where a partition begins; the others are positions of its kind.
+
+    Raises:
+        SourceError: An offset is damaged, not of such a source, or of no partition.
+    """
+    known = list(numbers)
+    strange = sorted(offsets.keys() - known)
+    if strange:
+        raise SourceError(
+            f"there are offsets of partitions {strange}, the data directory has {len(known)}: "
+            "restore it from a copy, or start with a new --data-dir"
+        )
+    return {
+        number: type(beginning).decode(number, offsets[number]) if number in offsets else beginning
+        for number in known
+    }

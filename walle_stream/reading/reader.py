@@ -1,0 +1,189 @@
+"""The reader of every source: batches by partition, the limit, ends and failures.
+
+A reader goes on until something is worth handing out: as much as a batch may have, of all
+partitions together; what stands before an end, a limit or a failure; or, after
+``FLUSH_BYTES``, where it stands, also for partitions that got nothing, so that none falls
+behind by more.
+"""
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from walle_stream.errors import SourceChangedError, SourceError
+from walle_stream.faults import crash_point
+from walle_stream.ports import SourceBatch, Unread
+from walle_stream.reading.lane import Lane
+from walle_stream.reading.offsets import Position, decode_positions
+from walle_stream.types import partition_of
+
+if TYPE_CHECKING:
+    from walle_stream.reading.source import Opening
+
+FLUSH_BYTES: Final = 8 * 2**20
+"""Partly filled batches are handed out after this many bytes."""
+
+_DEVICES_CACHED: Final = 262_144
+
+
+class LaneReader[P: Position](ABC):
+    """A source that was opened at its partitions' offsets; ``ports.SourceReader``. One thread.
+
+    What a subclass uses: ``_lanes``, ``_home``, ``_row`` (rows read, which the limit bounds by
+    ``_last_row``), ``_count`` (events collected), ``_passed`` (bytes since the last flush),
+    ``_cut``, ``_tell_end`` and ``_finish``.
+    """
+
+    lane_type: ClassVar[type[Lane[Any]]] = Lane
+    """What collects for a partition."""
+
+    def __init__(self, opening: "Opening", beginning: P) -> None:
+        """Begin.
+
+        Args:
+            opening: What the source was opened with.
+            beginning: Where a partition begins that has no offset.
+
+        Raises:
+            SourceError: An offset is not of such a source.
+        """
+        self.batch_events = opening.batch_events
+        """Most events in what is handed out at once; may be changed between reads."""
+        self.keeps_raw = False
+        """Whether batches carry their raw rows."""
+        positions = decode_positions(opening.offsets, opening.numbers, beginning)
+        self._lanes: dict[int, Lane[P]] = {
+            number: self.lane_type(number, each) for number, each in positions.items()
+        }
+        self._homes: dict[str, Lane[P]] = {}
+        self._row = self._count = self._passed = 0
+        limit = opening.limit
+        rows = max((each.rows for each in positions.values()), default=0)
+        self._last_row = sys.maxsize if limit is None else rows + limit
+        self._ready: list[SourceBatch] = []
+        self._refusal: SourceError | None = None
+        self._is_done = False
+
+    # The port
+
+    def read(self) -> Sequence[SourceBatch]:
+        """Read on until a batch is full, for a bounded number of bytes, or what there is.
+
+        Raises:
+            SourceError: The source cannot be read on; what stands before was returned.
+            SourceChangedError: It differs from what was read before.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            self._advance()
+        except SourceError as error:
+            self._refusal = error
+            if isinstance(error, SourceChangedError):
+                self._ready.clear()  # what it gives now is not what it gave
+            else:
+                self._flush()
+            if not self._ready:
+                raise
+        return self._hand_out()
+
+    def drain(self) -> Sequence[SourceBatch]:
+        """Return what was read but not yet returned; releases nothing that waits."""
+        if self._refusal is None and not self._is_done:
+            self._flush()
+        self._is_done = True
+        return self._hand_out()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the end or the limit was reached and all was returned."""
+        return self._is_done and not self._ready
+
+    @property
+    def progress(self) -> float:
+        """Share of the source that was read, 0-1; below 0 when unknown."""
+        return -1.0
+
+    @property
+    def unread(self) -> Unread:
+        """What is left to read, as far as the source knows; any thread may ask."""
+        return Unread()
+
+    def close(self) -> None:  # noqa: B027 - most have nothing open
+        """Release files and connections; may be called twice."""
+
+    # What a connector brings
+
+    @abstractmethod
+    def _go_on(self) -> bool:
+        """Read something, or take what was read; False: nothing is there for the moment.
+
+        Raises:
+            SourceError: The source cannot be read on.
+        """
+
+    @abstractmethod
+    def _position(self, lane: Lane[P], *, is_end: bool = False) -> P:
+        """Return where a partition stands, with what its lane has collected."""
+
+    # What it is given
+
+    def _home(self, device_id: str) -> Lane[P]:
+        """Return the lane of a device, and remember it in ``_homes``."""
+        if len(self._homes) >= _DEVICES_CACHED:
+            self._homes.clear()
+        lane = self._homes[device_id] = self._lanes[partition_of(device_id, len(self._lanes))]
+        return lane
+
+    def _cut(self) -> None:
+        """Make batches of what was collected."""
+        self._count = 0
+        self._ready += [
+            lane.cut(self._position(lane)) for lane in self._lanes.values() if not lane.is_empty
+        ]
+
+    def _tell_end(self) -> None:
+        """Make the last batches before an end, of the partitions that were not told of it."""
+        self._count = 0
+        for lane in self._lanes.values():
+            end, done = self._position(lane, is_end=True), lane.done
+            if done.place < end.place or (done.place == end.place and not done.is_end):
+                self._ready.append(lane.cut(end))
+
+    def _finish(self) -> None:
+        """Read no more: an end, or the limit."""
+        self._is_done = True
+
+    def _behind_ms(self, newest_ms: int) -> int:
+        """Return how far the reader is behind a time, -1 where it is not known; any thread."""
+        read_ms = max((lane.time_ms for lane in list(self._lanes.values())), default=-1)
+        return max(newest_ms - read_ms, 0) if newest_ms >= 0 and read_ms >= 0 else -1
+
+    # Reading
+
+    def _advance(self) -> None:
+        while not self._ready and not self._is_done:
+            if self._row >= self._last_row:
+                self._flush()
+                self._finish()
+            elif not self._go_on():
+                self._flush()
+                break
+            elif self._passed >= FLUSH_BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        self._passed = 0
+        self._cut()
+        for lane in self._lanes.values():
+            # also one that got nothing: a restart begins at the place furthest behind
+            here = self._position(lane)
+            if lane.done.place < here.place:
+                self._ready.append(lane.cut(here))
+
+    def _hand_out(self) -> list[SourceBatch]:
+        batches, self._ready = self._ready, []
+        if batches:
+            crash_point("read.batch")
+        return batches
