@@ -10,8 +10,8 @@ from vm_parts.measuring import Settings, distribution, quantile, say
 from vm_parts.plain import tune_gc
 from vm_parts.scripts import LIGHT, RUNAWAYS, Batch, compiled, make_batch, program
 from walle_stream.vm.frames import encode_groups
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits
 from walle_stream.vm.virtual_machine import VirtualMachine
 
 if TYPE_CHECKING:

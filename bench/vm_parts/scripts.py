@@ -7,7 +7,8 @@ The classes are ours (the paper gives no boundaries), by CPU time per run: light
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
+from walle_stream.vm.limits import RunLimits
+from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import DeviceGroup, RunInput
 
 LIGHT: Final = """

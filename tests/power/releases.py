@@ -27,9 +27,9 @@ from walle_deploy.trust.layout import TARGETS, blob_path
 from walle_deploy.trust.publishing import ExclusiveFile, publish_version
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import ConflictError, IntegrityError, WalleError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedTask
-from walle_stream.vm.program import RunLimits
 
 LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 VERSIONS = ("v1", "v2", "v3")

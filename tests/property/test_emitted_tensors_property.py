@@ -13,8 +13,9 @@ from walle_stream.engine.graph import Graph, Model, Node, TensorType
 from walle_stream.engine.hosted import HostedModel
 from walle_stream.engine.models import Module
 from walle_stream.errors import TensorError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 from walle_stream.vm.services import HostServices
 
 pytestmark = pytest.mark.vm

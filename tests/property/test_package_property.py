@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from walle_stream.errors import PackageError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedTask, read_package
-from walle_stream.vm.program import RunLimits
 
 pytestmark = pytest.mark.vm
 

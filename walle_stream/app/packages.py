@@ -26,6 +26,7 @@ from walle_stream.spec.suggestions import suggest
 from walle_stream.store.files import put_file
 from walle_stream.vm import gate
 from walle_stream.vm.bundle import guest_bundle
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
     MANIFEST,
@@ -34,7 +35,6 @@ from walle_stream.vm.package.reader import (
     TaskPackage,
     read_package,
 )
-from walle_stream.vm.program import RunLimits
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # of a standard library's folder: not the interpreter's, made from the rest, or only for its tests

@@ -14,14 +14,9 @@ from walle_stream.errors import ScriptError
 from walle_stream.spec.isolation import IsolationSpec
 from walle_stream.spec.models import OnErrorSpec, Task
 from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.vm.limits import Confinement, RunLimits
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
-from walle_stream.vm.program import (
-    CompiledProgram,
-    Confinement,
-    RunLimits,
-    TaskProgram,
-    compile_program,
-)
+from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 
 
 class ReadyTask(msgspec.Struct, frozen=True):

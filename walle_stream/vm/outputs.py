@@ -20,7 +20,8 @@ from walle_stream.vm.guest.context import (
 from walle_stream.vm.guest.migration import VERSION_KEY
 from walle_stream.vm.guest.outcome import MESSAGE_MAX_CHARACTERS, NAME_MAX_CHARACTERS
 from walle_stream.vm.guest.state import STATE_KEY_MAX_BYTES, merge, state_bytes
-from walle_stream.vm.program import CompiledProgram, RunLimits
+from walle_stream.vm.limits import RunLimits
+from walle_stream.vm.program import CompiledProgram
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 from walle_stream.wire.strict_json import object_problem, value_problem
 

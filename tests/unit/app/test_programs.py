@@ -6,9 +6,9 @@ from walle_stream.actors.attempts import FailurePolicy
 from walle_stream.app.packages import find_task, package_task
 from walle_stream.app.programs import compile_task, unpack_task
 from walle_stream.spec.models import TaskLimits, TaskSpec
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.reader import PackagedTask
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits
 
 pytestmark = pytest.mark.vm
 

@@ -10,8 +10,9 @@ import pytest
 
 from walle_stream.vm import watchdog
 from walle_stream.vm.interpreters import live_count
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import GroupResult, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 
 LARGE = RunLimits(output_bytes=16 * 1024 * 1024)
 
@@ -74,7 +75,8 @@ CHILD = """
 import os, sys, threading
 from walle_stream.vm.interpreters import Interpreter
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.limits import RunLimits
+from walle_stream.vm.program import TaskProgram
 def code(text): return compile(text, "x", "exec")
 def groups(*devices):
     row = ("a", "click", 1, 1, None)

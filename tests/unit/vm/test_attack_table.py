@@ -12,9 +12,10 @@ import pytest
 
 from walle_stream.errors import ScriptError
 from walle_stream.testing.attacks import ATTACKS, ENDS, FAILS, HARMLESS, LOADED, STOPPED, Attack
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.memory import resident_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import TaskProgram, compile_program
 
 pytestmark = pytest.mark.vm
 
@@ -66,7 +67,8 @@ def test_what_runs_hurts_nobody_else(attack: Attack, page: Any, tmp_path: Path) 
 HOST = """
 import os, sys
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.limits import RunLimits
+from walle_stream.vm.program import TaskProgram
 limits = RunLimits(wall_time_ms=int(sys.argv[2]))
 tasks = {"t": TaskProgram("t", "v", sys.argv[1], "t.py", limits=limits)}
 row = ("page_exit", "page_exit", 1, 1, {"attack": 1})

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from walle_stream.errors import ScriptError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 
 pytestmark = pytest.mark.vm
 

@@ -7,9 +7,10 @@ import pytest
 from walle_stream.errors import VmClosedError, VmStartError
 from walle_stream.vm import containment
 from walle_stream.vm import pool as pool_module
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.process.machine import ProcessMachine
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 from walle_stream.vm.virtual_machine import VirtualMachine
 
 pytestmark = pytest.mark.vm

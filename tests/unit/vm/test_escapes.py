@@ -7,10 +7,11 @@ import pytest
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm.guest.naming import check_tuple_code
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedTask, read_package
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram, pack_program
+from walle_stream.vm.program import TaskProgram, pack_program
 
 pytestmark = pytest.mark.vm
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from walle_stream.vm.program import RunLimits
+from walle_stream.vm.limits import RunLimits
 
 pytestmark = pytest.mark.vm
 

@@ -10,9 +10,10 @@ from walle_stream.engine.backends.numpy import NumpyBackend
 from walle_stream.engine.expressions import EngineEvaluator
 from walle_stream.errors import ScriptError
 from walle_stream.vm import virtual_machine
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.process import machine as process_machine
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program, pack_program
+from walle_stream.vm.program import TaskProgram, compile_program, pack_program
 from walle_stream.vm.services import HostServices
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import pytest
 
 from walle_stream.errors import ScriptError, VmError
 from walle_stream.vm.interpreters import live_count
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedTask, read_package
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 
 pytestmark = pytest.mark.vm
 

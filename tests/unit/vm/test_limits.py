@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from walle_stream.errors import ScriptError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.memory import machine_bytes, resident_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 
 pytestmark = pytest.mark.vm
 

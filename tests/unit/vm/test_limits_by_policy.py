@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.memory import resident_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
 

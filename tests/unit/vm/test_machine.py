@@ -12,9 +12,10 @@ from walle_stream.engine.expressions import EngineEvaluator
 from walle_stream.errors import FrameError, ScriptError
 from walle_stream.vm import machine as any_machine
 from walle_stream.vm.frames import encode_groups
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.machine import Machine
 from walle_stream.vm.process.machine import ProcessMachine
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import TaskProgram, compile_program
 from walle_stream.vm.services import HostServices
 from walle_stream.vm.virtual_machine import VirtualMachine
 

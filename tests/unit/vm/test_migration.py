@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from walle_stream.errors import ScriptError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import TaskProgram, compile_program
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
 

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.outputs import MALFORMED
 from walle_stream.vm.pool import GroupResult, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program, pack_program
+from walle_stream.vm.program import TaskProgram, compile_program, pack_program
 
 pytestmark = [
     pytest.mark.vm,

@@ -12,13 +12,14 @@ import pytest
 
 from walle_stream.errors import PackageError, ScriptError
 from walle_stream.vm.frames import encode_groups
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
     CURRENT_TAG,
     PackagedTask,
     read_package,
 )
-from walle_stream.vm.program import RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import TaskProgram, compile_program
 from walle_stream.vm.virtual_machine import VirtualMachine
 
 pytestmark = pytest.mark.vm

@@ -10,6 +10,7 @@ import pytest
 from walle_stream.errors import PackageError, ScriptError
 from walle_stream.spec.models import RESOURCE_NAME_PATTERN
 from walle_stream.testing.attacks import ATTACKS, LOADED
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package import build as package_build
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import (
@@ -22,7 +23,6 @@ from walle_stream.vm.package.reader import (
     PackagedTask,
     read_package,
 )
-from walle_stream.vm.program import RunLimits
 
 SOURCE = "def run(ctx, page):\n    ctx.emit({})\n"
 LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)

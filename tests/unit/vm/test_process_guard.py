@@ -16,18 +16,13 @@ import pytest
 
 from walle_stream.errors import FrameError, VmCrashedError, VmStartError
 from walle_stream.vm.frames import encode_groups
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.process import machine as process_machine
 from walle_stream.vm.process import settings as process_settings
 from walle_stream.vm.process import start as process_start
 from walle_stream.vm.process.guard import MEASURES
 from walle_stream.vm.process.machine import ProcessMachine, ProcessSettings
-from walle_stream.vm.program import (
-    CompiledProgram,
-    RunLimits,
-    TaskProgram,
-    compile_program,
-    pack_program,
-)
+from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program, pack_program
 
 pytestmark = pytest.mark.vm
 

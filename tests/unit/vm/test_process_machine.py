@@ -16,9 +16,10 @@ import pytest
 from walle_stream.errors import ScriptError, VmCrashedError, VmStartError
 from walle_stream.vm import machine as any_machine
 from walle_stream.vm.frames import encode_groups
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.machine import BUFFER_BYTES
 from walle_stream.vm.process.machine import ProcessMachine, ProcessSettings
-from walle_stream.vm.program import CompiledProgram, RunLimits, TaskProgram, compile_program
+from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 from walle_stream.vm.results import GroupResult
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog

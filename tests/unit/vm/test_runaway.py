@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 from walle_stream.vm.watchdog import Watchdog
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]
@@ -191,7 +192,8 @@ SCRIPT = """
 import os, sys, time
 from walle_stream.vm import watchdog
 from walle_stream.vm.pool import VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.limits import RunLimits
+from walle_stream.vm.program import TaskProgram
 
 def on_stuck(task, device_id):
     print(task, device_id, pool.counts.stopped, pool.counts.stuck, flush=True)

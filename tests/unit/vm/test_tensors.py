@@ -11,8 +11,9 @@ from walle_stream.engine.backends.numpy import NumpyBackend
 from walle_stream.engine.expressions import EngineEvaluator
 from walle_stream.errors import FrameError
 from walle_stream.vm.guest.layout import STATUS_ASKS
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.pool import PoolLimits, VmPool
-from walle_stream.vm.program import RunLimits, TaskProgram
+from walle_stream.vm.program import TaskProgram
 from walle_stream.vm.services import HostServices
 
 pytestmark = [pytest.mark.vm, pytest.mark.usefixtures("cpu_clock")]

@@ -34,14 +34,8 @@ import msgspec
 
 from walle_stream.errors import PackageError, ScriptError
 from walle_stream.vm.guest import GUEST_API_VERSION
-from walle_stream.vm.program import (
-    CompiledProgram,
-    Confinement,
-    Isolation,
-    RunLimits,
-    TaskProgram,
-    compile_program,
-)
+from walle_stream.vm.limits import Confinement, Isolation, RunLimits
+from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 
 FORMAT: Final = 2
 """Version of the layout above."""

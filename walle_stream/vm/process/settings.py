@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.vm.program import Confinement
+from walle_stream.vm.limits import Confinement
 
 _log = logging.getLogger(__name__)
 

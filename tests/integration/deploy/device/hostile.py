@@ -25,9 +25,9 @@ from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
 from walle_stream.testing.scripted import Gates, pause, write_script
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedTask
-from walle_stream.vm.program import RunLimits
 
 WAIT_S = 30.0
 SCRIPT = """

@@ -9,9 +9,9 @@ from walle_deploy.trust.repository import TrustedRepository
 from walle_deploy.trust.roles import LIFETIME_MS
 from walle_stream.clock import wall_ms
 from walle_stream.errors import DeployError, IntegrityError, ProfileError, RefNotFoundError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedTask
-from walle_stream.vm.program import RunLimits
 
 LIMITS = RunLimits(1_000, 10, 5, 2_000, 2, 0, 9_999)
 

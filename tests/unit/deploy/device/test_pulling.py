@@ -8,9 +8,9 @@ from walle_deploy.device.pulling import PulledFiles
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedFile, PushedTask
 from walle_stream.errors import IntegrityError, ServiceUnreachableError, StoreError, StoreFullError
+from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package
 from walle_stream.vm.package.reader import PackagedTask
-from walle_stream.vm.program import RunLimits
 
 TASK = PushedTask(
     "shop/a",
