@@ -21,6 +21,7 @@ from walle_deploy.assembly.alarming import alarming
 from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.gathering import ReportGatherer
 from walle_deploy.monitoring.monitor import Monitor
@@ -46,6 +47,7 @@ from walle_stream.errors import (
     EnvelopeError,
     ForbiddenError,
     IdentityError,
+    ReceiptError,
     RefNotFoundError,
     ServiceBusyError,
     SpecFileError,
@@ -78,11 +80,15 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     # one more connection: a check's table waits for no reports
     counted = open_store(setup["store"])
     receipts = StoredReceiptKeys(store, is_open=admission.is_open)
-    monitor = Monitor(
-        counted,
-        lambda token: receipts.keys.read(token, receipts.now_ms()),
-        needs_receipts=not admission.is_open,
-    )
+
+    def read_receipt(token: str) -> Receipt:
+        found = receipts.keys.read(token, receipts.now_ms())
+        if admission.is_revoked(found.device):
+            # whoever brings it: of a relay's devices admission knows nothing
+            raise ReceiptError(f"a receipt of device {found.device!r}, which is revoked", "revoked")
+        return found
+
+    monitor = Monitor(counted, read_receipt, needs_receipts=not admission.is_open)
     asked = None if admission.operators is None else admission.operators.spec
     if asked is not None:
         demand_operators(store, asked)

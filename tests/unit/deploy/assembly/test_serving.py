@@ -7,11 +7,15 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 
+from tests.unit.deploy.monitoring.reporting import frame, report
 from tests.unit.deploy.page.showing import Operator, ask, definition, opened, published
 from walle_deploy.assembly.serving import _stop, open_parts, open_service
+from walle_deploy.cli.release_api import _in_process
+from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands
@@ -21,6 +25,7 @@ from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ConflictError, ServiceUnreachableError, SpecFileError
+from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
 
 FILES = "https://files.example/"
 
@@ -120,3 +125,28 @@ def test_what_a_page_stops_has_the_operators_name_in_the_log(tmp_path, action, i
             assert reading.release("r").is_open is is_open
             last = read_entry(reading.audit("r")[-1])
         assert (last.by, last.why) == ("ann", "too slow")
+
+
+def test_reports_of_a_revoked_device_count_for_nothing_whoever_brings_them(store, tmp_path):
+    key, revoked = SigningKey.create("shop"), tmp_path / "revoked.txt"
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    revoked.write_text("d-lost\n")
+    spec = {"mode": "tokens", "keys": str(tmp_path / "keys.json"), "issuer": "shop"}
+    spec = ServiceSpec.model_validate({"authentication": {**spec, "revoked": str(revoked)}})
+    parts = open_parts({"store": store}, Admission(spec))
+    with parts.beside():
+        parts.receipts.refresh()
+        keys, now_ms = parts.receipts.keys, parts.receipts.now_ms()
+        post = _in_process(Starlette(routes=parts.routes))
+
+        def counted(device, number, token):
+            made = report([(device, 1, {})], task="s/t")
+            made.devices[0].receipt = keys.issue(Receipt(device, "s/t", "v1", issued_ms=now_ms))
+            batch = encode_batch([frame(number, made)])
+            return post("POST", REPORTS_PATH, {"authorization": f"Bearer {token}"}, batch)
+
+        relay = key.sign("relay", "cloud")
+        assert counted("d-1", 1, relay) == (200, b'{"new":1}')
+        assert counted("d-lost", 2, relay) == (200, b'{"new":0}')
+        assert counted("d-lost", 3, key.sign("device", "d-lost"))[0] == 401
+        assert parts.figures_beside()["reports_with_invalid_receipt_total"] == {"s/t@v1": 1}
