@@ -164,6 +164,10 @@ class Admission:
         """Return whether a device, a relay or a token is revoked; any thread."""
         return self._revoked is not None and name in (self._revoked.known or ())
 
+    def _check_revoked(self, proven: Proven) -> None:
+        if self.is_revoked(proven.name) or (proven.token and self.is_revoked(proven.token)):
+            raise IdentityError(f"{proven.role} {proven.name!r}, or its token, is revoked")
+
     def refresh(self) -> None:
         """Read files again that have changed; blocks, any thread."""
         for each in self._watched():
@@ -195,8 +199,7 @@ class Admission:
             return Visit(ANYBODY, address)
         try:
             proven = self._authenticator.prove(headers, peer, wall_ms() / 1_000)
-            if self.is_revoked(proven.name) or (proven.token and self.is_revoked(proven.token)):
-                raise IdentityError(f"{proven.role} {proven.name!r}, or its token, is revoked")
+            self._check_revoked(proven)
         except IdentityError as error:
             self._addresses[budgets[0]].spend(address, _UNPROVEN_COST - 1, now_s)
             raise self._refused("unproven", address, error) from None
