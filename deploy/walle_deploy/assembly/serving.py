@@ -105,7 +105,12 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
         (
             Route(REPORTS_PATH, _taking(monitor, admission), methods=["POST"]),
             *operator_routes(store, prove, needs_second=needs_second),
-            *page_routes(store, admission.admit_operator, partial(_stop, store)),
+            *page_routes(
+                store,
+                admission.admit_operator,
+                partial(_stop, store),
+                asked.header if asked is not None else "authorization",
+            ),
         ),
         _beside(
             store,

@@ -3,13 +3,22 @@
 from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictBool,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from walle_deploy.identity.settings import OPERATORS, IssuerSpec
 from walle_deploy.model.addresses import checked_url
 from walle_deploy.operators.operator import ROLES, Role
 from walle_stream.spec.models import PathField
 
+_BROWSERS: Final = {"cache-control", "connection", "cookie", "host", "origin", "pragma", "referer"}
+_BROWSERS_BEGIN: Final = ("accept", "content-", "proxy-", "sec-", "upgrade", "user-agent")
 _LOCAL: Final = {"127.0.0.1", "::1", "localhost"}
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
 
@@ -42,6 +51,13 @@ class OperatorsSpec(IssuerSpec):
     second_person: StrictBool = Field(
         default=False, description="A release begins when another person has approved it."
     )
+
+    @field_validator("header")
+    @classmethod
+    def _is_free(cls, header: str) -> str:
+        if header in _BROWSERS or header.startswith(_BROWSERS_BEGIN):
+            raise ValueError(f"browsers write {header} themselves: choose another, or leave it out")
+        return header
 
     @model_validator(mode="after")
     def _has_keys(self) -> Self:

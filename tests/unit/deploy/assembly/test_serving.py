@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 from starlette.applications import Starlette
 
 from tests.unit.deploy.monitoring.reporting import frame, report
@@ -150,3 +151,26 @@ def test_reports_of_a_revoked_device_count_for_nothing_whoever_brings_them(store
         assert counted("d-lost", 2, relay) == (200, b'{"new":0}')
         assert counted("d-lost", 3, key.sign("device", "d-lost"))[0] == 401
         assert parts.figures_beside()["reports_with_invalid_receipt_total"] == {"s/t@v1": 1}
+
+
+@pytest.mark.parametrize("header", ["authorization", "walle-token", "x-forwarded-for"])
+def test_people_sign_in_whatever_the_header_of_their_tokens_is(store, tmp_path, header):
+    key = SigningKey.create("shop")
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    spec = {"keys": str(tmp_path / "keys.json"), "issuer": "shop", "header": header}
+    spec = ServiceSpec.model_validate({"operators": spec})
+    parts = open_parts({"store": store}, Admission(spec))
+    with parts.beside():
+        app, token = Starlette(routes=parts.routes), key.sign("approver", "ann")
+        signed_in = ask(app, "/sign-in", who="", form={"token": token})
+        assert (signed_in.status, ask(app, "/", token).status) == (303, 200)
+        assert ask(app, "/", who="").status == 401
+        if header != "x-forwarded-for":
+            assert ask(app, "/", who="", **{header: f"Bearer {token}"}).status == 200
+
+
+@pytest.mark.parametrize("header", ["cookie", "host", "sec-fetch-site", "user-agent"])
+def test_a_header_that_browsers_write_has_no_token(header):
+    spec = {"keys": "keys.json", "issuer": "shop", "header": header}
+    with pytest.raises(ValidationError, match="browsers write"):
+        ServiceSpec.model_validate({"operators": spec})
