@@ -7,6 +7,7 @@ process.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
 from itertools import takewhile
 from typing import Annotated, Any, Final
 
@@ -68,7 +69,7 @@ class Wanted(
     """What a change is to be: the body of its request."""
 
     request: _Text = ""
-    """Id of the request: sent again with the same one, a release's change is not made twice."""
+    """Id of the one change that this is: sent again it is not made again."""
     why: _Text = ""
     """For the audit log."""
     by: _Text = ""
@@ -119,7 +120,7 @@ def operator_routes(
         AUDIT_PATH: lambda _: _audit(store),
     }
     return [
-        *(api.route(path, role, api.changing(act)) for path, (role, act) in changes.items()),
+        *(api.route(path, role, api.changing(path, act)) for path, (role, act) in changes.items()),
         *(api.route(path, "viewer", _looking(act), "GET") for path, act in looks.items()),
     ]
 
@@ -153,11 +154,16 @@ class _Api:
 
         return Route(path, endpoint, methods=[method])
 
-    def changing(self, act: _Change) -> _Act:
+    def changing(self, path: str, act: _Change) -> _Act:
         def change(operator: Operator, name: str, body: bytes) -> bytes:
             wanted = _wanted(body, operator)
+            all_of_it = msgspec.json.encode((path, name, operator.person, wanted), order="sorted")
             commands = ReleaseCommands(
-                self._store, operator, wanted.request, needs_second=self._needs_second
+                self._store,
+                operator,
+                wanted.request,
+                sha256(all_of_it).digest(),
+                needs_second=self._needs_second,
             )
             stored = act(commands, name, wanted)
             return msgspec.json.encode(stored and _progress(self._store, stored.release_id))

@@ -257,6 +257,56 @@ def test_a_request_that_comes_again_is_not_done_again(api):
     assert [each.action for each in api.log()].count("advance") == 1
 
 
+USED = [
+    ("/v1/releases/r/pause", "ann", {"why": "lunch"}),
+    ("/v1/releases/r/pause", "bob", {}),
+    ("/v1/releases/r/pause", "ann", {"revision": 1}),
+    ("/v1/releases/r/rollback", "ann", {}),
+    ("/v1/releases/q/pause", "ann", {}),
+    ("/v1/releases", "ann", {"definition": DEFINITION}),
+    ("/v1/versions", "ann", {"task": "shop/cart", "version": "v1"}),
+    ("/v1/versions/stable", "ann", {"task": "shop/ipv", "version": "v1"}),
+]
+
+
+@pytest.mark.parametrize(("path", "who", "wanted"), USED)
+def test_a_request_id_is_good_for_one_change(api, path, who, wanted):
+    def ask(path, who, **wanted):
+        token = {"authorization": f"Bearer {api.key.sign('approver', who)}"}
+        status, body = api.ask("POST", path, token, json.dumps(wanted).encode())
+        return status, json.loads(body)
+
+    create(api)
+    other = {
+        **DEFINITION,
+        "metadata": {"name": "q"},
+        "spec": DEFINITION["spec"] | {"version": "v1"},
+    }
+    assert ask("/v1/releases", "ann", definition=other, supersede=True)[0] == 200
+    done = ask("/v1/releases/q/pause", "bob", request="id", why="x")
+    assert done[0] == 200
+    before = api.log()
+    assert ask("/v1/releases/q/pause", "bob", request="id", why="x") == done
+    status, said = ask(path, who, request="id", **wanted)
+    assert (status, said["kind"]) == (409, "ConflictError")
+    assert "'id' was used for another change" in said["error"]
+    assert api.log() == before
+
+
+def test_a_version_is_published_and_adopted_once_for_a_request(api):
+    for path in ("/v1/versions", "/v1/versions/stable"):
+        body = json.dumps({"task": "shop/cart", "version": "v1", "request": path}).encode()
+        assert [api.raw(path, body) for _ in range(2)] == [(200, b"null")] * 2
+    assert [each.action for each in api.log()[-2:]] == ["publish", "adopt"]
+
+
+def test_a_request_that_was_refused_used_no_id(api):
+    refused = b'{"request":"id"}'
+    assert api.raw("/v1/releases/r/pause", refused)[0] == 404
+    create(api)
+    assert api.raw("/v1/releases/r/pause", refused)[0] == 200
+
+
 def test_somebody_who_was_first_is_told_of(api):
     create(api)
     change(api, "bob", "pause", revision=1)
