@@ -17,8 +17,9 @@ from walle_deploy.cli.addresses import need_url
 from walle_deploy.cli.release_options import given_store, who
 from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE
 from walle_deploy.outbound.bounded import words_of
+from walle_deploy.release.planning import Plan
 from walle_deploy.release.progress import Progress
-from walle_deploy.service.operating import RELEASES_PATH, Wanted
+from walle_deploy.service.operating import DRY_RUN_PATH, RELEASES_PATH, Wanted
 from walle_stream import errors
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import DeployError, ServiceUnreachableError, WalleError
@@ -62,6 +63,18 @@ class Releases:
             WalleError: There is none of that name; or what else the service says.
         """
         return self.get(path_of(name), Progress)
+
+    def plan(self, **asked: object) -> Plan:
+        """Return the table as it would be with one more release; blocks.
+
+        Args:
+            asked: ``definition``, ``stage`` and ``percent``; nothing: the table of now.
+
+        Raises:
+            WalleError: What the service says.
+        """
+        found: Plan = self._asked("POST", DRY_RUN_PATH, msgspec.json.encode(asked), Plan)
+        return found
 
     def change(self, path: str, **wanted: Any) -> Any:
         """Have something changed, once, also where the service goes away meanwhile; blocks.
@@ -125,12 +138,15 @@ def path_of(name: str, verb: str = "") -> str:
 
 
 @contextmanager
-def given_releases(options: argparse.Namespace, *, make: bool = False) -> Iterator[Releases]:
+def given_releases(
+    options: argparse.Namespace, *, make: bool = False, also: str = ""
+) -> Iterator[Releases]:
     """Reach the releases of the service, or of the store, that options or environment name.
 
     Args:
         options: With ``service``, ``store``, ``token`` and ``operator_key``.
         make: Make the store where it is missing.
+        also: What else could be done where none is named.
 
     Raises:
         WalleError: None is named, it does not answer, or what is to prove who asks is wrong.
@@ -146,7 +162,8 @@ def given_releases(options: argparse.Namespace, *, make: bool = False) -> Iterat
         return
     from walle_deploy.assembly.operating import local_app  # noqa: PLC0415 - not for a service
 
-    with given_store(options, make=make, also=f"or --service, or set {SERVICE_VARIABLE}") as store:
+    also = f"or --service, or set {SERVICE_VARIABLE}{also and ', '}{also}"
+    with given_store(options, make=make, also=also) as store:
         yield Releases(_in_process(local_app(store, who(options))), token)
 
 

@@ -17,7 +17,7 @@ class Plan(NamedTuple):
     """A table, and what is to be known of it."""
 
     table: ReleaseTable
-    """Of the release's task alone."""
+    """Of the release's task alone; without a release of all tasks."""
     notes: tuple[str, ...]
     """What ``create`` would do besides, or refuse."""
 
@@ -30,19 +30,19 @@ class Moment(NamedTuple):
     """At stage ``gray``."""
 
 
-def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) -> Plan:
+def plan(transaction: ReadTransaction, release: Release | None, moment: Moment) -> Plan:
     """Return the table with a release in it as it would be.
 
     A task has one release in progress: another one of the task is taken as superseded.
 
     Args:
-        transaction: Where the others are; None: there are none, nor a stable version.
-        release: As ``create`` would take it, or has.
+        transaction: Where the others are.
+        release: As ``create`` would take it, or has; None: the table is that of now.
         moment: Where it stands.
     """
+    if release is None:
+        return Plan(transaction.table(), ())
     name, task = release.metadata.name, release.spec.task
-    if transaction is None:
-        return Plan(ReleaseTable(0, (offer_at(release, *moment, 0),)), ())
     notes: list[str] = []
     table = only_task(transaction.table(), task)
     gone, withdrawn = {name}, set(table.withdrawn.get(task, ()))

@@ -1,4 +1,4 @@
-"""What operators ask and change over HTTP: ``/v1/releases``, ``/v1/versions``, ``/v1/audit``.
+"""What operators ask and change over HTTP: releases, versions, the audit log, dry runs.
 
 Each request has an operator behind it, and each change is one transaction of ``ReleaseCommands``
 with his name in the audit log. ``walle release`` over a store runs the same routes in its own
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from itertools import takewhile
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from pydantic import ValidationError
@@ -24,6 +24,7 @@ from walle_deploy.outbound.bounded import one_line
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands, find_release
 from walle_deploy.release.model import Release
+from walle_deploy.release.planning import Moment, plan
 from walle_deploy.release.progress import Progress, describe
 from walle_deploy.release.verification import verify
 from walle_deploy.service.bodies import BodyRoom, read_body
@@ -41,9 +42,10 @@ RELEASES_PATH: Final = "/v1/releases"
 VERSIONS_PATH: Final = "/v1/versions"
 STABLE_PATH: Final = f"{VERSIONS_PATH}/stable"
 AUDIT_PATH: Final = "/v1/audit"
+DRY_RUN_PATH: Final = "/v1/dry-run"
 
 # read from who has the role: a beta may name many devices, a version have files for many
-_BODY_MAX: Final = {RELEASES_PATH: 2**22, VERSIONS_PATH: 2**28}
+_BODY_MAX: Final = {RELEASES_PATH: 2**22, DRY_RUN_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
 _ROOM: Final = 2**28
 _STATUS: Final[dict[type[WalleError], int]] = {
@@ -85,6 +87,12 @@ class Wanted(
     files: VersionFiles = VersionFiles(())
 
 
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    definition: dict[str, Any] = {}
+    stage: Literal["beta", "gray", "full"] = "full"
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
+
+
 class AuditLog(msgspec.Struct, frozen=True):
     """The whole audit log, after the service has checked it."""
 
@@ -122,6 +130,7 @@ def operator_routes(
     return [
         *(api.route(path, role, api.changing(path, act)) for path, (role, act) in changes.items()),
         *(api.route(path, "viewer", _looking(act), "GET") for path, act in looks.items()),
+        api.route(DRY_RUN_PATH, "viewer", lambda _operator, _name, body: _planned(store, body)),
     ]
 
 
@@ -186,13 +195,26 @@ def _change_of(verb: str) -> _Change:
 
 
 def _create(commands: ReleaseCommands, _: str, wanted: Wanted) -> StoredRelease:
+    return commands.create(_release(wanted.definition), wanted.why, supersede=wanted.supersede)
+
+
+def _release(definition: dict[str, Any]) -> Release:
     try:
-        release = Release.model_validate(wanted.definition, by_alias=True, by_name=False)
+        return Release.model_validate(definition, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise SpecFileError(one_line(f"the release: {place}: {first['msg']}")) from None
-    return commands.create(release, wanted.why, supersede=wanted.supersede)
+
+
+def _planned(store: ReleaseStore, body: bytes) -> bytes:
+    asked = _decoded(body, _Asked)
+    release = _release(asked.definition) if asked.definition else None
+    with store.reading() as transaction:
+        found = plan(transaction, release, Moment(asked.stage, asked.percent))
+    # files decide nothing, and may be of very many devices
+    table = msgspec.structs.replace(found.table, files={})
+    return msgspec.json.encode(found._replace(table=table))
 
 
 def _publish(commands: ReleaseCommands, _: str, wanted: Wanted) -> None:
@@ -208,11 +230,15 @@ def _task(wanted: Wanted) -> str:
     return ref.name
 
 
-def _wanted(body: bytes, operator: Operator) -> Wanted:
+def _decoded[T](body: bytes, kind: type[T]) -> T:
     try:
-        wanted = msgspec.json.decode(body or b"{}", type=Wanted)
+        return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise SpecFileError(one_line(f"the request is none: {error}")) from None
+
+
+def _wanted(body: bytes, operator: Operator) -> Wanted:
+    wanted = _decoded(body, Wanted)
     for text in (wanted.request, wanted.why, wanted.by):
         if not text.isprintable():
             raise SpecFileError(f"{text[:200]!a}: control characters are of no text here")

@@ -118,10 +118,10 @@ def test_the_audit_log_says_who_it_was_and_that_he_proved_it(api):
 
 
 ROLES = {
-    "viewer": {"look"},
-    "author": {"look", "create", "publish", "pause", "resume", "rollback"},
-    "approver": {"look", "create", "publish", "pause", "resume", "rollback", "adopt", "advance"},
+    "viewer": {"look", "dry run"},
+    "author": {"look", "dry run", "create", "publish", "pause", "resume", "rollback"},
 }
+ROLES["approver"] = ROLES["author"] | {"adopt", "advance"}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -129,6 +129,7 @@ def test_a_role_may_do_what_it_is_for_and_nothing_else(api, role):
     version = {"task": "shop/cart", "version": "v1"}
     own = api.of("ann", role)
     acts = {
+        "dry run": lambda: own.plan(definition=DEFINITION, stage="gray", percent=5.0),
         "look": lambda: own.get("/v1/releases", list),
         "publish": lambda: own.change("/v1/versions", **version),
         "adopt": lambda: own.change("/v1/versions/stable", **version),
@@ -396,6 +397,19 @@ def test_a_damaged_definition_names_the_place(api):
             api.of("ann").change("/v1/releases", definition=wrong)
     with pytest.raises(RefNotFoundError, match="there is no release"):
         api.of("ann").look("none")
+
+
+def test_a_dry_run_is_of_releases_that_are_there_and_changes_nothing(api):
+    create(api)
+    before = api.log()
+    other = json.loads(json.dumps(DEFINITION).replace('"r"', '"q"'))
+    found = api.of("eve", "viewer").plan(definition=other, stage="gray", percent=5.0)
+    assert [(each.release_id, each.percent) for each in found.table.releases] == [("q", 5.0)]
+    assert "'r' of shop/ipv@v2 is in progress" in found.notes[0]
+    assert api.of("eve", "viewer").plan().table.releases == ()
+    for wrong in (b'{"percent":101}', b'{"stage":"done"}', b'{"definition":{"kind":"x"}}', b"["):
+        assert api.raw("/v1/dry-run", wrong)[0] == 400
+    assert api.log() == before
 
 
 def test_an_altered_log_is_not_given_out(api):
