@@ -197,8 +197,9 @@ def _in_process(app: Any) -> _Ask:
 
     def ask(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+        path, _, query = path.partition("?")
         scope = {"type": "http", "method": method, "path": unquote(path), "headers": lines}
-        return asyncio.run(called({**scope, "query_string": b"", "client": None}, body))
+        return asyncio.run(called({**scope, "query_string": query.encode(), "client": None}, body))
 
     return ask
 

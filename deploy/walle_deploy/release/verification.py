@@ -1,11 +1,38 @@
 """Goes through the audit log, and compares it with what the store keeps."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final, Self
+
+import msgspec
 
 from walle_deploy.release.audit import broken, digest, digest_text, read_entry
 from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import AuditHead, SealedEntry
 from walle_stream.errors import IntegrityError
+
+_START: Final = AuditHead()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What a store keeps beside the log, as far as entries tell of it."""
+
+    releases: Mapping[str, str]
+    """Digests of rows by name, the oldest first."""
+    versions: Mapping[str, str]
+    """Digests of files by ``SCENARIO/TASK@VERSION``."""
+    stable: Mapping[str, str]
+    """Versions by task."""
+
+    @classmethod
+    def of(cls, transaction: ReadTransaction) -> Self:
+        """Read it."""
+        files = {
+            f"{task}@{version}": digest(found)
+            for task in transaction.tasks()
+            for version, found in transaction.versions(task).items()
+        }
+        rows = {each.release_id: digest(each) for each in transaction.releases()}
+        return cls(rows, files, transaction.stable())
 
 
 def verify(transaction: ReadTransaction) -> AuditHead:
@@ -17,9 +44,18 @@ def verify(transaction: ReadTransaction) -> AuditHead:
     Raises:
         IntegrityError: Something was altered; the message names the first place.
     """
-    entries = verify_chain(transaction.audit(), transaction.audit_head())
-    read = [read_entry(each) for each in entries]
-    rows = {each.release_id: digest(each) for each in transaction.releases()}
+    head = transaction.audit_head()
+    compare(verify_chain(transaction.audit(), head), Kept.of(transaction))
+    return head
+
+
+def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
+    """Compare a whole log with what its store keeps.
+
+    Raises:
+        IntegrityError: Something was altered past the log; the message names the first place.
+    """
+    read, rows = [read_entry(each) for each in entries], kept.releases
     logged_rows = {each.release: each.digest for each in read if each.release}
     _compare(logged_rows, rows, "release")
     for name, found_name in zip(logged_rows, rows, strict=True):
@@ -30,25 +66,25 @@ def verify(transaction: ReadTransaction) -> AuditHead:
                 "was altered past it"
             )
     published = [each for each in read if each.action == "publish"]
-    files = {
-        f"{task}@{version}": digest(found)
-        for task in transaction.tasks()
-        for version, found in transaction.versions(task).items()
-    }
     logged = {f"{each.task}@{each.version}": each.digest for each in published}
-    _compare(logged, files, "version")
+    _compare(logged, kept.versions, "version")
     stable = {each.task: each.stable for each in read if each.stable is not None}
-    _compare(stable, transaction.stable(), "stable version of")
-    return transaction.audit_head()
+    _compare(stable, kept.stable, "stable version of")
 
 
-def verify_chain(entries: Sequence[SealedEntry], head: AuditHead) -> Sequence[SealedEntry]:
+def verify_chain(
+    entries: Sequence[SealedEntry], head: AuditHead, before: AuditHead = _START
+) -> Sequence[SealedEntry]:
     """Check the entries' hashes and order.
+
+    Args:
+        entries: Of the log.
+        head: What the last one of them has to be.
+        before: The one before the first of them.
 
     Raises:
         IntegrityError: An entry was altered, left out, added or moved.
     """
-    before = AuditHead()
     for sealed in entries:
         number = before.number + 1
         if sealed.number != number:

@@ -6,7 +6,7 @@ process.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from itertools import takewhile
 from typing import Annotated, Any, Final, Literal
@@ -26,7 +26,7 @@ from walle_deploy.release.commands import ReleaseCommands, find_release
 from walle_deploy.release.model import Release
 from walle_deploy.release.planning import Moment, plan
 from walle_deploy.release.progress import Progress, describe
-from walle_deploy.release.verification import verify
+from walle_deploy.release.verification import Kept, verify_chain
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
@@ -56,10 +56,13 @@ _STATUS: Final[dict[type[WalleError], int]] = {
 _UNSEEN_MS: Final = 10_000
 """Who advances so soon after somebody else may not have seen that one."""
 
+_PAGE: Final = 1_000
+"""Most entries of an answer: more of them at once would hold up the checks beside it."""
+
 type Prove = Callable[[Request], Awaitable[Operator]]
 """Finds out who asks."""
 
-type _Act = Callable[[Operator, str, bytes], bytes]
+type _Act = Callable[[Operator, Request, bytes], bytes]
 type _Change = Callable[[ReleaseCommands, str, Wanted], StoredRelease | None]
 
 _Text = Annotated[str, msgspec.Meta(max_length=2_000)]
@@ -93,11 +96,19 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
 
 
-class AuditLog(msgspec.Struct, frozen=True):
-    """The whole audit log, after the service has checked it."""
+class _Place(msgspec.Struct, frozen=True):
+    after: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
+    limit: Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """Entries of the audit log that follow each other."""
 
     head: AuditHead
+    """Of the whole log."""
     entries: Sequence[SealedEntry]
+    kept: Kept | None = None
+    """What the store keeps beside the log, with the last page."""
 
 
 def operator_routes(
@@ -122,15 +133,15 @@ def operator_routes(
         VERSIONS_PATH: ("author", _publish),
         STABLE_PATH: ("approver", _adopt),
     }
-    looks: dict[str, Callable[[str], object]] = {
+    looks: dict[str, Callable[[Request], object]] = {
         RELEASES_PATH: lambda _: _all(store),
-        one: lambda name: _progress(store, name),
-        AUDIT_PATH: lambda _: _audit(store),
+        one: lambda request: _progress(store, request.path_params["name"]),
+        AUDIT_PATH: lambda request: _audit(store, request.query_params),
     }
     return [
         *(api.route(path, role, api.changing(path, act)) for path, (role, act) in changes.items()),
         *(api.route(path, "viewer", _looking(act), "GET") for path, act in looks.items()),
-        api.route(DRY_RUN_PATH, "viewer", lambda _operator, _name, body: _planned(store, body)),
+        api.route(DRY_RUN_PATH, "viewer", lambda _operator, _request, body: _planned(store, body)),
     ]
 
 
@@ -152,8 +163,7 @@ class _Api:
                     body = await read_body(request, _BODY_MAX.get(path, _SMALL), share)
                     if isinstance(body, Response):
                         return body
-                    name = request.path_params.get("name", "")
-                    found = await asyncio.to_thread(act, operator, name, body)
+                    found = await asyncio.to_thread(act, operator, request, body)
             except WalleError as error:
                 status, headers = refusal(error)
                 said = {"error": error.message, "kind": type(error).__name__}
@@ -164,8 +174,8 @@ class _Api:
         return Route(path, endpoint, methods=[method])
 
     def changing(self, path: str, act: _Change) -> _Act:
-        def change(operator: Operator, name: str, body: bytes) -> bytes:
-            wanted = _wanted(body, operator)
+        def change(operator: Operator, request: Request, body: bytes) -> bytes:
+            wanted, name = _wanted(body, operator), request.path_params.get("name", "")
             all_of_it = msgspec.json.encode((path, name, operator.person, wanted), order="sorted")
             commands = ReleaseCommands(
                 self._store,
@@ -186,8 +196,8 @@ class _Api:
         return commands.advance(name, wanted.why, seen)
 
 
-def _looking(act: Callable[[str], object]) -> _Act:
-    return lambda _operator, name, _body: msgspec.json.encode(act(name))
+def _looking(act: Callable[[Request], object]) -> _Act:
+    return lambda _operator, request, _body: msgspec.json.encode(act(request))
 
 
 def _change_of(verb: str) -> _Change:
@@ -258,9 +268,26 @@ def _all(store: ReleaseStore) -> Sequence[Progress]:
         return [describe(transaction, each) for each in transaction.releases()]
 
 
-def _audit(store: ReleaseStore) -> AuditLog:
+def _audit(store: ReleaseStore, asked: Mapping[str, str]) -> AuditPage:
+    try:
+        given = {"after": asked.get("after", 0), "limit": asked.get("limit", _PAGE)}
+        place = msgspec.convert(given, _Place, strict=False)
+    except msgspec.ValidationError as error:
+        raise SpecFileError(f"after and limit of the audit log are numbers: {error}") from None
     with store.reading() as transaction:
-        return AuditLog(verify(transaction), transaction.audit())
+        head, after = transaction.audit_head(), place.after
+        if after > head.number:
+            raise SpecFileError(f"the audit log ends at entry {head.number}, before {after}")
+        entries = transaction.audit(after=after, limit=min(place.limit, _PAGE))
+        before = transaction.audit(after=after - 1, limit=1) if after else ()
+        last = AuditHead(after, before[0].hash if before else "")
+        is_end = not entries or entries[-1].number >= head.number
+        verify_chain(entries, head if is_end else _end_of(entries), last)
+        return AuditPage(head, entries, Kept.of(transaction) if is_end else None)
+
+
+def _end_of(entries: Sequence[SealedEntry]) -> AuditHead:
+    return AuditHead(entries[-1].number, entries[-1].hash)
 
 
 def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -16,8 +17,9 @@ from walle_deploy.operators.operator import Operator
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
+from walle_deploy.service import operating
 from walle_deploy.service.admission import Admission
-from walle_deploy.service.operating import operator_routes
+from walle_deploy.service.operating import AuditPage, operator_routes
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
@@ -418,6 +420,48 @@ def test_an_altered_log_is_not_given_out(api):
         writing._execute("UPDATE walle_audit SET entry = '{}' WHERE number = 1", ())
     with pytest.raises(IntegrityError):
         api.of("ann").get("/v1/audit", msgspec.Raw)
+
+
+def test_the_audit_log_comes_in_pages_that_follow_each_other(api, monkeypatch):
+    monkeypatch.setattr(operating, "_PAGE", 3)
+    create(api)
+    for verb in ("pause", "resume") * 3:
+        change(api, "ann", verb)
+    own, numbers, page = api.of("eve", "viewer"), [], None
+    while page is None or page.kept is None:
+        page = own.get(f"/v1/audit?after={len(numbers)}&limit=9", AuditPage)
+        assert 0 < len(page.entries) <= 3
+        numbers += [each.number for each in page.entries]
+    assert numbers == [*range(1, len(api.log()) + 1)]
+    assert (list(page.kept.releases), len(page.kept.versions)) == (["r"], 2)
+    assert len(own.get("/v1/audit?limit=2", AuditPage).entries) == 2
+    assert own.get(f"/v1/audit?after={page.head.number}", AuditPage).entries == []
+    for wrong in ("after=-1", "after=x", "limit=0", "after=999", f"after={10**40}"):
+        with pytest.raises(SpecFileError):
+            own.get(f"/v1/audit?{wrong}", AuditPage)
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 7])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE walle_audit SET entry = '{}' WHERE number = ?",
+        "DELETE FROM walle_audit WHERE number = ?",
+    ],
+)
+def test_an_altered_entry_is_in_no_page(api, monkeypatch, number, damage):
+    monkeypatch.setattr(operating, "_PAGE", 3)
+    create(api)
+    for verb in ("pause", "resume") * 3:
+        change(api, "ann", verb)
+    with api.store.writing() as writing:
+        writing._execute(damage, (number,))
+    sound = []
+    for after in (0, 3, 6):
+        with suppress(IntegrityError):
+            sound += api.of("ann").get(f"/v1/audit?after={after}", AuditPage).entries
+    assert number not in [each.number for each in sound]
+    assert len(sound) in {3, 6}
 
 
 def test_a_client_that_hangs_up_changes_nothing(api):
