@@ -56,7 +56,7 @@ _STATUS: Final[dict[type[WalleError], int]] = {
 _UNSEEN_MS: Final = 10_000
 """Who advances so soon after somebody else may not have seen that one."""
 
-_PAGE: Final = 1_000
+_PAGE: Final = 250
 """Most entries of an answer: more of them at once would hold up the checks beside it."""
 
 type Prove = Callable[[Request], Awaitable[Operator]]
