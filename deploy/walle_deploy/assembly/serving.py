@@ -31,6 +31,8 @@ from walle_deploy.operators.operator import Operator
 from walle_deploy.page.app import page_routes
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import LEASE_MS, Controller
+from walle_deploy.release.head import read_head
+from walle_deploy.release.verification import need_head
 from walle_deploy.service.admission import OPEN_MODE, Admission, picked
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.operating import operator_routes
@@ -70,7 +72,8 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     Args:
         setup: ``store``: address of a release store. Where they are given, ``repository``: folder
             of the signed files, for simulations and exclusive addresses, ``keys``: of its keys,
-            ``alarms``: YAML of the kind Alarms, ``lease_ms``: of the controllers.
+            ``alarms``: YAML of the kind Alarms, ``lease_ms``: of the controllers, ``audit_head``
+            and ``audit_keys``: a head of the audit log that was kept, and keys of who signed it.
         admission: Lets in who may report.
 
     Raises:
@@ -181,9 +184,17 @@ def check_parts(setup: Mapping[str, str]) -> None:
 
     Raises:
         RefNotFoundError: The repository is none.
+        IntegrityError: The store lacks the head of the audit log that was kept.
         WalleError: What is wrong with the rest.
     """
-    open_store(setup["store"], make=False).close()
+    kept = None
+    if setup.get("audit_head"):
+        kept = read_head(Path(setup["audit_head"]), Path(setup["audit_keys"]))
+    with closing(open_store(setup["store"], make=False)) as store:
+        if kept is not None:
+            # an older copy would offer again what was rolled back since
+            with store.reading() as transaction:
+                need_head(transaction.audit(after=kept.number - 1), kept)
     if setup.get("repository") and not (Path(setup["repository"]) / "public").is_dir():
         raise RefNotFoundError(
             f"{setup['repository']}: is no repository: make one with walle repository init"

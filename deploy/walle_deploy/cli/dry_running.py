@@ -90,7 +90,8 @@ def _question(options: argparse.Namespace) -> _Question:
     if options.salt:
         metadata = release.metadata.model_copy(update={"name": options.salt})
         release = release.model_copy(update={"metadata": metadata})
-    moment, notes = _moment(options, release), ()
+    moment = _moment(options, release)
+    notes: tuple[str, ...] = ()
     if options.alone:
         table = ReleaseTable(0, (offer_at(release, *moment, 0),))
     else:

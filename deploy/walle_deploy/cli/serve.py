@@ -35,6 +35,15 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
     )
+    parser.add_argument(
+        "--audit-head",
+        type=Path,
+        metavar="FILE",
+        help="signed head of the audit log that was kept: do not start over a store without it",
+    )
+    parser.add_argument(
+        "--audit-keys", type=Path, metavar="FILE", help="keys.json of who signed that head"
+    )
     parser.add_argument("--alarms", type=Path, metavar="FILE", help="YAML of the kind Alarms")
     parser.add_argument(
         "--files",
@@ -84,7 +93,9 @@ def run_serve(options: argparse.Namespace) -> int:
         "files": options.files,
         "lease_ms": str(spec.lease_ms),
     }
-    for name in ("repository", "keys", "alarms"):
+    if (options.audit_head is None) != (options.audit_keys is None):
+        raise SpecFileError("--audit-head and --audit-keys: one is nothing without the other")
+    for name in ("repository", "keys", "alarms", "audit_head", "audit_keys"):
         path = getattr(options, name)
         if path is not None:
             setup[name] = str(path.absolute())

@@ -111,17 +111,18 @@ def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
     """Refuse a log that does not contain a head that was kept elsewhere.
 
     Args:
-        entries: All of the log, after ``verify_chain``.
+        entries: All of the log, after ``verify_chain``, or those from the kept one on.
         kept: Its end at that time.
 
     Raises:
         IntegrityError: It was made anew, or cut off, such as by an old copy of the database.
     """
-    found = entries[kept.number - 1].hash if 0 < kept.number <= len(entries) else ""
+    found = next((each.hash for each in entries if each.number == kept.number), "")
     if found != kept.hash:
+        end = f"at entry {entries[-1].number}" if entries else "before that one"
         raise IntegrityError(
             f"audit log: entry {kept.number} is not the one that was written down: the log was "
-            f"made anew or cut off; it ends at entry {len(entries)}"
+            f"made anew or cut off; it ends {end}"
         )
 
 

@@ -2,6 +2,7 @@ import asyncio
 from base64 import urlsafe_b64decode
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from starlette.applications import Starlette
 
 from tests.unit.deploy.monitoring.reporting import frame, report
 from tests.unit.deploy.page.showing import Operator, ask, definition, opened, published
-from walle_deploy.assembly.serving import _stop, open_parts, open_service
+from walle_deploy.assembly.serving import _stop, check_parts, open_parts, open_service
 from walle_deploy.cli.release_api import _in_process
 from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.held import HeldReceipts
@@ -20,12 +21,18 @@ from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands
+from walle_deploy.release.head import sign_head
 from walle_deploy.service.admission import Admission
 from walle_deploy.service.middleware import push_middleware
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import ConflictError, ServiceUnreachableError, SpecFileError
+from walle_stream.errors import (
+    ConflictError,
+    IntegrityError,
+    ServiceUnreachableError,
+    SpecFileError,
+)
 from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
 
 FILES = "https://files.example/"
@@ -151,6 +158,36 @@ def test_reports_of_a_revoked_device_count_for_nothing_whoever_brings_them(store
         assert counted("d-lost", 2, relay) == (200, b'{"new":0}')
         assert counted("d-lost", 3, key.sign("device", "d-lost"))[0] == 401
         assert parts.figures_beside()["reports_with_invalid_receipt_total"] == {"s/t@v1": 1}
+
+
+def test_no_service_starts_over_a_store_that_lacks_a_head_that_was_kept(store, tmp_path):
+    key = SigningKey.create("shop")
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    setup = {"store": store, "audit_head": tmp_path / "head", "audit_keys": tmp_path / "keys.json"}
+
+    def keep():
+        with closing(SqliteStore(store)) as opened, opened.reading() as reading:
+            (tmp_path / "head").write_text(
+                sign_head(reading.audit_head(), tmp_path / "signing.json")
+            )
+
+    keep()
+    check_parts(setup)
+    backup = Path(store).read_bytes()  # closed: nothing of it is beside it
+    with closing(SqliteStore(store)) as opened:
+        ReleaseCommands(opened, "ann").publish("s/t", "v2", VersionFiles(()))
+    check_parts(setup)
+    keep()
+    Path(store).write_bytes(backup)
+    with pytest.raises(IntegrityError, match=r"entry 3 .* it ends before that one"):
+        check_parts(setup)
+    with closing(SqliteStore(store)) as opened:
+        ReleaseCommands(opened, "eve").publish("s/t", "v3", VersionFiles(()))
+    with pytest.raises(IntegrityError, match=r"entry 3 .* it ends at entry 3"):
+        check_parts(setup)
+    (tmp_path / "head").write_text("none")
+    with pytest.raises(IntegrityError, match="is no head"):
+        check_parts(setup)
 
 
 @pytest.mark.parametrize("header", ["authorization", "walle-token", "x-forwarded-for"])
