@@ -100,6 +100,7 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
         return await admission.admit_operator(request.scope["headers"], request.scope["client"])
 
     needs_second = asked is not None and asked.second_person
+    header = "authorization" if asked is None else asked.header
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
@@ -108,12 +109,7 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
         (
             Route(REPORTS_PATH, _taking(monitor, admission), methods=["POST"]),
             *operator_routes(store, prove, needs_second=needs_second),
-            *page_routes(
-                store,
-                admission.admit_operator,
-                partial(_stop, store),
-                asked.header if asked is not None else "authorization",
-            ),
+            *page_routes(store, admission.admit_operator, partial(_stop, store), header),
         ),
         _beside(
             store,
@@ -187,14 +183,11 @@ def check_parts(setup: Mapping[str, str]) -> None:
         IntegrityError: The store lacks the head of the audit log that was kept.
         WalleError: What is wrong with the rest.
     """
-    kept = None
-    if setup.get("audit_head"):
-        kept = read_head(Path(setup["audit_head"]), Path(setup["audit_keys"]))
-    with closing(open_store(setup["store"], make=False)) as store:
-        if kept is not None:
+    with closing(open_store(setup["store"], make=False)) as store, store.reading() as transaction:
+        if setup.get("audit_head"):
             # an older copy would offer again what was rolled back since
-            with store.reading() as transaction:
-                need_head(transaction.audit(after=kept.number - 1), kept)
+            kept = read_head(Path(setup["audit_head"]), Path(setup["audit_keys"]))
+            need_head(transaction.audit(after=kept.number - 1), kept)
     if setup.get("repository") and not (Path(setup["repository"]) / "public").is_dir():
         raise RefNotFoundError(
             f"{setup['repository']}: is no repository: make one with walle repository init"

@@ -21,8 +21,9 @@ from walle_deploy.policy.loading import PolicyDefinition
 from walle_deploy.policy.population import read_population
 from walle_deploy.policy.reasons import as_json, explained, why_of
 from walle_deploy.release.model import Release
-from walle_deploy.release.planning import Moment
+from walle_deploy.release.planning import Moment, Plan
 from walle_deploy.release.state import offer_at
+from walle_deploy.service.operating import DRY_RUN_PATH
 from walle_deploy.service.settings import ServiceDefinition
 from walle_stream.errors import RefNotFoundError, SpecFileError
 from walle_stream.spec.nodes import read_documents
@@ -79,7 +80,7 @@ def _question(options: argparse.Namespace) -> _Question:
     file: Path | None = options.file
     if file is None:
         with given_releases(options) as releases:
-            return _Question(releases.plan().table)
+            return _Question(releases.get(DRY_RUN_PATH, Plan, stage="full").table)
     kind = kind_of(file)
     if kind == "Policy":
         return _of_policy(options, file)
@@ -97,7 +98,8 @@ def _question(options: argparse.Namespace) -> _Question:
     else:
         definition = release.model_dump(mode="json", by_alias=True, exclude_none=True)
         with given_releases(options, also="or --alone to leave other releases out") as releases:
-            table, notes = releases.plan(definition=definition, **moment._asdict())
+            asked = {"definition": definition, **moment._asdict()}
+            table, notes = releases.get(DRY_RUN_PATH, Plan, **asked)
     name, spec = release.metadata.name, release.spec
     where = f"at {moment.percent:g} %" if moment.stage == "gray" else f"at stage {moment.stage}"
     subject = f"would get {spec.task}@{spec.version} by release {name} {where}"

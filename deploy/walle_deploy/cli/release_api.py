@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -14,12 +14,12 @@ import msgspec
 import urllib3
 
 from walle_deploy.cli.addresses import need_url
-from walle_deploy.cli.release_options import given_store, who
-from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE
+from walle_deploy.cli.release_options import who
+from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE, need_store
 from walle_deploy.outbound.bounded import words_of
-from walle_deploy.release.planning import Plan
 from walle_deploy.release.progress import Progress
-from walle_deploy.service.operating import DRY_RUN_PATH, RELEASES_PATH, Wanted
+from walle_deploy.service.operating import RELEASES_PATH, Wanted
+from walle_deploy.store.opening import open_store
 from walle_stream import errors
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import DeployError, ServiceUnreachableError, WalleError
@@ -47,13 +47,14 @@ class Releases:
         self._ask = ask
         self._token = token
 
-    def get[T](self, path: str, kind: type[T]) -> T:
-        """Return what there is; blocks.
+    def get[T](self, path: str, kind: type[T], **asked: object) -> T:
+        """Return what there is, or would be with what is asked; blocks.
 
         Raises:
             WalleError: What the service says.
         """
-        found: T = self._asked("GET", path, b"", kind)
+        body = msgspec.json.encode(asked) if asked else b""
+        found: T = self._asked("POST" if asked else "GET", path, body, kind)
         return found
 
     def look(self, name: str) -> Progress:
@@ -63,18 +64,6 @@ class Releases:
             WalleError: There is none of that name; or what else the service says.
         """
         return self.get(path_of(name), Progress)
-
-    def plan(self, **asked: object) -> Plan:
-        """Return the table as it would be with one more release; blocks.
-
-        Args:
-            asked: ``definition``, ``stage`` and ``percent``; nothing: the table of now.
-
-        Raises:
-            WalleError: What the service says.
-        """
-        found: Plan = self._asked("POST", DRY_RUN_PATH, msgspec.json.encode(asked), Plan)
-        return found
 
     def change(self, path: str, **wanted: Any) -> Any:
         """Have something changed, once, also where the service goes away meanwhile; blocks.
@@ -163,7 +152,7 @@ def given_releases(
     from walle_deploy.assembly.operating import local_app  # noqa: PLC0415 - not for a service
 
     also = f"or --service, or set {SERVICE_VARIABLE}{also and ', '}{also}"
-    with given_store(options, make=make, also=also) as store:
+    with closing(open_store(need_store(options, also), make=make)) as store:
         yield Releases(_in_process(local_app(store, who(options))), token)
 
 

@@ -110,12 +110,11 @@ def run_audit(options: argparse.Namespace) -> int:
 
 
 def _whole_log(releases: Releases) -> tuple[Sequence[SealedEntry], AuditHead]:
-    entries: list[SealedEntry] = []
-    while True:
+    page = releases.get(AUDIT_PATH, AuditPage)
+    entries = [*page.entries]
+    while page.kept is None and page.entries:
         page = releases.get(f"{AUDIT_PATH}?after={len(entries)}", AuditPage)
         entries += page.entries
-        if page.kept is not None or not page.entries:
-            break
     # the service has looked at each page, too, if it is the one that it should be
     verify_chain(entries, page.head)
     if page.kept is not None:

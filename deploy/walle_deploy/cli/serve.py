@@ -38,11 +38,10 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--audit-head",
         type=Path,
-        metavar="FILE",
-        help="signed head of the audit log that was kept: do not start over a store without it",
-    )
-    parser.add_argument(
-        "--audit-keys", type=Path, metavar="FILE", help="keys.json of who signed that head"
+        nargs=2,
+        metavar=("HEAD", "KEYS"),
+        help="head of the audit log that was kept, and keys.json of who signed it: do not start "
+        "over a store without it",
     )
     parser.add_argument("--alarms", type=Path, metavar="FILE", help="YAML of the kind Alarms")
     parser.add_argument(
@@ -93,9 +92,9 @@ def run_serve(options: argparse.Namespace) -> int:
         "files": options.files,
         "lease_ms": str(spec.lease_ms),
     }
-    if (options.audit_head is None) != (options.audit_keys is None):
-        raise SpecFileError("--audit-head and --audit-keys: one is nothing without the other")
-    for name in ("repository", "keys", "alarms", "audit_head", "audit_keys"):
+    if options.audit_head is not None:
+        setup["audit_head"], setup["audit_keys"] = map(str, options.audit_head)
+    for name in ("repository", "keys", "alarms"):
         path = getattr(options, name)
         if path is not None:
             setup[name] = str(path.absolute())

@@ -3,14 +3,7 @@
 from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    StrictBool,
-    StringConstraints,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
 from walle_deploy.identity.settings import OPERATORS, IssuerSpec
 from walle_deploy.model.addresses import checked_url
@@ -52,15 +45,10 @@ class OperatorsSpec(IssuerSpec):
         default=False, description="A release begins when another person has approved it."
     )
 
-    @field_validator("header")
-    @classmethod
-    def _is_free(cls, header: str) -> str:
-        if header in _BROWSERS or header.startswith(_BROWSERS_BEGIN):
-            raise ValueError(f"browsers write {header} themselves: choose another, or leave it out")
-        return header
-
     @model_validator(mode="after")
-    def _has_keys(self) -> Self:
+    def _can_be_asked(self) -> Self:
+        if self.header in _BROWSERS or self.header.startswith(_BROWSERS_BEGIN):
+            raise ValueError(f"header: browsers write {self.header} themselves: choose another")
         if (self.keys is None) == (self.keys_url is None):
             raise ValueError("expected one of keys and keysUrl")
         return self

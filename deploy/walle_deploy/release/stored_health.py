@@ -14,7 +14,6 @@ from walle_deploy.store.writer import WriteTransaction
 from walle_stream.errors import IntegrityError
 
 _KIND: Final = "gates"
-_JUDGED: Final = 1_000
 
 
 def put_memory(transaction: WriteTransaction, release_id: str, memory: Memory) -> None:
@@ -48,12 +47,11 @@ def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement
     """
     if not state.offered_ms:
         return None
-    release = state.release
-    name = release.metadata.name
+    release, name = state.release, state.release.metadata.name
     return _judged(name, release.spec.gates, transaction.snapshot(_KIND, name))
 
 
-@lru_cache(_JUDGED)
+@lru_cache(1_000)
 def _judged(release_id: str, gates: Gates, data: bytes | None) -> Judgement:
     # to judge takes some milliseconds, and what gates saw changes once a minute at most
     return judge(gates, _read(release_id, data))

@@ -1,9 +1,7 @@
 """Goes through the audit log, and compares it with what the store keeps."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
-
-import msgspec
+from typing import Final
 
 from walle_deploy.release.audit import broken, digest, digest_text, read_entry
 from walle_deploy.store.reader import ReadTransaction
@@ -13,26 +11,21 @@ from walle_stream.errors import IntegrityError
 _START: Final = AuditHead()
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What a store keeps beside the log, as far as entries tell of it."""
+type Kept = Mapping[str, Mapping[str, str]]
+"""What a store keeps beside the log, as far as entries tell of it: by what it is and its name."""
 
-    releases: Mapping[str, str]
-    """Digests of rows by name, the oldest first."""
-    versions: Mapping[str, str]
-    """Digests of files by ``SCENARIO/TASK@VERSION``."""
-    stable: Mapping[str, str]
-    """Versions by task."""
 
-    @classmethod
-    def of(cls, transaction: ReadTransaction) -> Self:
-        """Read it."""
-        files = {
+def kept_by(transaction: ReadTransaction) -> Kept:
+    """Return digests of releases, the oldest first, and of versions; and the stable versions."""
+    return {
+        "release": {each.release_id: digest(each) for each in transaction.releases()},
+        "version": {
             f"{task}@{version}": digest(found)
             for task in transaction.tasks()
             for version, found in transaction.versions(task).items()
-        }
-        rows = {each.release_id: digest(each) for each in transaction.releases()}
-        return cls(rows, files, transaction.stable())
+        },
+        "stable version of": transaction.stable(),
+    }
 
 
 def verify(transaction: ReadTransaction) -> AuditHead:
@@ -45,7 +38,7 @@ def verify(transaction: ReadTransaction) -> AuditHead:
         IntegrityError: Something was altered; the message names the first place.
     """
     head = transaction.audit_head()
-    compare(verify_chain(transaction.audit(), head), Kept.of(transaction))
+    compare(verify_chain(transaction.audit(), head), kept_by(transaction))
     return head
 
 
@@ -55,31 +48,32 @@ def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
     Raises:
         IntegrityError: Something was altered past the log; the message names the first place.
     """
-    read, rows = [read_entry(each) for each in entries], kept.releases
-    logged_rows = {each.release: each.digest for each in read if each.release}
-    _compare(logged_rows, rows, "release")
-    for name, found_name in zip(logged_rows, rows, strict=True):
+    read = [read_entry(each) for each in entries]
+    published = [each for each in read if each.action == "publish"]
+    logged: dict[str, dict[str, str]] = {
+        "release": {each.release: each.digest for each in read if each.release},
+        "version": {f"{each.task}@{each.version}": each.digest for each in published},
+        "stable version of": {each.task: each.stable for each in read if each.stable is not None},
+    }
+    for what, names in logged.items():
+        _compare(names, kept.get(what, {}), what)
+    for name, found_name in zip(logged["release"], kept["release"], strict=True):
         if name != found_name:
             # of two that may give a device something, the later one does
             raise IntegrityError(
                 f"audit log: release {found_name!r} stands where {name!r} was made: their order "
                 "was altered past it"
             )
-    published = [each for each in read if each.action == "publish"]
-    logged = {f"{each.task}@{each.version}": each.digest for each in published}
-    _compare(logged, kept.versions, "version")
-    stable = {each.task: each.stable for each in read if each.stable is not None}
-    _compare(stable, kept.stable, "stable version of")
 
 
 def verify_chain(
-    entries: Sequence[SealedEntry], head: AuditHead, before: AuditHead = _START
+    entries: Sequence[SealedEntry], head: AuditHead | None, before: AuditHead = _START
 ) -> Sequence[SealedEntry]:
     """Check the entries' hashes and order.
 
     Args:
         entries: Of the log.
-        head: What the last one of them has to be.
+        head: The end of the log; None: the last one of them is not it.
         before: The one before the first of them.
 
     Raises:
@@ -99,7 +93,7 @@ def verify_chain(
         if entry.previous != before.hash:
             raise IntegrityError(broken(number, "it does not follow the entry before"))
         before = AuditHead(number, sealed.hash)
-    if before != head:
+    if head is not None and before != head:
         raise IntegrityError(
             f"audit log: it ends at entry {before.number}, but entry {head.number} was the last "
             "one: its end was cut off or altered"

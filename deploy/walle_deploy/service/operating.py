@@ -26,7 +26,7 @@ from walle_deploy.release.commands import ReleaseCommands, find_release
 from walle_deploy.release.model import Release
 from walle_deploy.release.planning import Moment, plan
 from walle_deploy.release.progress import Progress, describe
-from walle_deploy.release.verification import Kept, verify_chain
+from walle_deploy.release.verification import Kept, kept_by, verify_chain
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
@@ -96,11 +96,6 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
 
 
-class _Place(msgspec.Struct, frozen=True):
-    after: Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
-    limit: Annotated[int, msgspec.Meta(ge=1, lt=2**62)]
-
-
 class AuditPage(msgspec.Struct, frozen=True):
     """Entries of the audit log that follow each other."""
 
@@ -108,7 +103,7 @@ class AuditPage(msgspec.Struct, frozen=True):
     """Of the whole log."""
     entries: Sequence[SealedEntry]
     kept: Kept | None = None
-    """What the store keeps beside the log, with the last page."""
+    """With the last page."""
 
 
 def operator_routes(
@@ -177,12 +172,9 @@ class _Api:
         def change(operator: Operator, request: Request, body: bytes) -> bytes:
             wanted, name = _wanted(body, operator), request.path_params.get("name", "")
             all_of_it = msgspec.json.encode((path, name, operator.person, wanted), order="sorted")
+            request_id = wanted.request, sha256(all_of_it).digest()
             commands = ReleaseCommands(
-                self._store,
-                operator,
-                wanted.request,
-                sha256(all_of_it).digest(),
-                needs_second=self._needs_second,
+                self._store, operator, *request_id, needs_second=self._needs_second
             )
             stored = act(commands, name, wanted)
             return msgspec.json.encode(stored and _progress(self._store, stored.release_id))
@@ -222,8 +214,12 @@ def _planned(store: ReleaseStore, body: bytes) -> bytes:
     release = _release(asked.definition) if asked.definition else None
     with store.reading() as transaction:
         found = plan(transaction, release, Moment(asked.stage, asked.percent))
-    # files decide nothing, and may be of very many devices
-    table = msgspec.structs.replace(found.table, files={})
+    # which files decides nothing, and they may be of very many devices
+    files = {
+        name: VersionFiles((), interpreters=each.interpreters)
+        for name, each in found.table.files.items()
+    }
+    table = msgspec.structs.replace(found.table, files=files)
     return msgspec.json.encode(found._replace(table=table))
 
 
@@ -270,24 +266,19 @@ def _all(store: ReleaseStore) -> Sequence[Progress]:
 
 def _audit(store: ReleaseStore, asked: Mapping[str, str]) -> AuditPage:
     try:
-        given = {"after": asked.get("after", 0), "limit": asked.get("limit", _PAGE)}
-        place = msgspec.convert(given, _Place, strict=False)
-    except msgspec.ValidationError as error:
-        raise SpecFileError(f"after and limit of the audit log are numbers: {error}") from None
+        after, limit = int(asked.get("after", 0)), min(int(asked.get("limit", _PAGE)), _PAGE)
+    except ValueError:
+        after, limit = 0, 0
     with store.reading() as transaction:
-        head, after = transaction.audit_head(), place.after
-        if after > head.number:
-            raise SpecFileError(f"the audit log ends at entry {head.number}, before {after}")
-        entries = transaction.audit(after=after, limit=min(place.limit, _PAGE))
+        head = transaction.audit_head()
+        if not 0 <= after <= head.number or limit < 1:
+            raise SpecFileError(f"the audit log: after is 0 to {head.number}, limit 1 or more")
+        entries = transaction.audit(after=after, limit=limit)
         before = transaction.audit(after=after - 1, limit=1) if after else ()
-        last = AuditHead(after, before[0].hash if before else "")
         is_end = not entries or entries[-1].number >= head.number
-        verify_chain(entries, head if is_end else _end_of(entries), last)
-        return AuditPage(head, entries, Kept.of(transaction) if is_end else None)
-
-
-def _end_of(entries: Sequence[SealedEntry]) -> AuditHead:
-    return AuditHead(entries[-1].number, entries[-1].hash)
+        last = AuditHead(after, before[0].hash if before else "")
+        verify_chain(entries, head if is_end else None, last)
+        return AuditPage(head, entries, kept_by(transaction) if is_end else None)
 
 
 def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:

@@ -46,8 +46,7 @@ class CountTransaction(ReadTransaction):
         """Keep the numbers of last frames.
 
         Args:
-            marks: By (incarnation, partition): the device that a new mark is of, as 64 bits of its
-                hash, signed; and the number.
+            marks: By (incarnation, partition): the device that a new mark is of, and the number.
             now_ms: When they moved.
         """
         given = self._dialect.given(

@@ -7,6 +7,7 @@ from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.cli.dry_run import add
 from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.facts import Sources
@@ -191,6 +192,24 @@ def test_what_it_says_is_what_the_index_gives_once_the_release_is_there(
         offers = [tuple(offer) for offer in index.decide(profile) if offer.task == "shop/ipv"]
         has_it = each["has_it"]
         assert offers == ([] if has_it else [("shop/ipv", each["version"], each["release"])])
+
+
+def test_a_device_without_the_code_of_its_interpreter_gets_no_version_of_it(dry_run, folder, store):
+    commands = ReleaseCommands(store, "ann")
+    package = PushedFile("s/t.walle", "s/t.walle", "0" * 64, 5)
+    commands.publish("shop/ipv", "v5", VersionFiles((package,), interpreters=("cpython-314",)))
+    (folder / "release.yaml").write_text(RELEASE.replace("v2", "v5"))
+    lines = [
+        json.dumps({"device": f"i-{each}", "app": "shop", "os": "android", "interpreter": each})
+        for each in ("cpython-313", "cpython-314")
+    ]
+    (folder / "population.jsonl").write_text("\n".join(lines))
+    given = (folder / "release.yaml", "--store", folder / "releases.db", "--list", "--json")
+    found = [json.loads(line) for line in dry_run(*given).splitlines()]
+    assert [(each["device"], each["version"]) for each in found] == [
+        ("i-cpython-313", "v1"),
+        ("i-cpython-314", "v5"),
+    ]
 
 
 def test_one_in_progress_is_taken_as_superseded_and_that_is_said(dry_run, folder, store):
