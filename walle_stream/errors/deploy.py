@@ -71,7 +71,8 @@ class ReceiptError(IntegrityError):
 
         Args:
             message: The whole line.
-            problem: ``forged`` (or of a key that is gone), ``expired``, ``ahead`` of the clock.
+            problem: ``forged`` (or of a key that is gone), ``expired``, ``ahead`` of the clock, or
+                ``revoked`` (its device is).
         """
         super().__init__(message)
         self.args = (message, problem)

@@ -21,6 +21,7 @@ from walle_deploy.assembly.alarming import alarming
 from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.monitoring.definition import load_alarms
 from walle_deploy.monitoring.gathering import ReportGatherer
 from walle_deploy.monitoring.monitor import Monitor
@@ -30,6 +31,8 @@ from walle_deploy.operators.operator import Operator
 from walle_deploy.page.app import page_routes
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import LEASE_MS, Controller
+from walle_deploy.release.head import read_head
+from walle_deploy.release.verification import need_head
 from walle_deploy.service.admission import OPEN_MODE, Admission, picked
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.operating import operator_routes
@@ -46,6 +49,7 @@ from walle_stream.errors import (
     EnvelopeError,
     ForbiddenError,
     IdentityError,
+    ReceiptError,
     RefNotFoundError,
     ServiceBusyError,
     SpecFileError,
@@ -68,7 +72,8 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     Args:
         setup: ``store``: address of a release store. Where they are given, ``repository``: folder
             of the signed files, for simulations and exclusive addresses, ``keys``: of its keys,
-            ``alarms``: YAML of the kind Alarms, ``lease_ms``: of the controllers.
+            ``alarms``: YAML of the kind Alarms, ``lease_ms``: of the controllers, ``audit_head``
+            and ``audit_keys``: a head of the audit log that was kept, and keys of who signed it.
         admission: Lets in who may report.
 
     Raises:
@@ -78,11 +83,15 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     # one more connection: a check's table waits for no reports
     counted = open_store(setup["store"])
     receipts = StoredReceiptKeys(store, is_open=admission.is_open)
-    monitor = Monitor(
-        counted,
-        lambda token: receipts.keys.read(token, receipts.now_ms()),
-        needs_receipts=not admission.is_open,
-    )
+
+    def read_receipt(token: str) -> Receipt:
+        found = receipts.keys.read(token, receipts.now_ms())
+        if admission.is_revoked(found.device):
+            # whoever brings it: of a relay's devices admission knows nothing
+            raise ReceiptError(f"a receipt of device {found.device!r}, which is revoked", "revoked")
+        return found
+
+    monitor = Monitor(counted, read_receipt, needs_receipts=not admission.is_open)
     asked = None if admission.operators is None else admission.operators.spec
     if asked is not None:
         demand_operators(store, asked)
@@ -91,6 +100,7 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
         return await admission.admit_operator(request.scope["headers"], request.scope["client"])
 
     needs_second = asked is not None and asked.second_person
+    header = "authorization" if asked is None else asked.header
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
@@ -99,7 +109,7 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
         (
             Route(REPORTS_PATH, _taking(monitor, admission), methods=["POST"]),
             *operator_routes(store, prove, needs_second=needs_second),
-            *page_routes(store, admission.admit_operator, partial(_stop, store)),
+            *page_routes(store, admission.admit_operator, partial(_stop, store), header),
         ),
         _beside(
             store,
@@ -170,9 +180,14 @@ def check_parts(setup: Mapping[str, str]) -> None:
 
     Raises:
         RefNotFoundError: The repository is none.
+        IntegrityError: The store lacks the head of the audit log that was kept.
         WalleError: What is wrong with the rest.
     """
-    open_store(setup["store"], make=False).close()
+    with closing(open_store(setup["store"], make=False)) as store, store.reading() as transaction:
+        if setup.get("audit_head"):
+            # an older copy would offer again what was rolled back since
+            kept = read_head(Path(setup["audit_head"]), Path(setup["audit_keys"]))
+            need_head(transaction.audit(after=kept.number - 1), kept)
     if setup.get("repository") and not (Path(setup["repository"]) / "public").is_dir():
         raise RefNotFoundError(
             f"{setup['repository']}: is no repository: make one with walle repository init"

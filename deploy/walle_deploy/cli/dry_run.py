@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from walle_deploy.cli.numbers import bounded
-from walle_deploy.cli.store_option import add_store
+from walle_deploy.cli.store_option import add_releases
 
 
 def add(commands: Any) -> None:
@@ -35,15 +35,18 @@ def add(commands: Any) -> None:
     stage.add_argument(
         "--full", action="store_true", help="FILE at its last step, all devices (the default)"
     )
-    add_store(parser)
+    add_releases(parser)
     parser.add_argument(
         "--alone",
         action="store_true",
-        help="FILE without other releases and stable versions: no store is asked",
+        help="FILE without other releases and stable versions: nobody is asked",
     )
     parser.add_argument("--salt", metavar="ID", help="the release's id (default: its name)")
     parser.add_argument(
-        "--service", type=Path, metavar="FILE", help="ReleaseService YAML, for users' attributes"
+        "--attributes",
+        type=Path,
+        metavar="FILE",
+        help="ReleaseService YAML, for users' attributes (--service FILE is the same)",
     )
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--device", metavar="ID", help="each condition for this device alone")
@@ -53,6 +56,9 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.service and "://" not in options.service:
+        # that is what the option was before a service could be asked
+        options.attributes, options.service = options.attributes or Path(options.service), ""
     given = [name for name in ("beta", "full", "alone") if getattr(options, name)]
     given += [name for name in ("percent", "salt") if getattr(options, name) is not None]
     if options.file is None and given:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from walle_deploy.cli.release_api import given_releases
 from walle_deploy.cli.release_file import load_whole_release
-from walle_deploy.cli.release_options import given_store, say, say_json
+from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
 from walle_deploy.policy.dry_run import Group, answers, grouped
@@ -20,7 +21,9 @@ from walle_deploy.policy.loading import PolicyDefinition
 from walle_deploy.policy.population import read_population
 from walle_deploy.policy.reasons import as_json, explained, why_of
 from walle_deploy.release.model import Release
-from walle_deploy.release.planning import Moment, plan
+from walle_deploy.release.planning import Moment, Plan
+from walle_deploy.release.state import offer_at
+from walle_deploy.service.operating import DRY_RUN_PATH
 from walle_deploy.service.settings import ServiceDefinition
 from walle_stream.errors import RefNotFoundError, SpecFileError
 from walle_stream.spec.nodes import read_documents
@@ -46,10 +49,10 @@ def run_dry_run(options: argparse.Namespace) -> int:
         SpecFileError: Release, policy, population, service or a file that policies look into
             cannot be read.
         RefNotFoundError: The population has no such device.
-        ServiceUnreachableError: The store does not answer, or none is named.
+        WalleError: What the service says, or none is named.
     """
     question = _question(options)
-    sources = _sources(options.service)
+    sources = _sources(options.attributes)
     profiles = read_population(options.population)
     # reads the files of ids that policies name
     ReleaseIndex(question.table, sources)
@@ -76,8 +79,8 @@ def run_dry_run(options: argparse.Namespace) -> int:
 def _question(options: argparse.Namespace) -> _Question:
     file: Path | None = options.file
     if file is None:
-        with given_store(options) as store, store.reading() as transaction:
-            return _Question(transaction.table())
+        with given_releases(options) as releases:
+            return _Question(releases.get(DRY_RUN_PATH, Plan, stage="full").table)
     kind = kind_of(file)
     if kind == "Policy":
         return _of_policy(options, file)
@@ -89,16 +92,18 @@ def _question(options: argparse.Namespace) -> _Question:
         metadata = release.metadata.model_copy(update={"name": options.salt})
         release = release.model_copy(update={"metadata": metadata})
     moment = _moment(options, release)
+    notes: tuple[str, ...] = ()
     if options.alone:
-        planned = plan(None, release, moment)
+        table = ReleaseTable(0, (offer_at(release, *moment, 0),))
     else:
-        also = "or --alone to leave other releases out"
-        with given_store(options, also=also) as store, store.reading() as transaction:
-            planned = plan(transaction, release, moment)
+        definition = release.model_dump(mode="json", by_alias=True, exclude_none=True)
+        with given_releases(options, also="or --alone to leave other releases out") as releases:
+            asked = {"definition": definition, **moment._asdict()}
+            table, notes = releases.get(DRY_RUN_PATH, Plan, **asked)
     name, spec = release.metadata.name, release.spec
     where = f"at {moment.percent:g} %" if moment.stage == "gray" else f"at stage {moment.stage}"
     subject = f"would get {spec.task}@{spec.version} by release {name} {where}"
-    return _Question(planned.table, name, subject, planned.notes)
+    return _Question(table, name, subject, notes)
 
 
 def _of_policy(options: argparse.Namespace, file: Path) -> _Question:

@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -14,11 +14,12 @@ import msgspec
 import urllib3
 
 from walle_deploy.cli.addresses import need_url
-from walle_deploy.cli.release_options import given_store, who
-from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE
+from walle_deploy.cli.release_options import who
+from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE, need_store
 from walle_deploy.outbound.bounded import words_of
 from walle_deploy.release.progress import Progress
 from walle_deploy.service.operating import RELEASES_PATH, Wanted
+from walle_deploy.store.opening import open_store
 from walle_stream import errors
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import DeployError, ServiceUnreachableError, WalleError
@@ -46,13 +47,14 @@ class Releases:
         self._ask = ask
         self._token = token
 
-    def get[T](self, path: str, kind: type[T]) -> T:
-        """Return what there is; blocks.
+    def get[T](self, path: str, kind: type[T], **asked: object) -> T:
+        """Return what there is, or would be with what is asked; blocks.
 
         Raises:
             WalleError: What the service says.
         """
-        found: T = self._asked("GET", path, b"", kind)
+        body = msgspec.json.encode(asked) if asked else b""
+        found: T = self._asked("POST" if asked else "GET", path, body, kind)
         return found
 
     def look(self, name: str) -> Progress:
@@ -125,12 +127,15 @@ def path_of(name: str, verb: str = "") -> str:
 
 
 @contextmanager
-def given_releases(options: argparse.Namespace, *, make: bool = False) -> Iterator[Releases]:
+def given_releases(
+    options: argparse.Namespace, *, make: bool = False, also: str = ""
+) -> Iterator[Releases]:
     """Reach the releases of the service, or of the store, that options or environment name.
 
     Args:
         options: With ``service``, ``store``, ``token`` and ``operator_key``.
         make: Make the store where it is missing.
+        also: What else could be done where none is named.
 
     Raises:
         WalleError: None is named, it does not answer, or what is to prove who asks is wrong.
@@ -146,7 +151,8 @@ def given_releases(options: argparse.Namespace, *, make: bool = False) -> Iterat
         return
     from walle_deploy.assembly.operating import local_app  # noqa: PLC0415 - not for a service
 
-    with given_store(options, make=make, also=f"or --service, or set {SERVICE_VARIABLE}") as store:
+    also = f"or --service, or set {SERVICE_VARIABLE}{also and ', '}{also}"
+    with closing(open_store(need_store(options, also), make=make)) as store:
         yield Releases(_in_process(local_app(store, who(options))), token)
 
 
@@ -180,8 +186,9 @@ def _in_process(app: Any) -> _Ask:
 
     def ask(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+        path, _, query = path.partition("?")
         scope = {"type": "http", "method": method, "path": unquote(path), "headers": lines}
-        return asyncio.run(called({**scope, "query_string": b"", "client": None}, body))
+        return asyncio.run(called({**scope, "query_string": query.encode(), "client": None}, body))
 
     return ask
 

@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,9 @@ from walle_deploy.cli.release_view import detail, overview, shown_time, step_lin
 from walle_deploy.release.audit import AuditEntry, read_entry, shown_by
 from walle_deploy.release.head import read_head, sign_head
 from walle_deploy.release.progress import Progress
-from walle_deploy.release.verification import need_head, verify_chain
-from walle_deploy.service.operating import AUDIT_PATH, RELEASES_PATH, AuditLog
-from walle_deploy.store.rows import AuditHead
+from walle_deploy.release.verification import compare, need_head, verify_chain
+from walle_deploy.service.operating import AUDIT_PATH, RELEASES_PATH, AuditPage
+from walle_deploy.store.rows import AuditHead, SealedEntry
 from walle_stream.errors import ReleaseStateError, ServiceUnreachableError, SpecFileError
 
 
@@ -78,23 +78,21 @@ def run_audit(options: argparse.Namespace) -> int:
     """Check the audit log, then print it."""
     kept = _kept(options)
     with given_releases(options) as releases:
-        log = releases.get(AUDIT_PATH, AuditLog)
+        entries, end = _whole_log(releases)
         if options.release:
             releases.look(options.release)
-    # the service has done so, too, if it is the one that it should be
-    verify_chain(log.entries, log.head)
     if kept is not None:
-        need_head(log.entries, kept)
+        need_head(entries, kept)
         if options.against is not None:
             say(f"the chain contains the head that was kept, entry {kept.number}")
             return 0
-    head = f"{log.head.number}:{log.head.hash}"
+    head = f"{end.number}:{end.hash}"
     if options.sign is not None:
-        head = sign_head(log.head, options.sign)
+        head = sign_head(end, options.sign)
     if options.head:
-        say_json(log.head) if options.json and options.sign is None else say(head)
+        say_json(end) if options.json and options.sign is None else say(head)
         return 0
-    for sealed in log.entries:
+    for sealed in entries:
         if options.release not in {"", sealed.release_id}:
             continue
         if options.json:
@@ -107,8 +105,21 @@ def run_audit(options: argparse.Namespace) -> int:
         when = shown_time(entry.at_ms)
         say(f"{entry.number:>6}  {when}  {shown_by(entry)}  {entry.action} {what}{stage}{why}")
     if not options.json:
-        say(f"the chain holds: {log.head.number} entries, end {head}")
+        say(f"the chain holds: {end.number} entries, end {head}")
     return 0
+
+
+def _whole_log(releases: Releases) -> tuple[Sequence[SealedEntry], AuditHead]:
+    page = releases.get(AUDIT_PATH, AuditPage)
+    entries = [*page.entries]
+    while page.kept is None and page.entries:
+        page = releases.get(f"{AUDIT_PATH}?after={len(entries)}", AuditPage)
+        entries += page.entries
+    # the service has looked at each page, too, if it is the one that it should be
+    verify_chain(entries, page.head)
+    if page.kept is not None:
+        compare(entries, page.kept)
+    return entries, page.head
 
 
 def _kept(options: argparse.Namespace) -> AuditHead | None:

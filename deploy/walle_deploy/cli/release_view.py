@@ -20,14 +20,17 @@ _UNAUTHENTICATED: Final = (
 def overview(releases: Sequence[Progress]) -> RenderableType:
     """Return a table of releases."""
     table = Table(box=None, pad_edge=False)
-    for title in ("release", "version", "stage", "percent", "devices", "since"):
+    is_open_mode = any(each.is_unauthenticated for each in releases)
+    titles = ("release", "version", "stage", "percent", "devices", "since")
+    for title in (*titles, *["evidence"] * is_open_mode):
         table.add_column(title)
     for each in releases:
         table.add_row(
             *(each.release, f"{each.task}@{each.version}", _stage(each), f"{each.percent:g} %"),
             *(f"{each.known_devices.get(each.version, 0):,}", shown_time(each.since_ms)),
+            *["unauthenticated" if each.is_unauthenticated else ""] * is_open_mode,
         )
-    if any(each.is_open and each.is_unauthenticated for each in releases):
+    if is_open_mode:
         return Group(table, Text(f"evidence is {_UNAUTHENTICATED}"))
     return table
 

@@ -35,6 +35,14 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--keys", type=Path, metavar="FOLDER", help="of its keys (default: FOLDER/keys)"
     )
+    parser.add_argument(
+        "--audit-head",
+        type=Path,
+        nargs=2,
+        metavar=("HEAD", "KEYS"),
+        help="head of the audit log that was kept, and keys.json of who signed it: do not start "
+        "over a store without it",
+    )
     parser.add_argument("--alarms", type=Path, metavar="FILE", help="YAML of the kind Alarms")
     parser.add_argument(
         "--files",
@@ -84,6 +92,8 @@ def run_serve(options: argparse.Namespace) -> int:
         "files": options.files,
         "lease_ms": str(spec.lease_ms),
     }
+    if options.audit_head is not None:
+        setup["audit_head"], setup["audit_keys"] = map(str, options.audit_head)
     for name in ("repository", "keys", "alarms"):
         path = getattr(options, name)
         if path is not None:

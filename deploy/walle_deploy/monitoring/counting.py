@@ -64,13 +64,11 @@ class ReportBatch:
         beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
         wanted = {*self._parts, *self._unproven, *self._last, *beside.values()}
         scopes = dict(transaction.scopes(wanted))
-        for scope in sorted(self._parts.keys() - scopes.keys()):
+        for scope in sorted((self._parts.keys() | self._unproven.keys()) - scopes.keys()):
             scopes[scope] = transaction.make_scope(scope, *kept_from(number))
         for scope in sorted(self._last.keys() - scopes.keys()):
             scopes[scope] = transaction.make_scope(scope, *NEVER_FOLDED)
-        transaction.add_unproven(
-            {scopes[scope].id: more for scope, more in self._unproven.items() if scope in scopes}
-        )
+        transaction.add_unproven({scopes[scope].id: more for scope, more in self._unproven.items()})
         if not self._parts:
             return
         others = {

@@ -35,7 +35,9 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
     if scope is None:
         return False
     numbers = [each.number for each in transaction.windows(scope.id, 0, END)]
-    if not scope.scope.task or not numbers or numbers[-1] < hours_from:
+    # without windows only reports that count for nothing came: its edge says when it was made
+    last = numbers[-1] if numbers else scope.hours_from + _HOURS_KEPT
+    if not scope.scope.task or last < hours_from:
         transaction.drop_scope(scope, _STEP_DEVICES)
         return True
     # what is older and is kept as minutes becomes an hour first
@@ -49,7 +51,7 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
         hour = _hour_of(minutes[0])
         minutes_from = hour + _HOUR
         _fold(transaction, scope, hour, minutes_from, hour)
-    hours_from = max(hours_from, scope.hours_from)
+    hours_from = max(hours_from if numbers else 0, scope.hours_from)
     transaction.put_edges(scope._replace(minutes_from=minutes_from, hours_from=hours_from))
     return True
 

@@ -30,8 +30,8 @@ OWN: Final = "own "
 """Begins the incarnation of frames of a device that has proven who it is: all of its partitions of
 all of its data directories are parts of one."""
 
-_OWN_MARKS: Final = 32
-"""Partitions of which such a device is known what was counted; it may invent any number."""
+_DEVICE_MARKS: Final = 32
+"""Marks of one device: it may invent any number of data directories, also through a relay."""
 
 _FOLD_MS: Final = 60_000
 """Between two looks at what is to be folded, where the last one found nothing."""
@@ -172,7 +172,7 @@ class Monitor:
     ) -> list[int]:
         now_ms = transaction.now_ms()
         batch, new = ReportBatch(), []
-        moved: dict[tuple[str, int], int] = {}
+        moved: dict[tuple[str, int], tuple[int, int]] = {}
         marks = transaction.marks({frame.partition for turn in turns for frame in turn})
         fresh = [
             [each for each in turn if each.number > marks.get(each.partition, -1)] for turn in turns
@@ -189,22 +189,29 @@ class Monitor:
         for frames in fresh:
             counted = 0
             for frame in frames:
-                if frame.number <= moved.get(frame.partition, -1):
+                device, last = moved.get(frame.partition, (None, -1))
+                if frame.number <= last:
                     done.frames_again += 1
                 elif _add(batch, frame, published, done):
                     # only these: what counts for nothing leaves no row
-                    moved[frame.partition] = frame.number
+                    moved[frame.partition] = device or _device_of(frame), frame.number
                     counted += 1
             new.append(counted)
         batch.write(transaction, now_ms)
         transaction.put_marks(moved, now_ms)
-        for own in {each[0] for each in moved.keys() - marks.keys() if each[0].startswith(OWN)}:
-            transaction.trim_marks(own, _OWN_MARKS)
+        for device in {moved[each][0] for each in moved.keys() - marks.keys()}:
+            transaction.trim_marks(device, _DEVICE_MARKS)
         if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
             transaction, now_ms // WINDOW_MS
         ):
             self._fold_ms = now_ms
         return new
+
+
+def _device_of(frame: _Frame) -> int:
+    """Return one of the devices that count in a frame: a new mark is of it."""
+    every = (counts.devices for each in frame.reports or () for counts in each.parts.values())
+    return min(map(min, every))
 
 
 def _add(

@@ -10,6 +10,8 @@ from walle_deploy.model.addresses import checked_url
 from walle_deploy.operators.operator import ROLES, Role
 from walle_stream.spec.models import PathField
 
+_BROWSERS: Final = {"cache-control", "connection", "cookie", "host", "origin", "pragma", "referer"}
+_BROWSERS_BEGIN: Final = ("accept", "content-", "proxy-", "sec-", "upgrade", "user-agent")
 _LOCAL: Final = {"127.0.0.1", "::1", "localhost"}
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
 
@@ -44,7 +46,9 @@ class OperatorsSpec(IssuerSpec):
     )
 
     @model_validator(mode="after")
-    def _has_keys(self) -> Self:
+    def _can_be_asked(self) -> Self:
+        if self.header in _BROWSERS or self.header.startswith(_BROWSERS_BEGIN):
+            raise ValueError(f"header: browsers write {self.header} themselves: choose another")
         if (self.keys is None) == (self.keys_url is None):
             raise ValueError("expected one of keys and keysUrl")
         return self

@@ -50,15 +50,18 @@ _HEADERS: Final = {
 }
 
 
-def page_routes(store: ReleaseStore, operator_of: OperatorOf, stop: Stop) -> list[Route]:
+def page_routes(
+    store: ReleaseStore, operator_of: OperatorOf, stop: Stop, header: str = "authorization"
+) -> list[Route]:
     """Return the pages.
 
     Args:
         store: To read in; stays the caller's.
         operator_of: Says who looks.
         stop: The one change.
+        header: Where ``operator_of`` looks for a token, in lower case.
     """
-    pages = _Pages(store, operator_of, stop)
+    pages = _Pages(store, operator_of, stop, header)
     posts = {
         "/releases/{name}/stop": pages.stop,
         "/sign-in": pages.sign_in,
@@ -73,8 +76,11 @@ def page_routes(store: ReleaseStore, operator_of: OperatorOf, stop: Stop) -> lis
 
 
 class _Pages:
-    def __init__(self, store: ReleaseStore, operator_of: OperatorOf, stop: Stop) -> None:
+    def __init__(
+        self, store: ReleaseStore, operator_of: OperatorOf, stop: Stop, header: str
+    ) -> None:
         self._store, self._operator_of, self._stop = store, operator_of, stop
+        self._header = header
         self._room = BodyRoom(64 * _BODY_MAX)
 
     async def show(self, request: Request) -> Response:
@@ -117,8 +123,9 @@ class _Pages:
 
     async def _prove(self, request: Request, token: str) -> Operator:
         headers = list(request.scope["headers"])
-        if token and "authorization" not in request.headers:  # which a proxy may have written
-            headers.append((b"authorization", f"Bearer {token}".encode("latin-1", "replace")))
+        if token and self._header not in request.headers:  # which a proxy may have written
+            value = f"Bearer {token}".encode("latin-1", "replace")
+            headers.append((self._header.encode(), value))
         return await self._operator_of(headers, request.scope["client"])
 
     async def _form(self, request: Request) -> dict[str, str]:

@@ -47,10 +47,10 @@ def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[Audi
     last = planned[-1][1]
     return filled(
         "chart",
-        planned=_points([*planned, (_RIGHT, last), (_RIGHT, 0)]),
-        measured=_points([(x(at), n / (n + c)) for at, n, c in moments if n + c]),
-        new=_points([(x(at), n / most) for at, n, _ in moments]),
-        control=_points([(x(at), c / most) for at, _, c in moments]),
+        planned=_line([*planned, (_RIGHT, last), (_RIGHT, 0)]),
+        measured=_line([(x(at), n / (n + c)) for at, n, c in moments if n + c]),
+        new=_line([(x(at), n / most) for at, n, _ in moments]),
+        control=_line([(x(at), c / most) for at, _, c in moments]),
         most=most,
         half=most / 2,
         steps=[x(each.at_ms) for each in log],
@@ -93,9 +93,8 @@ def _times(begin: int, end: int) -> Iterator[tuple[int, str]]:
         )
 
 
-def _points(every: Sequence[tuple[float, float]]) -> str:
-    every = [*every, *((x + 2, y) for x, y in every[:1] if len(every) == 1)]  # one makes no line
-    return " ".join(f"{x:.1f},{y:.4f}" for x, y in every)
+def _line(every: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    return (*every, *((x + 2, y) for x, y in every[:1] if len(every) == 1))  # one makes no line
 
 
 def _size(minutes: float, most: int) -> int:

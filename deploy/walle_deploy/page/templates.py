@@ -46,6 +46,8 @@ class _Filling(Formatter):
             return "".join(filled(format_spec, it=each).text for each in every if each is not None)
         if isinstance(value, Html):
             return value.text
+        if format_spec == "points":  # of a line: numbers, of which none is left out
+            return " ".join(f"{x:.1f},{y:.4f}" for x, y in value)
         if value is None or value == "":
             return "–"
         own = _FORMATS.get(format_spec)

@@ -13,6 +13,7 @@ from walle_deploy.release.progress import describe
 from walle_deploy.release.rates import Rate, share_of
 from walle_deploy.release.stored_health import read_memory
 from walle_deploy.store.reader import ReadTransaction
+from walle_deploy.store.receipt_keys import open_until_ms
 from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
 STOPS: Final = ("rollback", "pause")
@@ -26,14 +27,21 @@ def _releases(look: ReadTransaction, _: str, __: Mapping[str, str]) -> Html:
     every = sorted(look.releases(), key=lambda each: each.is_open)[::-1]
     tasks = {each.task for each in every[:_ROWS]}
     devices = {task: look.device_counts(task) for task in tasks}
+    open_ms = open_until_ms(look)
     rows = [
-        {"of": each, "state": read_state(each), "devices": devices[each.task].get(each.version, 0)}
+        {
+            "of": each,
+            "state": read_state(each),
+            "devices": devices[each.task].get(each.version, 0),
+            "unproven": "" if open_ms >= each.created_ms else None,
+        }
         for each in every[:_ROWS]
     ]
     entries = map(read_entry, look.audit(after=look.audit_head().number - _LAST))
     return filled(
         "releases",
         count=len(every),
+        warning="" if open_ms >= look.now_ms() else None,
         left=max(0, len(every) - _ROWS) or None,
         rows=rows,
         none=None if rows else "",

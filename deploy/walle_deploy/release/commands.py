@@ -14,7 +14,7 @@ from msgspec import json as packed
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.model import Policy
-from walle_deploy.release.audit import AuditEntry, digest, read_entry, record
+from walle_deploy.release.audit import AuditEntry, digest, digest_text, record
 from walle_deploy.release.events import Advanced, Approved, Paused, Resumed, RolledBack, Superseded
 from walle_deploy.release.machine import AnyEvent, Change, advance
 from walle_deploy.release.model import Release
@@ -28,6 +28,7 @@ from walle_stream.errors import ConflictError, ForbiddenError, RefNotFoundError,
 from walle_stream.faults import crash_point
 from walle_stream.spec.suggestions import nearest
 
+_REQUESTS: Final = "requests"
 _SHOWN_MAX: Final = 10
 
 type Guard = Callable[[WriteTransaction], None]
@@ -67,6 +68,7 @@ class ReleaseCommands:
         store: ReleaseStore,
         by: str | Operator,
         request: str = "",
+        asked: bytes = b"",
         *,
         needs_second: bool = False,
     ) -> None:
@@ -75,11 +77,12 @@ class ReleaseCommands:
         Args:
             store: Stays the caller's.
             by: A person; or the name of a program.
-            request: Id of what is asked for: a change that was made for it is not made again.
+            request: Id of the one change that is asked for: it is not made again for this id.
+            asked: Tells that change from others, which are refused under the same id.
             needs_second: Whether what is created begins when another person has approved it.
         """
         self._store = store
-        self._request = request
+        self._request, self._asked = request, asked
         self.person = by.person if isinstance(by, Operator) else by
         """What tells whoever it is from others."""
         self._needs_second = needs_second
@@ -95,7 +98,7 @@ class ReleaseCommands:
             ConflictError: It was published with other files.
         """
         with self._store.writing() as transaction:
-            if transaction.put_version(task, version, files):
+            if not self._is_done(transaction) and transaction.put_version(task, version, files):
                 named = {"task": task, "version": version}
                 self._record(transaction, action="publish", **named, digest=digest(files))
 
@@ -119,6 +122,8 @@ class ReleaseCommands:
                 "spec.operators.secondPerson asks for that: create a release"
             )
         with self._store.writing() as transaction:
+            if self._is_done(transaction):
+                return
             if transaction.stable().get(task):
                 raise ConflictError(f"{task} has a stable version already: release another one")
             for stored in transaction.releases(task):
@@ -150,10 +155,9 @@ class ReleaseCommands:
         """
         name, spec = release.metadata.name, release.spec
         with self._store.writing() as transaction:
-            existing = transaction.release(name)
-            if existing is not None:
-                if self._is_done(transaction, name):
-                    return existing
+            if self._is_done(transaction):
+                return find_release(transaction, name)
+            if transaction.release(name) is not None:
                 raise ConflictError(
                     f"there is a release {name!r} already: names are used once, give "
                     "metadata.name another"
@@ -243,7 +247,7 @@ class ReleaseCommands:
             if guard is not None:
                 guard(transaction)
             stored = find_release(transaction, release_id)
-            if self._is_done(transaction, release_id):
+            if self._is_done(transaction):
                 return stored
             if revision is not None and stored.revision != revision:
                 raise ConflictError(
@@ -255,12 +259,25 @@ class ReleaseCommands:
         crash_point("change.after")
         return changed
 
-    def _is_done(self, transaction: ReadTransaction, release_id: str) -> bool:
-        """Return whether the request came before, and was done: its answer was lost."""
+    def _is_done(self, transaction: WriteTransaction) -> bool:
+        """Return whether the request was done before, and its answer lost; else it is done now.
+
+        Raises:
+            ConflictError: Its id was used for another change.
+        """
         if not self._request:
             return False
-        entries = map(read_entry, reversed(transaction.audit(release_id)))
-        return any(each.request == self._request for each in entries)
+        name = digest_text(self._request)
+        known = transaction.snapshot(_REQUESTS, name)
+        if known is None:
+            # it is kept if this transaction is
+            transaction.put_snapshot(_REQUESTS, name, self._asked)
+        elif known != self._asked:
+            raise ConflictError(
+                f"the request id {self._request!r} was used for another change, and nothing was "
+                "done now: give each change an id of its own"
+            )
+        return known is not None
 
     def _apply(
         self, transaction: WriteTransaction, stored: StoredRelease, event: AnyEvent

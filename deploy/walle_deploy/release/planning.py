@@ -2,9 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from msgspec.structs import replace
-
-from walle_deploy.model.releases import ActiveRelease, ReleaseTable
+from walle_deploy.model.releases import ReleaseTable
 from walle_deploy.release.commands import read_state
 from walle_deploy.release.events import Superseded
 from walle_deploy.release.machine import advance
@@ -17,7 +15,7 @@ class Plan(NamedTuple):
     """A table, and what is to be known of it."""
 
     table: ReleaseTable
-    """Of the release's task alone."""
+    """Of the release's task alone; without a release of all tasks."""
     notes: tuple[str, ...]
     """What ``create`` would do besides, or refuse."""
 
@@ -30,21 +28,21 @@ class Moment(NamedTuple):
     """At stage ``gray``."""
 
 
-def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) -> Plan:
+def plan(transaction: ReadTransaction, release: Release | None, moment: Moment) -> Plan:
     """Return the table with a release in it as it would be.
 
     A task has one release in progress: another one of the task is taken as superseded.
 
     Args:
-        transaction: Where the others are; None: there are none, nor a stable version.
-        release: As ``create`` would take it, or has.
+        transaction: Where the others are.
+        release: As ``create`` would take it, or has; None: the table is that of now, whole.
         moment: Where it stands.
     """
+    if release is None:
+        return Plan(transaction.table(), ())
     name, task = release.metadata.name, release.spec.task
-    if transaction is None:
-        return Plan(ReleaseTable(0, (offer_at(release, *moment, 0),)), ())
     notes: list[str] = []
-    table = only_task(transaction.table(), task)
+    table = transaction.table()
     gone, withdrawn = {name}, set(table.withdrawn.get(task, ()))
     for other in transaction.releases(task, only_open=True):
         if other.release_id == name:
@@ -60,26 +58,16 @@ def plan(transaction: ReadTransaction | None, release: Release, moment: Moment) 
     existing = transaction.release(name)
     if existing is not None and not existing.is_open:
         notes.append(f"there was a release {name!r}: create will ask for another name")
-    if release.spec.version not in transaction.versions(task):
+    files = {f"{task}@{each}": found for each, found in transaction.versions(task).items()}
+    if f"{task}@{release.spec.version}" not in files:
         notes.append(f"{task}@{release.spec.version} is not published: create will ask for it")
     is_over = existing is None or not (existing.is_open or existing.is_offered)
     created_ms = transaction.now_ms() if existing is None or is_over else existing.created_ms
-    others = tuple(each for each in table.releases if each.release_id not in gone)
+    others = tuple(e for e in table.releases if e.task == task and e.release_id not in gone)
     # the others are done: the newest of them, as create takes it
-    before = others[0].version if others else table.stable.get(task, "")
+    stable = table.stable.get(task, "")
+    before = others[0].version if others else stable
     offer = offer_at(release, *moment, created_ms, before)
     lost = {task: frozenset(withdrawn)} if withdrawn else {}
-    return Plan(replace(table, releases=(*others, offer), withdrawn=lost), tuple(notes))
-
-
-def only_task(table: ReleaseTable, task: str) -> ReleaseTable:
-    """Return what a table says of one task."""
-    releases: tuple[ActiveRelease, ...] = tuple(
-        each for each in table.releases if each.task == task
-    )
-    return replace(
-        table,
-        releases=releases,
-        stable={each: version for each, version in table.stable.items() if each == task},
-        withdrawn={each: gone for each, gone in table.withdrawn.items() if each == task},
-    )
+    own = {task: stable} if stable else {}
+    return Plan(ReleaseTable(0, (*others, offer), own, files, lost), tuple(notes))

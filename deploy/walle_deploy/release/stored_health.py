@@ -1,10 +1,12 @@
 """What gates have seen by way of the store: the controller writes it, any process reads it."""
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from walle_deploy.release.gates import Judgement, judge
+from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.store.reader import ReadTransaction
@@ -25,7 +27,10 @@ def read_memory(transaction: ReadTransaction, release_id: str) -> Memory:
     Raises:
         IntegrityError: What is there is no memory of gates.
     """
-    data = transaction.snapshot(_KIND, release_id)
+    return _read(release_id, transaction.snapshot(_KIND, release_id))
+
+
+def _read(release_id: str, data: bytes | None) -> Memory:
     if data is None:
         return Memory()
     try:
@@ -42,5 +47,11 @@ def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement
     """
     if not state.offered_ms:
         return None
-    release = state.release
-    return judge(release.spec.gates, read_memory(transaction, release.metadata.name))
+    release, name = state.release, state.release.metadata.name
+    return _judged(name, release.spec.gates, transaction.snapshot(_KIND, name))
+
+
+@lru_cache(1_000)
+def _judged(release_id: str, gates: Gates, data: bytes | None) -> Judgement:
+    # to judge takes some milliseconds, and what gates saw changes once a minute at most
+    return judge(gates, _read(release_id, data))

@@ -1,11 +1,31 @@
 """Goes through the audit log, and compares it with what the store keeps."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from walle_deploy.release.audit import broken, digest, digest_text, read_entry
 from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.rows import AuditHead, SealedEntry
 from walle_stream.errors import IntegrityError
+
+_START: Final = AuditHead()
+
+
+type Kept = Mapping[str, Mapping[str, str]]
+"""What a store keeps beside the log, as far as entries tell of it: by what it is and its name."""
+
+
+def kept_by(transaction: ReadTransaction) -> Kept:
+    """Return digests of releases, the oldest first, and of versions; and the stable versions."""
+    return {
+        "release": {each.release_id: digest(each) for each in transaction.releases()},
+        "version": {
+            f"{task}@{version}": digest(found)
+            for task in transaction.tasks()
+            for version, found in transaction.versions(task).items()
+        },
+        "stable version of": transaction.stable(),
+    }
 
 
 def verify(transaction: ReadTransaction) -> AuditHead:
@@ -17,38 +37,48 @@ def verify(transaction: ReadTransaction) -> AuditHead:
     Raises:
         IntegrityError: Something was altered; the message names the first place.
     """
-    entries = verify_chain(transaction.audit(), transaction.audit_head())
+    head = transaction.audit_head()
+    compare(verify_chain(transaction.audit(), head), kept_by(transaction))
+    return head
+
+
+def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
+    """Compare a whole log with what its store keeps.
+
+    Raises:
+        IntegrityError: Something was altered past the log; the message names the first place.
+    """
     read = [read_entry(each) for each in entries]
-    rows = {each.release_id: digest(each) for each in transaction.releases()}
-    logged_rows = {each.release: each.digest for each in read if each.release}
-    _compare(logged_rows, rows, "release")
-    for name, found_name in zip(logged_rows, rows, strict=True):
+    published = [each for each in read if each.action == "publish"]
+    logged: dict[str, dict[str, str]] = {
+        "release": {each.release: each.digest for each in read if each.release},
+        "version": {f"{each.task}@{each.version}": each.digest for each in published},
+        "stable version of": {each.task: each.stable for each in read if each.stable is not None},
+    }
+    for what, names in logged.items():
+        _compare(names, kept.get(what, {}), what)
+    for name, found_name in zip(logged["release"], kept["release"], strict=True):
         if name != found_name:
             # of two that may give a device something, the later one does
             raise IntegrityError(
                 f"audit log: release {found_name!r} stands where {name!r} was made: their order "
                 "was altered past it"
             )
-    published = [each for each in read if each.action == "publish"]
-    files = {
-        f"{task}@{version}": digest(found)
-        for task in transaction.tasks()
-        for version, found in transaction.versions(task).items()
-    }
-    logged = {f"{each.task}@{each.version}": each.digest for each in published}
-    _compare(logged, files, "version")
-    stable = {each.task: each.stable for each in read if each.stable is not None}
-    _compare(stable, transaction.stable(), "stable version of")
-    return transaction.audit_head()
 
 
-def verify_chain(entries: Sequence[SealedEntry], head: AuditHead) -> Sequence[SealedEntry]:
+def verify_chain(
+    entries: Sequence[SealedEntry], head: AuditHead | None, before: AuditHead = _START
+) -> Sequence[SealedEntry]:
     """Check the entries' hashes and order.
+
+    Args:
+        entries: Of the log.
+        head: The end of the log; None: the last one of them is not it.
+        before: The one before the first of them.
 
     Raises:
         IntegrityError: An entry was altered, left out, added or moved.
     """
-    before = AuditHead()
     for sealed in entries:
         number = before.number + 1
         if sealed.number != number:
@@ -63,7 +93,7 @@ def verify_chain(entries: Sequence[SealedEntry], head: AuditHead) -> Sequence[Se
         if entry.previous != before.hash:
             raise IntegrityError(broken(number, "it does not follow the entry before"))
         before = AuditHead(number, sealed.hash)
-    if before != head:
+    if head is not None and before != head:
         raise IntegrityError(
             f"audit log: it ends at entry {before.number}, but entry {head.number} was the last "
             "one: its end was cut off or altered"
@@ -75,17 +105,18 @@ def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
     """Refuse a log that does not contain a head that was kept elsewhere.
 
     Args:
-        entries: All of the log, after ``verify_chain``.
+        entries: All of the log, after ``verify_chain``, or those from the kept one on.
         kept: Its end at that time.
 
     Raises:
         IntegrityError: It was made anew, or cut off, such as by an old copy of the database.
     """
-    found = entries[kept.number - 1].hash if 0 < kept.number <= len(entries) else ""
+    found = next((each.hash for each in entries if each.number == kept.number), "")
     if found != kept.hash:
+        end = f"at entry {entries[-1].number}" if entries else "before that one"
         raise IntegrityError(
             f"audit log: entry {kept.number} is not the one that was written down: the log was "
-            f"made anew or cut off; it ends at entry {len(entries)}"
+            f"made anew or cut off; it ends {end}"
         )
 
 

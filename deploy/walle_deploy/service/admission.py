@@ -160,6 +160,14 @@ class Admission:
         """
         return self._refused("forbidden", address, error)
 
+    def is_revoked(self, name: str) -> bool:
+        """Return whether a device, a relay or a token is revoked; any thread."""
+        return self._revoked is not None and name in (self._revoked.known or ())
+
+    def _check_revoked(self, proven: Proven) -> None:
+        if self.is_revoked(proven.name) or (proven.token and self.is_revoked(proven.token)):
+            raise IdentityError(f"{proven.role} {proven.name!r}, or its token, is revoked")
+
     def refresh(self) -> None:
         """Read files again that have changed; blocks, any thread."""
         for each in self._watched():
@@ -191,8 +199,7 @@ class Admission:
             return Visit(ANYBODY, address)
         try:
             proven = self._authenticator.prove(headers, peer, wall_ms() / 1_000)
-            if self._revoked is not None and self._revoked.known:
-                _check_revoked(proven, self._revoked.known)
+            self._check_revoked(proven)
         except IdentityError as error:
             self._addresses[budgets[0]].spend(address, _UNPROVEN_COST - 1, now_s)
             raise self._refused("unproven", address, error) from None
@@ -228,11 +235,6 @@ def _authenticator(spec: ServiceSpec, proxies: Proxies) -> DeviceAuthenticator |
     if asked.mode == "tokens":
         return TokenAuthenticator(asked)
     return ProxyAuthenticator(asked, proxies)
-
-
-def _check_revoked(proven: Proven, revoked: frozenset[str]) -> None:
-    if proven.name in revoked or (proven.token and proven.token in revoked):
-        raise IdentityError(f"{proven.role} {proven.name!r}, or its token, is revoked")
 
 
 def picked(headers: Iterable[tuple[bytes, bytes]], wanted: frozenset[bytes]) -> dict[bytes, bytes]:

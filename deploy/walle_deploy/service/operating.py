@@ -1,4 +1,4 @@
-"""What operators ask and change over HTTP: ``/v1/releases``, ``/v1/versions``, ``/v1/audit``.
+"""What operators ask and change over HTTP: releases, versions, the audit log, dry runs.
 
 Each request has an operator behind it, and each change is one transaction of ``ReleaseCommands``
 with his name in the audit log. ``walle release`` over a store runs the same routes in its own
@@ -6,9 +6,10 @@ process.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
 from itertools import takewhile
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from pydantic import ValidationError
@@ -23,8 +24,9 @@ from walle_deploy.outbound.bounded import one_line
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands, find_release
 from walle_deploy.release.model import Release
+from walle_deploy.release.planning import Moment, plan
 from walle_deploy.release.progress import Progress, describe
-from walle_deploy.release.verification import verify
+from walle_deploy.release.verification import Kept, kept_by, verify_chain
 from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
@@ -40,9 +42,10 @@ RELEASES_PATH: Final = "/v1/releases"
 VERSIONS_PATH: Final = "/v1/versions"
 STABLE_PATH: Final = f"{VERSIONS_PATH}/stable"
 AUDIT_PATH: Final = "/v1/audit"
+DRY_RUN_PATH: Final = "/v1/dry-run"
 
 # read from who has the role: a beta may name many devices, a version have files for many
-_BODY_MAX: Final = {RELEASES_PATH: 2**22, VERSIONS_PATH: 2**28}
+_BODY_MAX: Final = {RELEASES_PATH: 2**22, DRY_RUN_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
 _ROOM: Final = 2**28
 _STATUS: Final[dict[type[WalleError], int]] = {
@@ -53,10 +56,13 @@ _STATUS: Final[dict[type[WalleError], int]] = {
 _UNSEEN_MS: Final = 10_000
 """Who advances so soon after somebody else may not have seen that one."""
 
+_PAGE: Final = 250
+"""Most entries of an answer: more of them at once would hold up the checks beside it."""
+
 type Prove = Callable[[Request], Awaitable[Operator]]
 """Finds out who asks."""
 
-type _Act = Callable[[Operator, str, bytes], bytes]
+type _Act = Callable[[Operator, Request, bytes], bytes]
 type _Change = Callable[[ReleaseCommands, str, Wanted], StoredRelease | None]
 
 _Text = Annotated[str, msgspec.Meta(max_length=2_000)]
@@ -68,7 +74,7 @@ class Wanted(
     """What a change is to be: the body of its request."""
 
     request: _Text = ""
-    """Id of the request: sent again with the same one, a release's change is not made twice."""
+    """Id of the one change that this is: sent again it is not made again."""
     why: _Text = ""
     """For the audit log."""
     by: _Text = ""
@@ -84,11 +90,20 @@ class Wanted(
     files: VersionFiles = VersionFiles(())
 
 
-class AuditLog(msgspec.Struct, frozen=True):
-    """The whole audit log, after the service has checked it."""
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    definition: dict[str, Any] = {}
+    stage: Literal["beta", "gray", "full"] = "full"
+    percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """Entries of the audit log that follow each other."""
 
     head: AuditHead
+    """Of the whole log."""
     entries: Sequence[SealedEntry]
+    kept: Kept | None = None
+    """With the last page."""
 
 
 def operator_routes(
@@ -113,14 +128,15 @@ def operator_routes(
         VERSIONS_PATH: ("author", _publish),
         STABLE_PATH: ("approver", _adopt),
     }
-    looks: dict[str, Callable[[str], object]] = {
+    looks: dict[str, Callable[[Request], object]] = {
         RELEASES_PATH: lambda _: _all(store),
-        one: lambda name: _progress(store, name),
-        AUDIT_PATH: lambda _: _audit(store),
+        one: lambda request: _progress(store, request.path_params["name"]),
+        AUDIT_PATH: lambda request: _audit(store, request.query_params),
     }
     return [
-        *(api.route(path, role, api.changing(act)) for path, (role, act) in changes.items()),
+        *(api.route(path, role, api.changing(path, act)) for path, (role, act) in changes.items()),
         *(api.route(path, "viewer", _looking(act), "GET") for path, act in looks.items()),
+        api.route(DRY_RUN_PATH, "viewer", lambda _operator, _request, body: _planned(store, body)),
     ]
 
 
@@ -142,8 +158,7 @@ class _Api:
                     body = await read_body(request, _BODY_MAX.get(path, _SMALL), share)
                     if isinstance(body, Response):
                         return body
-                    name = request.path_params.get("name", "")
-                    found = await asyncio.to_thread(act, operator, name, body)
+                    found = await asyncio.to_thread(act, operator, request, body)
             except WalleError as error:
                 status, headers = refusal(error)
                 said = {"error": error.message, "kind": type(error).__name__}
@@ -153,11 +168,13 @@ class _Api:
 
         return Route(path, endpoint, methods=[method])
 
-    def changing(self, act: _Change) -> _Act:
-        def change(operator: Operator, name: str, body: bytes) -> bytes:
-            wanted = _wanted(body, operator)
+    def changing(self, path: str, act: _Change) -> _Act:
+        def change(operator: Operator, request: Request, body: bytes) -> bytes:
+            wanted, name = _wanted(body, operator), request.path_params.get("name", "")
+            all_of_it = msgspec.json.encode((path, name, operator.person, wanted), order="sorted")
+            request_id = wanted.request, sha256(all_of_it).digest()
             commands = ReleaseCommands(
-                self._store, operator, wanted.request, needs_second=self._needs_second
+                self._store, operator, *request_id, needs_second=self._needs_second
             )
             stored = act(commands, name, wanted)
             return msgspec.json.encode(stored and _progress(self._store, stored.release_id))
@@ -171,8 +188,8 @@ class _Api:
         return commands.advance(name, wanted.why, seen)
 
 
-def _looking(act: Callable[[str], object]) -> _Act:
-    return lambda _operator, name, _body: msgspec.json.encode(act(name))
+def _looking(act: Callable[[Request], object]) -> _Act:
+    return lambda _operator, request, _body: msgspec.json.encode(act(request))
 
 
 def _change_of(verb: str) -> _Change:
@@ -180,13 +197,30 @@ def _change_of(verb: str) -> _Change:
 
 
 def _create(commands: ReleaseCommands, _: str, wanted: Wanted) -> StoredRelease:
+    return commands.create(_release(wanted.definition), wanted.why, supersede=wanted.supersede)
+
+
+def _release(definition: dict[str, Any]) -> Release:
     try:
-        release = Release.model_validate(wanted.definition, by_alias=True, by_name=False)
+        return Release.model_validate(definition, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise SpecFileError(one_line(f"the release: {place}: {first['msg']}")) from None
-    return commands.create(release, wanted.why, supersede=wanted.supersede)
+
+
+def _planned(store: ReleaseStore, body: bytes) -> bytes:
+    asked = _decoded(body, _Asked)
+    release = _release(asked.definition) if asked.definition else None
+    with store.reading() as transaction:
+        found = plan(transaction, release, Moment(asked.stage, asked.percent))
+    # which files decides nothing, and they may be of very many devices
+    files = {
+        name: VersionFiles((), interpreters=each.interpreters)
+        for name, each in found.table.files.items()
+    }
+    table = msgspec.structs.replace(found.table, files=files)
+    return msgspec.json.encode(found._replace(table=table))
 
 
 def _publish(commands: ReleaseCommands, _: str, wanted: Wanted) -> None:
@@ -202,11 +236,15 @@ def _task(wanted: Wanted) -> str:
     return ref.name
 
 
-def _wanted(body: bytes, operator: Operator) -> Wanted:
+def _decoded[T](body: bytes, kind: type[T]) -> T:
     try:
-        wanted = msgspec.json.decode(body or b"{}", type=Wanted)
+        return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise SpecFileError(one_line(f"the request is none: {error}")) from None
+
+
+def _wanted(body: bytes, operator: Operator) -> Wanted:
+    wanted = _decoded(body, Wanted)
     for text in (wanted.request, wanted.why, wanted.by):
         if not text.isprintable():
             raise SpecFileError(f"{text[:200]!a}: control characters are of no text here")
@@ -226,9 +264,21 @@ def _all(store: ReleaseStore) -> Sequence[Progress]:
         return [describe(transaction, each) for each in transaction.releases()]
 
 
-def _audit(store: ReleaseStore) -> AuditLog:
+def _audit(store: ReleaseStore, asked: Mapping[str, str]) -> AuditPage:
+    try:
+        after, limit = int(asked.get("after", 0)), min(int(asked.get("limit", _PAGE)), _PAGE)
+    except ValueError:
+        after, limit = 0, 0
     with store.reading() as transaction:
-        return AuditLog(verify(transaction), transaction.audit())
+        head = transaction.audit_head()
+        if not 0 <= after <= head.number or limit < 1:
+            raise SpecFileError(f"the audit log: after is 0 to {head.number}, limit 1 or more")
+        entries = transaction.audit(after=after, limit=limit)
+        before = transaction.audit(after=after - 1, limit=1) if after else ()
+        is_end = not entries or entries[-1].number >= head.number
+        last = AuditHead(after, before[0].hash if before else "")
+        verify_chain(entries, head if is_end else None, last)
+        return AuditPage(head, entries, kept_by(transaction) if is_end else None)
 
 
 def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:

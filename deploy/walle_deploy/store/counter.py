@@ -42,22 +42,30 @@ class CountTransaction(ReadTransaction):
         )
         return {(incarnation, part): number for incarnation, part, number in rows.fetchall()}
 
-    def put_marks(self, marks: Mapping[tuple[str, int], int], now_ms: int) -> None:
-        """Keep the numbers of last frames."""
-        given = self._dialect.given(incarnation="TEXT", part=_INT, number=_INT, moved_ms=_INT)
+    def put_marks(self, marks: Mapping[tuple[str, int], tuple[int, int]], now_ms: int) -> None:
+        """Keep the numbers of last frames.
+
+        Args:
+            marks: By (incarnation, partition): the device that a new mark is of, and the number.
+            now_ms: When they moved.
+        """
+        given = self._dialect.given(
+            incarnation="TEXT", part=_INT, device=_INT, number=_INT, moved_ms=_INT
+        )
         self._bulk(
             f"INSERT INTO walle_marks SELECT * FROM {given} AS came {_DONE}"
             " (incarnation, part) DO UPDATE SET number = excluded.number,"
             " moved_ms = excluded.moved_ms",
-            sorted((*key, number, now_ms) for key, number in marks.items()),
+            sorted((*key, *mark, now_ms) for key, mark in marks.items()),
         )
 
-    def trim_marks(self, incarnation: str, most: int) -> None:
-        """Keep the marks of ``most`` partitions, those that moved last, and delete the others."""
+    def trim_marks(self, device: int, most: int) -> None:
+        """Keep ``most`` marks of a device, those that moved last, and delete its others."""
         self._execute(
-            "DELETE FROM walle_marks WHERE incarnation = ? AND part NOT IN (SELECT part"
-            " FROM walle_marks WHERE incarnation = ? ORDER BY moved_ms DESC, part LIMIT ?)",
-            (incarnation, incarnation, most),
+            "DELETE FROM walle_marks WHERE device = ? AND (incarnation, part) NOT IN"
+            " (SELECT incarnation, part FROM walle_marks WHERE device = ?"
+            " ORDER BY moved_ms DESC, incarnation, part LIMIT ?)",
+            (device, device, most),
         )
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:

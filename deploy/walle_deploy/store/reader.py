@@ -125,17 +125,20 @@ class ReadTransaction:
         number, found = self._head("audit_number, audit_hash")
         return _converted(AuditHead, {"number": number, "hash": found}, "the audit log's end")
 
-    def audit(self, release_id: str = "", after: int = 0) -> Sequence[SealedEntry]:
+    def audit(
+        self, release_id: str = "", after: int = 0, limit: int = END
+    ) -> Sequence[SealedEntry]:
         """Return entries of the audit log, the oldest first.
 
         Args:
             release_id: Only this release's; empty for all.
             after: Only those with a greater number.
+            limit: Most of them.
         """
         rows = self._execute(
             "SELECT number, release_id, entry, hash FROM walle_audit"
-            " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number",
-            (after, release_id, release_id),
+            " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number LIMIT ?",
+            (after, release_id, release_id, limit),
         ).fetchall()
         return [
             _converted(

@@ -12,7 +12,7 @@ import msgspec
 
 from walle_stream.errors import IntegrityError
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Of the tables below."""
 
 
@@ -115,8 +115,10 @@ _TABLES: Final = (
     ),
     (
         "CREATE TABLE walle_marks (incarnation TEXT NOT NULL, part BIGINT NOT NULL,"
-        " number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (incarnation, part)) KEYED"
+        " device BIGINT NOT NULL, number BIGINT NOT NULL, moved_ms BIGINT NOT NULL,"
+        " PRIMARY KEY (incarnation, part)) KEYED"
     ),
+    "CREATE INDEX walle_marks_device ON walle_marks (device)",
 )
 
 

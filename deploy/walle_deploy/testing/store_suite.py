@@ -219,11 +219,11 @@ class ReleaseStoreSuite(ABC):
         with store.counting() as counting:
             made = [counting.make_scope(each, 60, 0) for each in names]
             _expect(len({each.id for each in made}), 3)
-            counting.put_marks({("ab", 0): 5, ("ab", 1): 2**62, ("cd", 0): 1}, 1)
-            counting.put_marks({("ab", 0): 6}, 2)
-            counting.put_marks({("own", part): part for part in range(9)}, 3)
-            counting.put_marks({("own", 4): 1, ("own", 9): 1}, 4)
-            counting.trim_marks("own", 2)
+            counting.put_marks({("ab", 0): (1, 5), ("ab", 1): (1, 2**62), ("cd", 0): (1, 1)}, 1)
+            counting.put_marks({("ab", 0): (7, 6)}, 2)
+            counting.put_marks({("own", part): (-7, part) for part in range(9)}, 3)
+            counting.put_marks({("own", 4): (-7, 1), ("two", 9): (-7, 1)}, 4)
+            counting.trim_marks(-7, 2)
             counting.put_counted(devices)
             counting.put_counted({(1, -1): CountedDevice(1, 1, 1, 1, 1)})
             counting.put_window(1, window._replace(seen=1))
@@ -241,8 +241,8 @@ class ReleaseStoreSuite(ABC):
                 {("ab", 0): 6, ("cd", 0): 1},
             )
             _expect(dict(counting.marks([])), {})
-            own = counting.marks([("own", part) for part in range(10)])
-            _expect(dict(own), {("own", 4): 1, ("own", 9): 1})
+            own = counting.marks([("own", part) for part in range(9)] + [("two", 9)])
+            _expect(dict(own), {("own", 4): 1, ("two", 9): 1})
             found = dict(counting.counted([*devices, (2, 0)]))
             _expect(found, devices | {(1, -1): CountedDevice(1, 1, 1, 1, 1)})
             _expect((counting.window(1, 7), counting.window(1, 8)), (moved, None))
@@ -309,7 +309,7 @@ class ReleaseStoreSuite(ABC):
             store = self.make_store(tmp_path)
             for _ in range(_EACH):
                 with store.counting() as counting:
-                    counting.put_marks({key: counting.marks([key]).get(key, 0) + 1}, 1)
+                    counting.put_marks({key: (1, counting.marks([key]).get(key, 0) + 1)}, 1)
             store.close()
 
         threads = [threading.Thread(target=write) for _ in range(_WRITERS)]

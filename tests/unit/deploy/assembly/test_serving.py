@@ -2,25 +2,38 @@ import asyncio
 from base64 import urlsafe_b64decode
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 from starlette.applications import Starlette
 
+from tests.unit.deploy.monitoring.reporting import frame, report
 from tests.unit.deploy.page.showing import Operator, ask, definition, opened, published
-from walle_deploy.assembly.serving import _stop, open_parts, open_service
+from walle_deploy.assembly.serving import _stop, check_parts, open_parts, open_service
+from walle_deploy.cli.release_api import _in_process
+from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
 from walle_deploy.model.pushes import Push, PushedFile
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands
+from walle_deploy.release.head import sign_head
 from walle_deploy.service.admission import Admission
 from walle_deploy.service.middleware import push_middleware
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import ConflictError, ServiceUnreachableError, SpecFileError
+from walle_stream.errors import (
+    ConflictError,
+    IntegrityError,
+    ServiceUnreachableError,
+    SpecFileError,
+)
+from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
 
 FILES = "https://files.example/"
 
@@ -120,3 +133,81 @@ def test_what_a_page_stops_has_the_operators_name_in_the_log(tmp_path, action, i
             assert reading.release("r").is_open is is_open
             last = read_entry(reading.audit("r")[-1])
         assert (last.by, last.why) == ("ann", "too slow")
+
+
+def test_reports_of_a_revoked_device_count_for_nothing_whoever_brings_them(store, tmp_path):
+    key, revoked = SigningKey.create("shop"), tmp_path / "revoked.txt"
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    revoked.write_text("d-lost\n")
+    spec = {"mode": "tokens", "keys": str(tmp_path / "keys.json"), "issuer": "shop"}
+    spec = ServiceSpec.model_validate({"authentication": {**spec, "revoked": str(revoked)}})
+    parts = open_parts({"store": store}, Admission(spec))
+    with parts.beside():
+        parts.receipts.refresh()
+        keys, now_ms = parts.receipts.keys, parts.receipts.now_ms()
+        post = _in_process(Starlette(routes=parts.routes))
+
+        def counted(device, number, token):
+            made = report([(device, 1, {})], task="s/t")
+            made.devices[0].receipt = keys.issue(Receipt(device, "s/t", "v1", issued_ms=now_ms))
+            batch = encode_batch([frame(number, made)])
+            return post("POST", REPORTS_PATH, {"authorization": f"Bearer {token}"}, batch)
+
+        relay = key.sign("relay", "cloud")
+        assert counted("d-1", 1, relay) == (200, b'{"new":1}')
+        assert counted("d-lost", 2, relay) == (200, b'{"new":0}')
+        assert counted("d-lost", 3, key.sign("device", "d-lost"))[0] == 401
+        assert parts.figures_beside()["reports_with_invalid_receipt_total"] == {"s/t@v1": 1}
+
+
+def test_no_service_starts_over_a_store_that_lacks_a_head_that_was_kept(store, tmp_path):
+    key = SigningKey.create("shop")
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    setup = {"store": store, "audit_head": tmp_path / "head", "audit_keys": tmp_path / "keys.json"}
+
+    def keep():
+        with closing(SqliteStore(store)) as opened, opened.reading() as reading:
+            (tmp_path / "head").write_text(
+                sign_head(reading.audit_head(), tmp_path / "signing.json")
+            )
+
+    keep()
+    check_parts(setup)
+    backup = Path(store).read_bytes()  # closed: nothing of it is beside it
+    with closing(SqliteStore(store)) as opened:
+        ReleaseCommands(opened, "ann").publish("s/t", "v2", VersionFiles(()))
+    check_parts(setup)
+    keep()
+    Path(store).write_bytes(backup)
+    with pytest.raises(IntegrityError, match=r"entry 3 .* it ends before that one"):
+        check_parts(setup)
+    with closing(SqliteStore(store)) as opened:
+        ReleaseCommands(opened, "eve").publish("s/t", "v3", VersionFiles(()))
+    with pytest.raises(IntegrityError, match=r"entry 3 .* it ends at entry 3"):
+        check_parts(setup)
+    (tmp_path / "head").write_text("none")
+    with pytest.raises(IntegrityError, match="is no head"):
+        check_parts(setup)
+
+
+@pytest.mark.parametrize("header", ["authorization", "walle-token", "x-forwarded-for"])
+def test_people_sign_in_whatever_the_header_of_their_tokens_is(store, tmp_path, header):
+    key = SigningKey.create("shop")
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    spec = {"keys": str(tmp_path / "keys.json"), "issuer": "shop", "header": header}
+    spec = ServiceSpec.model_validate({"operators": spec})
+    parts = open_parts({"store": store}, Admission(spec))
+    with parts.beside():
+        app, token = Starlette(routes=parts.routes), key.sign("approver", "ann")
+        signed_in = ask(app, "/sign-in", who="", form={"token": token})
+        assert (signed_in.status, ask(app, "/", token).status) == (303, 200)
+        assert ask(app, "/", who="").status == 401
+        if header != "x-forwarded-for":
+            assert ask(app, "/", who="", **{header: f"Bearer {token}"}).status == 200
+
+
+@pytest.mark.parametrize("header", ["cookie", "host", "sec-fetch-site", "user-agent"])
+def test_a_header_that_browsers_write_has_no_token(header):
+    spec = {"keys": "keys.json", "issuer": "shop", "header": header}
+    with pytest.raises(ValidationError, match="browsers write"):
+        ServiceSpec.model_validate({"operators": spec})

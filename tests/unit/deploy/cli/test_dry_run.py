@@ -3,16 +3,25 @@ import json
 
 import pytest
 
+from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.cli.dry_run import add
+from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.profile import DeviceProfile
+from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.model import Release
 from walle_deploy.service.settings import ServiceDefinition
 from walle_deploy.store.sqlite import SqliteStore
-from walle_stream.errors import RefNotFoundError, ServiceUnreachableError, SpecFileError
+from walle_stream.errors import (
+    IdentityError,
+    RefNotFoundError,
+    ServiceUnreachableError,
+    SpecFileError,
+)
 from walle_stream.spec.single import load_single
 
 RELEASE = """\
@@ -77,7 +86,7 @@ def dry_run(folder, capsys, monkeypatch):
         parser = argparse.ArgumentParser()
         add(parser.add_subparsers())
         population = ["--population", str(folder / "population.jsonl")]
-        service = ["--service", str(folder / "service.yaml")]
+        service = ["--attributes", str(folder / "service.yaml")]
         options = parser.parse_args(["dry-run", *population, *service, *map(str, arguments)])
         assert options.run(options) == 0
         return capsys.readouterr().out
@@ -185,6 +194,24 @@ def test_what_it_says_is_what_the_index_gives_once_the_release_is_there(
         assert offers == ([] if has_it else [("shop/ipv", each["version"], each["release"])])
 
 
+def test_a_device_without_the_code_of_its_interpreter_gets_no_version_of_it(dry_run, folder, store):
+    commands = ReleaseCommands(store, "ann")
+    package = PushedFile("s/t.walle", "s/t.walle", "0" * 64, 5)
+    commands.publish("shop/ipv", "v5", VersionFiles((package,), interpreters=("cpython-314",)))
+    (folder / "release.yaml").write_text(RELEASE.replace("v2", "v5"))
+    lines = [
+        json.dumps({"device": f"i-{each}", "app": "shop", "os": "android", "interpreter": each})
+        for each in ("cpython-313", "cpython-314")
+    ]
+    (folder / "population.jsonl").write_text("\n".join(lines))
+    given = (folder / "release.yaml", "--store", folder / "releases.db", "--list", "--json")
+    found = [json.loads(line) for line in dry_run(*given).splitlines()]
+    assert [(each["device"], each["version"]) for each in found] == [
+        ("i-cpython-313", "v1"),
+        ("i-cpython-314", "v5"),
+    ]
+
+
 def test_one_in_progress_is_taken_as_superseded_and_that_is_said(dry_run, folder, store):
     (folder / "third.yaml").write_text(OTHER.replace("first", "third").replace("d-1", "d-2"))
     commands = ReleaseCommands(store, "ann")
@@ -201,8 +228,36 @@ def test_one_in_progress_is_taken_as_superseded_and_that_is_said(dry_run, folder
 
 
 def test_a_store_or_leaving_it_out_is_asked_for(dry_run, folder):
-    with pytest.raises(ServiceUnreachableError, match="WALLE_RELEASES, or --alone"):
+    with pytest.raises(ServiceUnreachableError, match="WALLE_SERVICE, or --alone"):
         dry_run(folder / "release.yaml")
+
+
+@pytest.mark.parametrize("file", [(), ("release.yaml",)])
+def test_a_store_with_operators_is_asked_with_a_token(dry_run, folder, store, file):
+    key = SigningKey.create("shop")
+    key.write(folder / "signing.json", folder / "keys.json")
+    (folder / "eve.token").write_text(key.sign("viewer", "eve"))
+    spec = {"keys": str(folder / "keys.json"), "issuer": "shop"}
+    demand_operators(store, OperatorsSpec.model_validate(spec))
+    given = (*(folder / each for each in file), "--store", folder / "releases.db")
+    with pytest.raises(IdentityError, match=r"no token.*give --token"):
+        dry_run(*given)
+    assert dry_run(*given, "--token", folder / "eve.token")
+    assert dry_run(*given, "--operator-key", folder / "signing.json")
+
+
+def test_the_former_name_of_the_file_of_attributes_is_understood(ran, folder, monkeypatch):
+    (folder / "other.yaml").write_text(SERVICE.replace("users.csv", "others.csv"))
+    (folder / "others.csv").write_text("user,region\nu-2,us-east\n")
+    assert ran().startswith("2 of 5")
+    assert ran("--attributes", folder / "other.yaml").startswith("1 of 5")
+    parser = argparse.ArgumentParser()
+    add(parser.add_subparsers())
+    given = ["dry-run", "--population", str(folder / "population.jsonl"), "--alone"]
+    given += [str(folder / "release.yaml"), "--service", str(folder / "other.yaml"), "--list"]
+    options = parser.parse_args(given)
+    assert options.run(options) == 0
+    assert (options.attributes, options.service) == (folder / "other.yaml", "")
 
 
 def test_a_policy_is_judged_by_itself(dry_run, folder):

@@ -20,6 +20,7 @@ from walle_deploy.release.events import Tick
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.stored_health import put_memory
+from walle_deploy.service import operating
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
@@ -159,7 +160,10 @@ def test_a_status_says_that_its_evidence_may_be_from_anybody(release):
     StoredReceiptKeys(release.store, is_open=True).refresh()
     for shown in (release("status"), release("status", "ipv-v2")):
         assert "unauthenticated" in shown
-    assert release.json("status", "ipv-v2")[0]["is_unauthenticated"]
+    release("rollback", "ipv-v2")  # of one that ended, too
+    assert "unauthenticated" in release("status")
+    for arguments in ((), ("ipv-v2",)):
+        assert release.json("status", *arguments)[0]["is_unauthenticated"]
 
 
 def test_a_watch_ends_with_the_release(release, monkeypatch):
@@ -235,6 +239,17 @@ def test_the_audit_log_is_checked_and_printed(release):
     assert release.json("audit", "--head")[0]["number"] == 5
     with pytest.raises(IntegrityError, match="entry 4 is not the one"):
         release("audit", "--expect", head[:-1] + "x")
+
+
+def test_the_audit_log_is_followed_over_its_pages(release, monkeypatch):
+    release("create", release.file)
+    whole = release("audit", "--json")
+    monkeypatch.setattr(operating, "_PAGE", 1)
+    assert release("audit", "--json") == whole
+    with release.store.writing() as writing:
+        writing._execute("UPDATE walle_releases SET version = 'v1'", ())
+    with pytest.raises(IntegrityError, match="release 'ipv-v2' differs from the log"):
+        release("audit")
 
 
 def test_a_rewritten_log_lacks_the_head_that_was_kept(release, tmp_path):

@@ -29,6 +29,7 @@ from walle_deploy.release.gates import judge
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
+from walle_deploy.store.rows import Scope
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.wire.buckets import bucket_of
 from walle_stream.wire.report_batch import encode_batch
@@ -176,7 +177,10 @@ def test_what_is_invented_leaves_no_row(store, what, device):
         return monitor.take(read_batch(encode_batch(frames), device), device)
 
     wrong = [frame(n, invented()[what], incarnation=f"{n:016x}") for n in range(50)]
-    assert (post(*wrong), rows(store)) == (0, [[], [], [], []])
+    is_published = not what.startswith(("an unknown version", "an unknown task", "a version"))
+    # that there were some is shown, in the one row of a published version
+    assert (post(*wrong), rows(store)[1:]) == (0, [[], [], []])
+    assert [sum(each[-2:]) for each in rows(store)[0]] == [50] * is_published
     # nor beside what counts: only the counters of the version's one row move
     assert post(frame(1, grouped([("d-1", 1, {})], "new", "v2"))) == 1
     before, known = rows(store), HealthReader(store).release_health(QUERY)
@@ -193,6 +197,38 @@ def test_what_comes_again_leaves_no_row(store):
     store.now += 10 * MINUTE
     assert [monitor.take(read_batch(batch, "d-1"), "d-1") for _ in range(20)] == [0] * 20
     assert rows(store) == before
+
+
+def test_one_device_leaves_few_marks_of_however_many_data_directories_through_a_relay(store):
+    monitor = Monitor(store, read, needs_receipts=True)
+    honest = frame(1, grouped([(f"d-{n}", 1, {}) for n in range(50)], "new", "v2"))
+    assert monitor.take([honest]) == 1
+    for turn in range(3):
+        made = report([("d-1", 1, {})], "v2")
+        made.devices[0].receipt = receipt("d-1", "v2")
+        beside = report([(f"nobody-{turn}", 1, {})], "v2")
+        frames = [frame(1, made, beside, incarnation=f"{turn}{n:015x}") for n in range(100)]
+        assert monitor.take(frames) == 100
+        store.now += MINUTE
+    assert len(rows(store)[3]) <= 1 + 32
+    assert monitor.take([honest]) == 0
+
+
+def test_reports_without_receipts_are_shown_for_a_month_where_nothing_else_comes(store):
+    monitor = Monitor(store, read, needs_receipts=True)
+
+    def shown():
+        with store.reading() as reading:
+            return [each.bare for each in reading.scopes([Scope(TASK, "v2")]).values()]
+
+    for day in range(29):
+        monitor.take([frame(day, report([(f"old-{day}-{n}", 1, {}) for n in range(20)], "v2"))])
+        monitor.take([])  # what is due is folded
+        assert shown() == [20 * (day + 1)]
+        store.now += DAY
+    store.now += 3 * DAY
+    monitor.take([])
+    assert (shown(), rows(store)) == ([], [[], [], [], []])
 
 
 def test_a_receipt_that_two_share_makes_them_one_device(store):
@@ -264,7 +300,7 @@ def test_after_a_backup_of_yesterday_receipts_of_keys_that_are_gone_count_for_no
             made.devices[0].receipt = keys.issue(said)
             return monitor.take([frame(number, made)])
 
-        assert (told(today, 1), rows(store)) == (0, [[], [], [], []])
+        assert (told(today, 1), rows(store)[1:]) == (0, [[], [], []])
         assert monitor.counts.wrong == {f"{TASK}@v2": 1}
         # the service sees that these keys are not its own, and gives others
         assert (told(yesterday, 2), told(source.keys, 3)) == (1, 1)

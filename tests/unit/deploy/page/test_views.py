@@ -157,6 +157,30 @@ def test_a_release_shows_its_steps_its_gates_and_who_did_what(store):
     assert 0.9 < shares[-1] <= 0.99
 
 
+def test_a_release_without_reports_has_a_chart_of_sound_points(store):
+    published(store, "v1", "v2").create(definition("r"))
+    page = ask(application(store), "/releases/r").parsed()
+    assert [each["points"] for each in page.of("polyline")] == ["", "", ""]
+    for _ in range(60):
+        ReleaseCommands(store, "ann").pause("r")
+        ReleaseCommands(store, "ann").resume("r")
+    [planned] = ask(application(store), "/releases/r").parsed().of("polygon")
+    for each in planned["points"].split():
+        assert [*map(float, each.split(","))]
+
+
+def test_the_open_mode_is_said_on_the_first_page(store):
+    assert "nauthenticated" not in ask(application(store), "/").parsed().text
+    StoredReceiptKeys(store, is_open=True).refresh()
+    assert "Unauthenticated: a release service asks nobody" in ask(application(store), "/").text
+    published(store, "v1", "v2").create(definition("r"))
+    assert "created unauthenticated" in ask(application(store), "/").parsed().text
+    store.now += 60_000  # the service is away, the release's evidence stays what it is
+    page = ask(application(store), "/").parsed()
+    assert "created unauthenticated" in page.text
+    assert "asks nobody" not in page.text
+
+
 def test_a_stopped_release_shows_which_gate_it_was(store):
     lived(store, failures=9)
     page = ask(application(store), "/releases/r").parsed()

@@ -1,10 +1,13 @@
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.deploy.release.groups import both
 from walle_deploy.model.releases import VersionFiles
+from walle_deploy.release import stored_health
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands, read_state
 from walle_deploy.release.events import Tick
+from walle_deploy.release.gates import judge
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.progress import describe
@@ -49,6 +52,26 @@ def test_a_rolled_back_version_is_offered_no_more_and_the_stable_one_is_as_befor
     with store.reading() as reading:
         table = reading.table()
     assert (table.releases, table.stable, list(table.files)) == ((), {TASK: "v1"}, [f"{TASK}@v1"])
+
+
+def test_what_gates_saw_is_judged_once(store, commands, release, monkeypatch):
+    judged = []
+    monkeypatch.setattr(
+        stored_health, "judge", lambda *given: judged.append(given) or judge(*given)
+    )
+    commands.create(release("once"))
+    commands.apply("once", lambda look, _: Tick(look.now_ms(), "go"))
+
+    def described():
+        with store.reading() as reading:
+            return describe(reading, reading.release("once")).gates
+
+    for memory in (BAD, replace(BAD, latency=1.0)):
+        with store.writing() as writing:
+            put_memory(writing, "once", memory)
+        first = described()
+        assert (described(), first) == (first, judge(Gates(), memory).verdicts)
+    assert len(judged) == 2
 
 
 def test_a_version_is_not_adopted_under_a_release_that_would_take_it_back(store, commands, release):

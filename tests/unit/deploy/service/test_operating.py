@@ -3,6 +3,7 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -16,8 +17,10 @@ from walle_deploy.operators.operator import Operator
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.events import Tick
+from walle_deploy.release.planning import Plan
+from walle_deploy.service import operating
 from walle_deploy.service.admission import Admission
-from walle_deploy.service.operating import operator_routes
+from walle_deploy.service.operating import AuditPage, operator_routes
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import (
@@ -118,10 +121,10 @@ def test_the_audit_log_says_who_it_was_and_that_he_proved_it(api):
 
 
 ROLES = {
-    "viewer": {"look"},
-    "author": {"look", "create", "publish", "pause", "resume", "rollback"},
-    "approver": {"look", "create", "publish", "pause", "resume", "rollback", "adopt", "advance"},
+    "viewer": {"look", "dry run"},
+    "author": {"look", "dry run", "create", "publish", "pause", "resume", "rollback"},
 }
+ROLES["approver"] = ROLES["author"] | {"adopt", "advance"}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -129,6 +132,7 @@ def test_a_role_may_do_what_it_is_for_and_nothing_else(api, role):
     version = {"task": "shop/cart", "version": "v1"}
     own = api.of("ann", role)
     acts = {
+        "dry run": lambda: own.get("/v1/dry-run", Plan, definition=DEFINITION, stage="gray"),
         "look": lambda: own.get("/v1/releases", list),
         "publish": lambda: own.change("/v1/versions", **version),
         "adopt": lambda: own.change("/v1/versions/stable", **version),
@@ -257,6 +261,56 @@ def test_a_request_that_comes_again_is_not_done_again(api):
     assert [each.action for each in api.log()].count("advance") == 1
 
 
+USED = [
+    ("/v1/releases/r/pause", "ann", {"why": "lunch"}),
+    ("/v1/releases/r/pause", "bob", {}),
+    ("/v1/releases/r/pause", "ann", {"revision": 1}),
+    ("/v1/releases/r/rollback", "ann", {}),
+    ("/v1/releases/q/pause", "ann", {}),
+    ("/v1/releases", "ann", {"definition": DEFINITION}),
+    ("/v1/versions", "ann", {"task": "shop/cart", "version": "v1"}),
+    ("/v1/versions/stable", "ann", {"task": "shop/ipv", "version": "v1"}),
+]
+
+
+@pytest.mark.parametrize(("path", "who", "wanted"), USED)
+def test_a_request_id_is_good_for_one_change(api, path, who, wanted):
+    def ask(path, who, **wanted):
+        token = {"authorization": f"Bearer {api.key.sign('approver', who)}"}
+        status, body = api.ask("POST", path, token, json.dumps(wanted).encode())
+        return status, json.loads(body)
+
+    create(api)
+    other = {
+        **DEFINITION,
+        "metadata": {"name": "q"},
+        "spec": DEFINITION["spec"] | {"version": "v1"},
+    }
+    assert ask("/v1/releases", "ann", definition=other, supersede=True)[0] == 200
+    done = ask("/v1/releases/q/pause", "bob", request="id", why="x")
+    assert done[0] == 200
+    before = api.log()
+    assert ask("/v1/releases/q/pause", "bob", request="id", why="x") == done
+    status, said = ask(path, who, request="id", **wanted)
+    assert (status, said["kind"]) == (409, "ConflictError")
+    assert "'id' was used for another change" in said["error"]
+    assert api.log() == before
+
+
+def test_a_version_is_published_and_adopted_once_for_a_request(api):
+    for path in ("/v1/versions", "/v1/versions/stable"):
+        body = json.dumps({"task": "shop/cart", "version": "v1", "request": path}).encode()
+        assert [api.raw(path, body) for _ in range(2)] == [(200, b"null")] * 2
+    assert [each.action for each in api.log()[-2:]] == ["publish", "adopt"]
+
+
+def test_a_request_that_was_refused_used_no_id(api):
+    refused = b'{"request":"id"}'
+    assert api.raw("/v1/releases/r/pause", refused)[0] == 404
+    create(api)
+    assert api.raw("/v1/releases/r/pause", refused)[0] == 200
+
+
 def test_somebody_who_was_first_is_told_of(api):
     create(api)
     change(api, "bob", "pause", revision=1)
@@ -348,12 +402,71 @@ def test_a_damaged_definition_names_the_place(api):
         api.of("ann").look("none")
 
 
+def test_a_dry_run_is_of_releases_that_are_there_and_changes_nothing(api):
+    create(api)
+    before = api.log()
+    other = json.loads(json.dumps(DEFINITION).replace('"r"', '"q"'))
+    own = api.of("eve", "viewer")
+    found = own.get("/v1/dry-run", Plan, definition=other, stage="gray", percent=5.0)
+    assert [(each.release_id, each.percent) for each in found.table.releases] == [("q", 5.0)]
+    assert "'r' of shop/ipv@v2 is in progress" in found.notes[0]
+    assert own.get("/v1/dry-run", Plan, stage="full").table.releases == ()
+    for wrong in (b'{"percent":101}', b'{"stage":"done"}', b'{"definition":{"kind":"x"}}', b"["):
+        assert api.raw("/v1/dry-run", wrong)[0] == 400
+    assert api.log() == before
+
+
 def test_an_altered_log_is_not_given_out(api):
     create(api)
     with api.store.writing() as writing:
         writing._execute("UPDATE walle_audit SET entry = '{}' WHERE number = 1", ())
     with pytest.raises(IntegrityError):
         api.of("ann").get("/v1/audit", msgspec.Raw)
+
+
+def test_the_audit_log_comes_in_pages_that_follow_each_other(api, monkeypatch):
+    monkeypatch.setattr(operating, "_PAGE", 3)
+    create(api)
+    for verb in ("pause", "resume") * 3:
+        change(api, "ann", verb)
+    own, numbers, page = api.of("eve", "viewer"), [], None
+    while page is None or page.kept is None:
+        page = own.get(f"/v1/audit?after={len(numbers)}&limit=9", AuditPage)
+        assert 0 < len(page.entries) <= 3
+        numbers += [each.number for each in page.entries]
+    assert numbers == [*range(1, len(api.log()) + 1)]
+    assert [[*page.kept[each]] for each in ("release", "version")] == [
+        ["r"],
+        ["shop/ipv@v1", "shop/ipv@v2"],
+    ]
+    assert len(own.get("/v1/audit?limit=2", AuditPage).entries) == 2
+    assert own.get(f"/v1/audit?after={page.head.number}", AuditPage).entries == []
+    for wrong in ("after=-1", "after=x", "limit=0", "after=999", f"after={10**40}"):
+        with pytest.raises(SpecFileError):
+            own.get(f"/v1/audit?{wrong}", AuditPage)
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 7])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE walle_audit SET entry = '{}' WHERE number = ?",
+        "DELETE FROM walle_audit WHERE number = ?",
+    ],
+)
+def test_an_altered_entry_is_in_no_page(api, monkeypatch, number, damage):
+    monkeypatch.setattr(operating, "_PAGE", 3)
+    create(api)
+    for verb in ("pause", "resume") * 3:
+        change(api, "ann", verb)
+    with api.store.writing() as writing:
+        writing._execute(damage, (number,))
+    sound = []
+    for after in (0, 3, 6):
+        with suppress(IntegrityError):
+            sound += api.of("ann").get(f"/v1/audit?after={after}", AuditPage).entries
+    assert number not in [each.number for each in sound]
+    assert len(sound) in {3, 6}
 
 
 def test_a_client_that_hangs_up_changes_nothing(api):
