@@ -108,7 +108,9 @@ class _Look:
         stored = self._transaction.scopes([own]).get(own)
         return GroupHealth(
             release=self.health(every, 0, query.task, version),
-            step=self.health(own, query.step_ms // WINDOW_MS, query.task, version),
+            step=self.health(
+                every if query.is_beta else own, query.step_ms // WINDOW_MS, query.task, version
+            ),
             windows=() if stored is None else self._windows(stored, query.after),
         )
 
@@ -143,6 +145,7 @@ def health_of(
         failures=counts.failures,
         failure_classes=counts.classes,
         device_minutes=counts.device_minutes,
+        last_ms=max((each.last_ms for each in windows), default=0),
         latency_us={place: count / UNIT for place, count in counts.latency_us.items()},
         output_bytes={place: count / UNIT for place, count in counts.output_bytes.items()},
     )

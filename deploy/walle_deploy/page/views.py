@@ -54,6 +54,7 @@ def _release(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html
         warning=progress if progress.is_unauthenticated else None,
         waits=" and ".join(progress.waits_for),
         devices=sorted(progress.known_devices.items()),
+        reports=[(version, at or None) for version, at in progress.last_reports_ms.items()],
         chart=coverage_chart(look, progress, entries),
         gates=list(progress.gates),
         unseen=None if progress.gates else "",

@@ -139,7 +139,9 @@ class Controller:
         if state.stage not in OFFERED:
             return Tick(now_ms, why=state.reason)
         judgement = judge(state.release.spec.gates, self._look(stored, state))
-        return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why, judgement.exposure)
+        return Tick(
+            now_ms, judgement.outcome, judgement.step_devices, judgement.why, judgement.exposure
+        )
 
     def _package(self, stored: StoredRelease) -> str:
         """Return the name under which a release's package is signed; empty where none is known."""
@@ -166,6 +168,7 @@ class Controller:
             version=stored.version,
             before=state.before,
             step_ms=state.step_ms,
+            is_beta=state.stage == "beta",
             after=before.window,
         )
         health = self._health.release_health(query)

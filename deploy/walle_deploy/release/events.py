@@ -17,7 +17,7 @@ class Tick(_Event, frozen=True):
 
     judgement: Literal["go", "wait", "stop"] = "wait"
     devices: int = 0
-    """That reported runs of the new version."""
+    """Of this step that reported runs of the new version."""
     why: str = ""
     exposure: float = inf
     """See ``Judgement.exposure``."""

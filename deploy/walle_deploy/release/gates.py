@@ -16,12 +16,13 @@ docs/deploy/releases.md has the figures.
 """
 
 import math
+from collections.abc import Iterator
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
 
-from walle_deploy.model.health import GroupHealth, ReleaseHealth
+from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
 from walle_deploy.release.drift import Moved, moved_latency, moved_output
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.limits import Gates
@@ -89,16 +90,20 @@ class Judgement(msgspec.Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     devices: int
     """That reported runs of the new version."""
-    exposure: float = math.inf
-    """Minutes in which each device of the group ``new`` ran in this step, on average over those
-    that did; infinite where none did."""
+    step_devices: int = 0
+    """Of the group ``new`` that did so in this step; in a beta of all of these devices."""
+    exposure: float = 0.0
+    """Minutes in which each of these ran in this step, on average."""
+    silent: tuple[VersionHealth, ...] = ()
+    """Of each group of which no device reported in this step, though some are expected: how it did
+    before."""
 
     @property
     def why(self) -> str:
         """The gates that decided, for the audit log."""
         if self.outcome == "stop":
             return "; ".join(each.text for each in self.verdicts if each.outcome == "stop")
-        return f"{self.devices} devices, no gate stops it"
+        return f"{self.step_devices} devices in this step, no gate stops it"
 
 
 def judge(gates: Gates, memory: Memory) -> Judgement:
@@ -126,19 +131,30 @@ def judge(gates: Gates, memory: Memory) -> Judgement:
                 f"tolerated {gates.output.tolerated:g} either way"
             )
             verdicts.append(_drift("output", found, moved, text))
-    devices = health.new.release.devices
+    step, silent = health.new.step, tuple(_silent(memory, health))
     is_stopped = any(each.outcome == "stop" for each in verdicts)
-    outcome: Outcome = "stop" if is_stopped else "go" if devices else "wait"
-    step = health.new.step
-    exposure = step.device_minutes / step.devices if step.devices else math.inf
-    return Judgement(outcome, tuple(verdicts), devices, exposure)
+    outcome: Outcome = "stop" if is_stopped else "wait" if silent else "go"
+    exposure = step.device_minutes / step.devices if step.devices else 0.0
+    devices = health.new.release.devices
+    return Judgement(outcome, tuple(verdicts), devices, step.devices, exposure, silent)
+
+
+def _silent(memory: Memory, health: ReleaseHealth) -> Iterator[VersionHealth]:
+    """Yield the groups that did not report in this step: no reports are no evidence."""
+    if not health.new.step.devices:
+        yield health.new.release
+    if not health.control.step.devices and _expects_control(memory, health):
+        yield health.control.release
 
 
 def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
     """Return whether there is a group to compare with; a hold-out of few devices may hold none."""
+    is_there = memory.control_percent > 0 and health.control.release.devices > 0
+    return is_there or _expects_control(memory, health)
+
+
+def _expects_control(memory: Memory, health: ReleaseHealth) -> bool:
     share = memory.control_percent / 100
-    if not share or health.control.release.devices:
-        return share > 0
     return health.new.step.devices * share / (1 - share) > _EXPECTED
 
 
@@ -215,7 +231,7 @@ def _share(
         text += f"; {more} more would stop it"
     return Verdict(
         gate=gate,
-        outcome=_outcome(found, new.devices),
+        outcome=_outcome(found, health.new.step.devices),
         evidence=_shown(found),
         text=text,
         beyond_tolerated=_shown(beyond),

@@ -2,7 +2,8 @@ import threading
 
 import pytest
 
-from tests.unit.deploy.release.groups import both
+from tests.unit.deploy.release.groups import both, group
+from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.commands import ReleaseCommands, read_state
@@ -10,6 +11,7 @@ from walle_deploy.release.controller import Controller
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.ports import SimulationResult
+from walle_deploy.release.progress import describe
 from walle_deploy.release.stored_health import put_memory, read_memory
 from walle_stream.errors import (
     ConflictError,
@@ -105,6 +107,25 @@ def test_a_release_waits_while_nobody_reports(controller, store, commands, relea
     for _ in range(3):
         controller.turn()
     assert stage(store) == "gray"
+
+
+def test_a_step_waits_while_its_devices_are_silent_and_says_so(
+    controller, store, commands, release, health
+):
+    commands.create(release())
+    controller = controller()
+    controller.turn()
+    before = group("v2", devices=20, last_ms=1_000).release
+    silent = GroupHealth(release=before, step=VersionHealth(task="shop/ipv", version="v2"))
+    seen = ReleaseHealth(new=silent, control=group("v1", devices=80, last_ms=9_000))
+    health.release_health = lambda _: seen
+    for _ in range(3):
+        controller.turn()
+    with store.reading() as reading:
+        found = describe(reading, reading.release("r"))
+    assert (found.stage, found.percent, found.silent) == ("gray", 1, ("v2",))
+    assert found.last_reports_ms == {"v2": 1_000, "v1": 9_000}
+    assert "reports of v2: nobody has sent one since 1970-01-01 00:00:01Z" in found.waits_for
 
 
 def test_a_failing_version_is_rolled_back_and_the_log_says_why(

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.deploy.release.groups import both
 from walle_deploy.model.health import GAMMA, GroupHealth, ReleaseHealth, VersionHealth
@@ -99,7 +100,7 @@ def test_a_control_group_that_keeps_what_is_tolerated_asks_for_less_evidence():
 def test_a_group_of_few_that_holds_no_device_is_none():
     """A hold-out of 1 % of 20 devices; where more are expected they are late, and awaited."""
     new, gates = {"devices": 20, "failing_devices": 9}, GATES
-    for percent, outcome in ((1.0, "stop"), (50.0, "go")):
+    for percent, outcome in ((1.0, "stop"), (50.0, "wait")):
         memory = look(Memory(), gates, both(new, {}), 1, control_percent=percent)
         assert judge(gates, memory).outcome == outcome
 
@@ -290,5 +291,15 @@ def test_runs_of_less_than_the_floor_are_alike():
 
 def test_exposure_is_how_many_minutes_each_device_ran_in_this_step():
     assert judged({"devices": 4, "device_minutes": 6}, {"devices": 9}).exposure == 1.5
-    # a beta has none in the group: nothing is asked of it
-    assert judged({}, {"devices": 9, "device_minutes": 6}).exposure == math.inf
+    assert judged({}, {"devices": 9, "device_minutes": 6}).exposure == 0
+
+
+def test_a_step_of_which_nobody_reports_waits_whatever_the_steps_before_saw():
+    """No reports are no evidence, of either group."""
+    seen = both({"devices": 23}, {"devices": 77})
+    nobody = VersionHealth(task="t", version="v")
+    for group, silent in (("new", "v2"), ("control", "v1")):
+        now = replace(seen, **{group: replace(getattr(seen, group), step=nobody)})
+        found = judge(GATES, look(Memory(), GATES, now, 2, control_percent=50.0))
+        assert (found.outcome, [each.version for each in found.silent]) == ("wait", [silent])
+    assert judged({"devices": 23}, {"devices": 77}).silent == ()
