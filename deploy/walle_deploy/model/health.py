@@ -86,6 +86,11 @@ class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
     new: GroupHealth
     control: GroupHealth
     """Of the version before; zeros where there is none."""
+    closed: int = 2**62
+    """Number of the last window that is closed, by the clock as it is now."""
+    ahead: tuple[int, ...] = ()
+    """Numbers of windows after that one: of the last minutes, or counted by a clock that was wrong
+    then, ahead of what it is now."""
 
 
 class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):

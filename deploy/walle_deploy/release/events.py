@@ -21,6 +21,8 @@ class Tick(_Event, frozen=True):
     why: str = ""
     exposure: float = inf
     """See ``Judgement.exposure``."""
+    is_behind: bool = False
+    """Whether the clock is behind the begin of the step, and has been so for a while."""
 
 
 class Simulated(_Event, frozen=True):

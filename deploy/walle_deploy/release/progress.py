@@ -139,10 +139,10 @@ def _step_waits_for(
 ) -> Iterator[str]:
     left_ms = state.since_ms + step.min_duration - now_ms
     if left_ms > 0:
-        yield (f"{left_ms / 1000:,.0f} s to go by")
+        yield f"{left_ms / 1000:,.0f} s to go by"
     for each in judgement.silent:
         since = f"since {shown_time(each.last_ms)}" if each.last_ms else "yet"
-        yield (f"reports of {each.version}: nobody has sent one {since}")
+        yield f"reports of {each.version}: nobody has sent one {since}"
     missing = step.min_devices - judgement.step_devices
     if missing > 0:
         # a share of a small fleet may hold too few, for ever
@@ -152,7 +152,7 @@ def _step_waits_for(
         )
     if judgement.step_devices and judgement.exposure < step.min_exposure:
         so_far = f"(so far {judgement.exposure:.1f})"
-        yield (f"its devices to run in {step.min_exposure:g} minutes each {so_far}")
+        yield f"its devices to run in {step.min_exposure:g} minutes each {so_far}"
     unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
     if unknown:
-        yield (f"something to look at for {', '.join(unknown)}")
+        yield f"something to look at for {', '.join(unknown)}"

@@ -219,6 +219,32 @@ def test_the_clock_of_a_device_decides_nothing(store, wrong_ms):
     assert (found.number, found.failures_reached[0]) == (window, 1)
 
 
+@pytest.mark.parametrize("wrong_ms", [-DAY, 0, DAY])
+def test_a_clock_that_is_wrong_for_ten_minutes_blinds_no_gate(store, wrong_ms):
+    """The version begins to fail five minutes after the clock is right again."""
+    monitor, reader, memory = (
+        Monitor(store, read, needs_receipts=True),
+        HealthReader(store),
+        Memory(),
+    )
+    begun_ms = store.now
+    for minute in range(40):
+        store.now += MINUTE + wrong_ms * ((minute == 10) - (minute == 20))
+        for name, version in (("new", "v2"), ("control", "v1")):
+            fails = version == "v2" and minute >= 25
+            devices = [(f"{name}-{n}", 1, {"E": 1} if fails and n < 5 else {}) for n in range(100)]
+            made = grouped(devices, name, version)
+            made.latency_us = {bucket_of(1_000 * (1 + 2 * fails)): 100}
+            monitor.take([frame(minute, made, partition=name == "new")])
+        query = structs.replace(QUERY, step_ms=begun_ms, after=memory.window)
+        memory = look(memory, Gates(), reader.release_health(query), 1, control_percent=50.0)
+        verdict = judge(Gates(), memory).verdicts[0]
+        assert (verdict.outcome == "stop") == (minute >= 27), minute
+    # of the minutes in which it changed a few are not compared
+    assert 3_740 - 300 <= memory.failures.at_risk[0] <= 3_740
+    assert memory.health.new.step.device_minutes >= 3_000
+
+
 @pytest.mark.parametrize("late", [{"new"}, {"control"}, {"new", "control"}])
 def test_streams_that_start_an_hour_late_stop_no_version_like_the_one_before(store, late):
     """Of all runs 5 % fail under either version; whoever is late has an hour arrive at once."""

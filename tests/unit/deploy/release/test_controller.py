@@ -2,12 +2,13 @@ import threading
 
 import pytest
 
+from tests.unit.deploy.monitoring.reporting import Clocked
 from tests.unit.deploy.release.groups import both, group
 from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.commands import ReleaseCommands, read_state
-from walle_deploy.release.controller import Controller
+from walle_deploy.release.controller import BEHIND_MS, Controller
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.ports import SimulationResult
@@ -179,6 +180,22 @@ def test_health_is_asked_of_both_groups_since_the_step_and_of_what_is_new(
     asked = [(each.release_id, each.version, each.before, each.after) for each in health.asked]
     assert asked == [("r", "v2", "v1", -1), ("r", "v2", "v1", 1)]
     assert {each.step_ms for each in health.asked} == {step_ms}
+
+
+def test_a_step_that_a_clock_ahead_began_begins_anew_where_the_clock_stays(
+    store, commands, release, health
+):
+    commands.create(release())
+    clocked = Clocked(store)
+    leader, begun = Controller(clocked, health, FakeSimulator()), []
+    for moved_ms in (0, -86_400_000, BEHIND_MS - 1, 86_400_000, -86_400_000, BEHIND_MS):
+        clocked.now += moved_ms
+        leader.turn()
+        with store.reading() as reading:
+            begun.append(read_state(reading.release("r")).step_ms)
+    assert [each == clocked.now for each in begun] == [False] * 5 + [True]
+    assert len({*begun}) == 2
+    leader.close()
 
 
 def test_a_window_that_comes_again_counts_once(controller, store, commands, release, health):
