@@ -38,10 +38,10 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     last_ms: int = 0
     """When a device reported last, epoch milliseconds; 0 for never."""
     latency_us: Mapping[int, float] = {}
-    """Device-minutes by bucket of the time of runs in microseconds: bucket ``i`` holds values in
+    """Devices by bucket of the time of runs in microseconds: bucket ``i`` holds values in
     (GAMMA**(i-1), GAMMA**i], with GAMMA of a relative accuracy of 1 %. Above it stands how
     large the call was that they were made in, see ``wire.buckets.timed_bucket``. A device weighs
-    one in a minute, however many runs it says it had."""
+    one in each minute, in a group of a release in each step, however many runs it says it had."""
     output_bytes: Mapping[int, float] = {}
     """The same by bucket of the bytes that runs emitted, plus 1."""
 

@@ -3,8 +3,7 @@
 Values are counted in buckets of a relative width of 2 %. Where a share of the old values lies
 above some value, at most that share of the new ones may lie above ``tolerated`` times it: it is
 tested at a few values, quantiles of the old ones. Runs of one device are alike, so all runs
-of a device count as one: the shares of the runs are taken as shares of the devices. That is exact
-where devices have equally many runs; docs/deploy/releases.md has what was measured where not.
+of a device count as one, and a device counts once a step (``monitoring.counting``).
 
 Times are compared between runs of calls of like size alone (``matched``): a call costs something
 besides its runs, and a version that few devices have has small calls.

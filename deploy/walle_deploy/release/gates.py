@@ -11,7 +11,7 @@ evenly by the four of them (Bonferroni).
 
 A version that is like the one before is stopped with a probability of ``errorRate`` at most over
 the whole release, and so is one that keeps what is tolerated. That is proven of failures and
-crashes, and measured of the others, where it needs devices with about equally many runs.
+crashes, and measured of the others.
 docs/deploy/releases.md has the figures.
 """
 
