@@ -69,18 +69,22 @@ def detail(progress: Progress) -> RenderableType:
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
-    """Yield what a gate of failures or crashes rests on."""
+    """Yield what a gate rests on."""
     for group, side in (("new", verdict.new), ("control", verdict.control)):
         if side is None:
             continue
         first = side.per_device_hour
         rate = f", {first} of them an hour that runs" if first is not None else ""
         runs = f", {side.per_run} of the runs fail" if side.per_run is not None else ""
-        yield f"{group}: {side.device_minutes:,} device-minutes{rate}{runs}"
+        devices = f"{side.devices:,} devices, {side.device_minutes:,} device-minutes"
+        yield f"{group}: {devices}{rate}{runs}"
+    for shift in verdict.shifts:
+        yield f"{shift.what}: {shift.new} of new, {shift.control} of control"
     if verdict.beyond_tolerated is not None:
         control = verdict.beyond_control
         beside = "no control group" if control is None else f"{control:.0%} against control"
         yield f"evidence: {verdict.beyond_tolerated:.0%} against tolerated, {beside}"
+    yield f"would decide: {verdict.would_decide}"
 
 
 def step_line(progress: Progress) -> str:

@@ -83,7 +83,8 @@ class ReportBatch:
         rows = dict(
             transaction.counted(own | {(others[i], each) for i, each in own if i in others})
         )
-        steps = transaction.steps_begun({scope.release for scope in beside})
+        releases = [transaction.release(each) for each in {scope.release for scope in beside}]
+        steps = {each.release_id: each.offer.step_ms for each in releases if each and each.offer}
         moves: _Moves = defaultdict(lambda: [0, 0, 0])
         for scope, part in self._parts.items():
             stored = scopes[scope]

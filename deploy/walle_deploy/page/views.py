@@ -93,7 +93,7 @@ def _kinds(look: ReadTransaction, name: str) -> Iterator[dict[str, Any]]:
     most = max((each.high for found in rates.values() for each in found if each), default=1) or 1
     for kind, found in rates.items():
         bars = tuple(each and Rate(*(at / most for at in astuple(each))) for each in found)
-        yield {"kind": kind, "rates": found, "bars": bars}
+        yield {"kind": kind, "rates": found, "bars": [bars]}
 
 
 PAGES: Final[dict[str, Callable[[ReadTransaction, str, Mapping[str, str]], Html]]] = {

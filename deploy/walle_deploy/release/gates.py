@@ -16,14 +16,16 @@ docs/deploy/releases.md has the figures.
 """
 
 import math
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
-from walle_deploy.release.drift import Moved, moved_latency, moved_output
+from walle_deploy.release.drift import Moved, Values, moved_latency, moved_output
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.logrank import Array, gains, strength
@@ -47,19 +49,32 @@ version like it does so, too, and the other test bears on it. Measured, not prov
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group showed of failures, or of crashes."""
+    """What one group showed a gate."""
 
     version: str
     devices: int
-    """That reported runs since the release was offered."""
-    affected: int
-    """Of these, devices that had one."""
+    """That reported runs since the release was offered; of latency and output: whose values are
+    compared in this step."""
+    affected: int | None = None
+    """Of these, devices that had a failure, or a crash."""
     device_minutes: int
-    """Minutes in which a device ran and had none before, over all: what rates are of."""
-    per_device_hour: Rate | None
+    """Minutes in which a device ran and had none before, over all: what rates are of; of latency
+    and output: in which one ran in this step."""
+    per_device_hour: Rate | None = None
     """First ones of devices, by hours in which these ran."""
     per_run: Rate | None = None
     """Share of the runs that failed, taken as independent; of crashes, runs are not counted."""
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """How many devices of both groups lie beyond a quantile of the control group's values."""
+
+    what: str
+    """Such as ``above p50``."""
+    new: Rate | None
+    """Share of the devices beyond what is tolerated of it, with Wilson's interval."""
+    control: Rate | None
+    """Share of those beyond it."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +93,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The same against the control group; None without one."""
     new: Side | None = None
     control: Side | None = None
+    shifts: tuple[Shift, ...] = ()
+    """Of latency and output: what is compared."""
     decides: int | None = None
-    """So many more devices with one, and no more in the control group, would stop it now; None: no
-    number of those that have the version, or it is not about devices."""
+    """So many more devices with one (that are slower, or have more output, than all others), and no
+    more in the control group, would stop it now; None: no number of those that have the version."""
+
+    @property
+    def would_decide(self) -> str:
+        """What would stop it now, for people."""
+        if self.decides is None:
+            return "nothing now: not all devices of this step together"
+        kind = {"latency": "slower", "output": "larger"}.get(self.gate, "affected")
+        return f"{self.decides:,} more {kind} devices, and no more in the control group"
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -106,8 +131,8 @@ class Judgement(msgspec.Struct, frozen=True):
         return f"{self.step_devices} devices in this step, no gate stops it"
 
 
-def judge(gates: Gates, memory: Memory) -> Judgement:
-    """Return what the gates of a release say."""
+def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
+    """Return what the gates of a release say; of one that is over nothing can decide."""
     health = memory.health
     if health is None:
         return Judgement("wait", (), 0)
@@ -120,17 +145,17 @@ def judge(gates: Gates, memory: Memory) -> Judgement:
         new, old = health.new.step, health.control.step
         if gates.latency.enabled:
             moved = moved_latency(gates.latency, new, old)
-            found = (memory.latency + moved.evidence) / limit
-            text = _latency(gates.latency.tolerated, moved, old.version, found)
-            verdicts.append(_drift("latency", found, moved, text))
+            verdict = _drift("latency", memory.latency, limit, moved, health, is_over=is_over)
+            text = _latency(gates.latency.tolerated, moved, old.version, verdict.evidence)
+            verdicts.append(_said(verdict, moved, text))
         if gates.output.enabled:
             moved = moved_output(gates.output, new, old)
-            found = (memory.output + moved.evidence) / limit
+            verdict = _drift("output", memory.output, limit, moved, health, is_over=is_over)
             text = (
                 f"output: median {moved.ratio(0.5):.2f} times that of {old.version}, "
                 f"tolerated {gates.output.tolerated:g} either way"
             )
-            verdicts.append(_drift("output", found, moved, text))
+            verdicts.append(_said(verdict, moved, text))
     step, silent = health.new.step, tuple(_silent(memory, health))
     is_stopped = any(each.outcome == "stop" for each in verdicts)
     outcome: Outcome = "stop" if is_stopped else "wait" if silent else "go"
@@ -169,7 +194,7 @@ class _Tests:
 
     def evidence(self, tolerated: float, limit: float, more: int = 0) -> tuple[float, float | None]:
         """Return the evidence against what is tolerated, and against the control group."""
-        counts = Counts(self._new.affected + more, self._new.devices)
+        counts = Counts((self._new.affected or 0) + more, self._new.devices)
         found = exceeds(counts, tolerated, SHARES_BETS) / limit
         if self._control is None:
             return found, None
@@ -177,7 +202,7 @@ class _Tests:
         if more:
             mine, others = self._beside
             logs[0] += gains(_group(mine, more), _group(others, 0))[0]
-        is_sound = self._control.affected <= tolerated * self._control.devices
+        is_sound = (self._control.affected or 0) <= tolerated * self._control.devices
         return found, float(strength(logs)) / (min(limit, _WEAK) if is_sound else limit)
 
     def decides(self, tolerated: float, limit: float) -> int | None:
@@ -186,13 +211,15 @@ class _Tests:
         def is_stopped(more: int) -> bool:
             return _both(self.evidence(tolerated, limit, more)) >= 1
 
-        low, high = 0, int(min(self._new.devices - self._new.affected, self._beside[0]))
-        if not is_stopped(high):
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if is_stopped(middle) else (middle + 1, high)
-        return low
+        most = min(self._new.devices - (self._new.affected or 0), self._beside[0])
+        return _least(is_stopped, int(most))
+
+
+def _least(is_stopped: Callable[[int], bool], most: int) -> int | None:
+    """Return the least number that is enough, None where ``most`` is not."""
+    if not is_stopped(most):
+        return None
+    return bisect_left(range(most), x=True, key=is_stopped)
 
 
 def _both(evidence: tuple[float, float | None]) -> float:
@@ -267,11 +294,34 @@ def _latency(tolerated: float, moved: Moved, version: str, found: float) -> str:
     )
 
 
-def _drift(gate: str, found: float, moved: Moved, text: str) -> Verdict:
-    outcome = _outcome(found, 1)
-    if not moved.is_known:
-        text = f"{gate}: no runs to compare yet"
-    return Verdict(gate=gate, outcome=outcome, evidence=_shown(found), text=text)
+def _drift(
+    gate: str, kept: float, limit: float, moved: Moved, health: ReleaseHealth, *, is_over: bool
+) -> Verdict:
+    new, old = health.new.step, health.control.step
+    found = (kept + moved.evidence()) / limit
+    return Verdict(
+        gate=gate,
+        outcome=_outcome(found, 1),
+        evidence=_shown(found),
+        text=f"{gate}: no runs to compare yet",
+        new=_compared(new, moved.new),
+        control=_compared(old, moved.old),
+        shifts=tuple(
+            Shift(each.what, share_of(*each.new), share_of(*each.old)) for each in moved.tests
+        ),
+        decides=None
+        if is_over
+        else _least(lambda more: kept + moved.evidence(more) >= limit, new.devices),
+    )
+
+
+def _compared(health: VersionHealth, values: Values) -> Side:
+    devices = round(values.above(0).total) if values.buckets else 0
+    return Side(version=health.version, devices=devices, device_minutes=health.device_minutes)
+
+
+def _said(verdict: Verdict, moved: Moved, text: str) -> Verdict:
+    return replace(verdict, text=text) if moved.is_known else verdict
 
 
 def _outcome(found: float, devices: int) -> Outcome:
@@ -283,4 +333,4 @@ def _shown(found: float) -> float:
 
 
 def _devices(side: Side) -> str:
-    return f"{side.affected:g} of {side.devices:g} devices of {side.version}"
+    return f"{side.affected or 0:g} of {side.devices:g} devices of {side.version}"

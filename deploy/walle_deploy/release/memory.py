@@ -67,8 +67,8 @@ def look(
         new, old = memory.health.new.step, memory.health.control.step
         memory = replace(
             memory,
-            latency=memory.latency + moved_latency(gates.latency, new, old).evidence,
-            output=memory.output + moved_output(gates.output, new, old).evidence,
+            latency=memory.latency + moved_latency(gates.latency, new, old).evidence(),
+            output=memory.output + moved_output(gates.output, new, old).evidence(),
         )
     # a clock that was ahead must hide no window of the right one, and none may count twice
     early = {*memory.early, *(each for each in health.ahead if each <= memory.window)}

@@ -43,4 +43,5 @@ def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement
     if not state.offered_ms:
         return None
     release = state.release
-    return judge(release.spec.gates, read_memory(transaction, release.metadata.name))
+    memory = read_memory(transaction, release.metadata.name)
+    return judge(release.spec.gates, memory, is_over=not state.is_open)

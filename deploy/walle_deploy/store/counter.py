@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_deploy.model.releases import ActiveRelease
-from walle_deploy.store.reader import SCOPE, ReadTransaction, decoded
+from walle_deploy.store.reader import SCOPE, ReadTransaction
 from walle_deploy.store.rows import CountedDevice, CountedWindow, Scope, StoredScope
 
 _DEVICE: Final = ", ".join(CountedDevice._fields)
@@ -68,16 +67,6 @@ class CountTransaction(ReadTransaction):
             f"SELECT task, version FROM walle_versions WHERE (task, version) IN {given}", versions
         )
         return {(task, version) for task, version in rows.fetchall()}
-
-    def steps_begun(self, releases: Collection[str]) -> Mapping[str, int]:
-        """Return when the steps of those releases that are watched began, epoch ms."""
-        rows = self._bulk(
-            "SELECT offer FROM walle_releases WHERE offer IS NOT NULL"
-            f" AND release_id IN {self._dialect.given(release_id='TEXT')}",
-            [(each,) for each in sorted(releases)],
-        )
-        every = [decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows.fetchall()]
-        return {each.release_id: each.step_ms for each in every if each.is_watched}
 
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
         """Begin to count for a scope that is not there."""

@@ -53,7 +53,7 @@ class ReadTransaction:
         rows = self._execute(
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
         ).fetchall()
-        every = [decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows]
+        every = [_decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows]
         offers = tuple(each for each in every if each.stage != "withdrawn")
         withdrawn: dict[str, frozenset[str]] = {}
         for each in every:
@@ -74,7 +74,7 @@ class ReadTransaction:
         row = self._execute(
             "SELECT files FROM walle_versions WHERE task = ? AND version = ?", (task, version)
         ).fetchone()
-        return None if row is None else decoded(VersionFiles, row[0], f"{task}@{version}")
+        return None if row is None else _decoded(VersionFiles, row[0], f"{task}@{version}")
 
     def tasks(self) -> Sequence[str]:
         """Return the tasks of which a version was published, sorted."""
@@ -89,7 +89,7 @@ class ReadTransaction:
             (task,),
         ).fetchall()
         return {
-            _converted(str, version, task): decoded(VersionFiles, files, f"{task}@{version}")
+            _converted(str, version, task): _decoded(VersionFiles, files, f"{task}@{version}")
             for version, files in rows
         }
 
@@ -215,7 +215,7 @@ def _release(row: Sequence[Any]) -> StoredRelease:
     found = _converted(StoredRelease, {**fields, "is_open": bool(fields["is_open"])}, what)
     if offer is None:
         return found
-    return msgspec.structs.replace(found, offer=decoded(ActiveRelease, offer, what))
+    return msgspec.structs.replace(found, offer=_decoded(ActiveRelease, offer, what))
 
 
 def _converted[T](kind: type[T], value: object, what: str) -> T:
@@ -226,12 +226,7 @@ def _converted[T](kind: type[T], value: object, what: str) -> T:
         raise altered(what, error) from error
 
 
-def decoded[T](kind: type[T], text: str, what: str) -> T:
-    """Return what a text of the store says.
-
-    Raises:
-        IntegrityError: It was altered.
-    """
+def _decoded[T](kind: type[T], text: str, what: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, TypeError, UnicodeDecodeError) as error:

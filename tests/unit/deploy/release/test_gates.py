@@ -215,6 +215,35 @@ def test_gates_that_are_off_are_not_looked_at():
     )
 
 
+@pytest.mark.parametrize("gate", ["latency", "output"])
+def test_drift_shows_both_groups_and_what_would_decide_decides(gate):
+    field = {"latency": "latency_us", "output": "output_bytes"}[gate]
+
+    def verdict(slow):
+        new = VersionHealth(
+            task="t",
+            version="v2",
+            devices=100 + slow,
+            device_minutes=400,
+            **{field: {500: 100, 900: slow}},
+        )
+        old = VersionHealth(task="t", version="v1", devices=200, **{field: {500: 200}})
+        return next(each for each in drifted(new, old).verdicts if each.gate == gate)
+
+    found = verdict(3)
+    assert (found.new.devices, found.new.device_minutes, found.control.devices) == (103, 400, 200)
+    above = next(each for each in found.shifts if each.what == "above p50")
+    assert above.new.value == pytest.approx(3 / 103)
+    assert above.new.low < above.new.value < above.new.high
+    assert above.control.value == 0
+    assert found.would_decide.startswith(f"{found.decides} more ")
+    for more, outcome in ((found.decides - 1, "go"), (found.decides, "stop")):
+        assert verdict(3 + more).outcome == outcome
+    lone = {"devices": 1, field: {500: 1}}
+    [found] = [each for each in judged(lone, lone).verdicts if each.gate == gate]
+    assert (found.decides, found.would_decide[:11]) == (None, "nothing now")
+
+
 def test_evidence_of_drift_is_kept_from_step_to_step():
     """Each step has its own comparison, as the groups change their sizes from one to the next."""
     rng = np.random.default_rng(13)
