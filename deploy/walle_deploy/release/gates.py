@@ -22,10 +22,9 @@ from typing import Final, Literal
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
-from walle_deploy.release.drift import Moved, Values, moved_latency, moved_output
+from walle_deploy.release.drift import Moved, moved_latency, moved_output
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.logrank import Array, gains, strength
@@ -145,17 +144,15 @@ def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
         new, old = health.new.step, health.control.step
         if gates.latency.enabled:
             moved = moved_latency(gates.latency, new, old)
-            verdict = _drift("latency", memory.latency, limit, moved, health, is_over=is_over)
-            text = _latency(gates.latency.tolerated, moved, old.version, verdict.evidence)
-            verdicts.append(_said(verdict, moved, text))
+            text = _latency(gates.latency.tolerated, moved, old.version)
+            verdicts.append(_drift(text, memory.latency, limit, moved, health, is_over=is_over))
         if gates.output.enabled:
             moved = moved_output(gates.output, new, old)
-            verdict = _drift("output", memory.output, limit, moved, health, is_over=is_over)
             text = (
                 f"output: median {moved.ratio(0.5):.2f} times that of {old.version}, "
                 f"tolerated {gates.output.tolerated:g} either way"
             )
-            verdicts.append(_said(verdict, moved, text))
+            verdicts.append(_drift(text, memory.output, limit, moved, health, is_over=is_over))
     step, silent = health.new.step, tuple(_silent(memory, health))
     is_stopped = any(each.outcome == "stop" for each in verdicts)
     outcome: Outcome = "stop" if is_stopped else "wait" if silent else "go"
@@ -282,12 +279,9 @@ def _side(gate: str, group: GroupHealth, folded: Folded, place: int) -> Side:
     )
 
 
-def _latency(tolerated: float, moved: Moved, version: str, found: float) -> str:
+def _latency(tolerated: float, moved: Moved, version: str) -> str:
     if not moved.is_alike:
-        return (
-            f"latency: no calls as large as those of {version}; as far as others say, "
-            f"{'slower' if found >= 1 else 'not slower'} than {tolerated:g} times"
-        )
+        return f"latency: no calls as large as those of {version}, bounds, tolerated {tolerated:g}"
     return (
         f"latency: p50 {moved.ratio(0.5):.2f}, p99 {moved.ratio(0.99):.2f} times "
         f"that of {version}, tolerated {tolerated:g}"
@@ -295,17 +289,25 @@ def _latency(tolerated: float, moved: Moved, version: str, found: float) -> str:
 
 
 def _drift(
-    gate: str, kept: float, limit: float, moved: Moved, health: ReleaseHealth, *, is_over: bool
+    text: str, kept: float, limit: float, moved: Moved, health: ReleaseHealth, *, is_over: bool
 ) -> Verdict:
-    new, old = health.new.step, health.control.step
+    gate, new = text.partition(":")[0], health.new.step
     found = (kept + moved.evidence()) / limit
+    sides = [
+        Side(
+            version=group.version,
+            devices=round(values.above(0).total) if values.buckets else 0,
+            device_minutes=group.device_minutes,
+        )
+        for group, values in ((new, moved.new), (health.control.step, moved.old))
+    ]
     return Verdict(
         gate=gate,
         outcome=_outcome(found, 1),
         evidence=_shown(found),
-        text=f"{gate}: no runs to compare yet",
-        new=_compared(new, moved.new),
-        control=_compared(old, moved.old),
+        text=text if moved.is_known else f"{gate}: no runs to compare yet",
+        new=sides[0],
+        control=sides[1],
         shifts=tuple(
             Shift(each.what, share_of(*each.new), share_of(*each.old)) for each in moved.tests
         ),
@@ -313,15 +315,6 @@ def _drift(
         if is_over
         else _least(lambda more: kept + moved.evidence(more) >= limit, new.devices),
     )
-
-
-def _compared(health: VersionHealth, values: Values) -> Side:
-    devices = round(values.above(0).total) if values.buckets else 0
-    return Side(version=health.version, devices=devices, device_minutes=health.device_minutes)
-
-
-def _said(verdict: Verdict, moved: Moved, text: str) -> Verdict:
-    return replace(verdict, text=text) if moved.is_known else verdict
 
 
 def _outcome(found: float, devices: int) -> Outcome:
