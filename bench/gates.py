@@ -31,7 +31,7 @@ RUNS: Final = 400
 BASES: Final = (1e-4, 5e-3)
 STEPS: Final = (10, 360, 1_440)
 FAILING: Final = (0.02, 0.005)
-KINDS: Final = ("spread", "slow", "broken")
+KINDS: Final = ("spread", "slow", "broken", "busy")
 _MOST: Final = 10_000
 _TENTH: Final = 0.1
 
@@ -77,7 +77,12 @@ def settings() -> list[Setting]:
         Setting(_MOST, *each, kind=kind)
         for kind, each in product(KINDS, product(BASES, STEPS[:2], (True,)))
     ]
-    return found + [Setting(_MOST, *each, failing) for failing, each in product(FAILING, grid)]
+    found += [Setting(1_000, *each, kind="busy") for each in product(BASES, (60,), (True,))]
+    found += [Setting(_MOST, *each, failing) for failing, each in product(FAILING, grid)]
+    return found + [
+        Setting(_MOST, base, STEPS[0], daily=True, failing=failing, kind=kind)
+        for kind, failing, base in product(KINDS[:3], FAILING, BASES)
+    ]
 
 
 def _code() -> str:

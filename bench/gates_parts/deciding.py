@@ -1,11 +1,12 @@
 """One release over a simulated fleet, decided by the product's gates."""
 
+from itertools import product
 from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from gates_parts.fleet import CLOSED, PERCENTS, Counted, Setting, simulate
+from gates_parts.fleet import CLOSED, PERCENTS, Counted, Setting, drawn, simulate
 from gates_parts.values import Values
 from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
 from walle_deploy.release.gates import GATES as SHARED
@@ -17,6 +18,10 @@ from walle_deploy.release.memory import Folded, Memory, look
 GATES: Final = Gates()
 _LEAST: Final = 0.69
 """No gate asks for less evidence against the control group than that, in logarithms."""
+
+
+_LOOKS: Final = (0.1, 0.3, 0.6, 1.0)
+"""At latency and output, by share of a step."""
 
 
 class Ended(NamedTuple):
@@ -31,7 +36,7 @@ class Ended(NamedTuple):
 
 
 def decide(setting: Setting, seed: int, number: int) -> Ended:
-    """Return how a release ends, looking at every minute (at latency and output, once a step).
+    """Return how a release ends: looks at every minute, at latency and output four times a step.
 
     Args:
         setting: Of the fleet.
@@ -99,11 +104,14 @@ def _memory(counted: Counted, logs: Array, row: int) -> Memory:
 
 
 def _drifted(setting: Setting, rng: np.random.Generator) -> tuple[int, Judgement] | None:
-    values, memory = Values(setting, rng), Memory()
-    for step in range(len(PERCENTS) + 1):
-        health = values.health(step)
+    clock, fleet = drawn(setting, rng)
+    values, memory = Values(clock, fleet, rng), Memory()
+    for step, at in product(range(len(PERCENTS) + 1), _LOOKS):
+        begin, end = fleet.begins[step : step + 2]
+        minute = begin + at * (end - begin)
+        health = values.health(step, minute)
         memory = look(memory, GATES, health, step + 1, control_percent=50.0)
-        judgement = judge(GATES, memory)
+        judgement = judge(GATES, memory, is_over=True)
         if judgement.outcome == "stop":
-            return (step + 1) * setting.minutes, judgement
+            return int(minute), judgement
     return None

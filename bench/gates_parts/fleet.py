@@ -45,6 +45,7 @@ _SLOW: Final = 60
 """The same of slow devices, and minutes from report to report."""
 _SLOW_SHARE: Final = 0.1
 _BROKEN_SHARE: Final = 0.005
+_BUSY_SHARE: Final = 0.002
 _MOST: Final = max(LEVELS) + 8
 """Failures of a device that are looked at where all its runs fail."""
 
@@ -64,7 +65,8 @@ class Setting(NamedTuple):
     kind: str = "alike"
     """Of devices: ``alike``; ``spread``, with very different numbers of runs and of failures;
     ``slow``, a tenth is late to install and to report, and fails more often; ``broken``, half a
-    percent fails always, under any version."""
+    percent fails always, under any version; ``busy``, two of a thousand run always, and slowly, the
+    others once an hour."""
 
 
 class Counted(NamedTuple):
@@ -90,11 +92,8 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
         setting: Of the fleet.
         rng: What is random.
     """
-    steps = len(PERCENTS) + 1
-    clock = _Clock(steps * (setting.minutes + _HELD), setting.daily, rng)
-    fleet = _Fleet(setting, clock, rng)
+    clock, fleet = drawn(setting, rng)
     minutes = int(fleet.begins[-1])
-    clock.cut(minutes)
     device, at = _failures(setting, fleet, clock, rng)
     is_new = at >= fleet.moved[device]
     window = np.minimum(fleet.reported(device, at).astype(np.int64), minutes)
@@ -140,10 +139,19 @@ def simulate(setting: Setting, rng: np.random.Generator) -> Counted:
     )
 
 
-class _Clock:
+def drawn(setting: Setting, rng: np.random.Generator) -> tuple["Clock", "Fleet"]:
+    """Return devices of a fleet, and their clock until the release ends."""
+    clock = Clock((len(PERCENTS) + 1) * (setting.minutes + _HELD), setting.daily, rng)
+    fleet = Fleet(setting, clock, rng)
+    clock.cut(int(fleet.begins[-1]))
+    return clock, fleet
+
+
+class Clock:
     """How much runs, and how much fails, up to each minute."""
 
     def __init__(self, minutes: int, daily: bool, rng: np.random.Generator) -> None:
+        """Begin at some hour of the day."""
         self.minutes = np.arange(minutes + 1, dtype=np.float64)
         at = 2 * math.pi * (self.minutes[:-1] + rng.uniform(0, _DAY)) / _DAY
         self.rhythm = 1 + _SWING * np.sin(at) if daily else np.ones(minutes)
@@ -174,10 +182,11 @@ class _Clock:
         return -np.expm1(-runs * _SLOW) / _SLOW
 
 
-class _Fleet:
+class Fleet:
     """Devices: when they are counted, and how they run."""
 
-    def __init__(self, setting: Setting, clock: _Clock, rng: np.random.Generator) -> None:
+    def __init__(self, setting: Setting, clock: Clock, rng: np.random.Generator) -> None:
+        """Draw devices, and when steps begin."""
         count = setting.devices
         step = np.searchsorted(PERCENTS, rng.random(count) * 100, side="right")
         asked = rng.uniform(0, _ASKED, count)
@@ -189,6 +198,8 @@ class _Fleet:
         elif setting.kind == "spread":
             self.pace = rng.choice([0.25, 1.0, 4.0], count)
             self.frailty = np.minimum(np.exp(rng.normal(-1.125, 1.5, count)), 0.3 / setting.base)
+        elif setting.kind == "busy":
+            self.pace = np.where(rng.random(count) < _BUSY_SHARE, 12.0, 0.05)
         installing = rng.exponential(np.where(is_slow, _SLOW, _INSTALLED))
         self.begins = self._begins(setting, clock, step, rng)
         """Minute in which each step begins, and after them the end."""
@@ -200,7 +211,7 @@ class _Fleet:
         self._phase = np.where(is_slow, rng.uniform(0, _SLOW, count), -1.0)
 
     def _begins(
-        self, setting: Setting, clock: _Clock, step: Ints, rng: np.random.Generator
+        self, setting: Setting, clock: Clock, step: Ints, rng: np.random.Generator
     ) -> Floats:
         """Return when steps begin: the one before has lasted, and its devices ran often enough."""
         begins, chances = [0], {pace: clock.ran(pace) for pace in np.unique(self.pace).tolist()}
@@ -226,7 +237,7 @@ class _Fleet:
 
 
 def _failures(
-    setting: Setting, fleet: _Fleet, clock: _Clock, rng: np.random.Generator
+    setting: Setting, fleet: Fleet, clock: Clock, rng: np.random.Generator
 ) -> tuple[Ints, Floats]:
     """Return failed runs: the device and the minute of each, by both."""
     end = float(len(clock.rhythm))
@@ -250,7 +261,7 @@ def _failures(
 
 
 def _counted(
-    fleet: _Fleet, clock: _Clock, device: Ints, at: Floats, rng: np.random.Generator
+    fleet: Fleet, clock: Clock, device: Ints, at: Floats, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Return which failed runs are in their device's first report in a window."""
     arrived = fleet.reported(device, at)

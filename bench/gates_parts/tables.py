@@ -26,6 +26,7 @@ _KINDS: Final = {
     "spread": ", devices differ widely",
     "slow": ", a tenth slow",
     "broken": ", 0.5 % broken",
+    "busy": ", 0.2 % run always",
 }
 
 
@@ -51,7 +52,7 @@ def bars(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the bars; none for what was not simulated."""
     found = result["settings"]
     alike = [each for each in found if not each["failing"] and each["kind"] == "alike"]
-    odd = [each for each in found if each["kind"] != "alike"]
+    odd = [each for each in found if not each["failing"] and each["kind"] != "alike"]
     made = []
     if alike:
         pooled = sum(each["stopped"] for each in alike) / sum(each["runs"] for each in alike)
@@ -63,7 +64,9 @@ def bars(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         )
     for daily in (False, True):
         rhythm = "daily" if daily else "flat"
-        bad = [each for each in found if each["failing"] and each["daily"] == daily]
+        # of odd fleets the table tells
+        alike = [each for each in found if each["kind"] == "alike" and each["daily"] == daily]
+        bad = [each for each in alike if each["failing"]]
         large = [each["before_a_tenth"] / each["runs"] for each in bad if each["failing"] == _LARGE]
         small = [_stopped(each) for each in bad if each["failing"] != _LARGE]
         if large:

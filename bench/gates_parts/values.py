@@ -1,82 +1,82 @@
-"""Times and sizes of runs of a simulated fleet: devices differ, and so do runs of one."""
+"""Times and sizes of runs of a simulated fleet: devices differ, and so do runs of one.
+
+As the product weighs them: each device once a step, by a report after its first one in the group.
+"""
 
 import math
 from typing import Final
 
 import numpy as np
 
-from gates_parts.fleet import PERCENTS, RUNS, Floats, Setting
+from gates_parts.fleet import Clock, Fleet, Floats
 from walle_deploy.model.health import GAMMA, GroupHealth, ReleaseHealth, VersionHealth
 
 _SPREAD: Final = 0.3
 """Of the logarithms, by device and by run."""
-_CLASSES: Final = 15
 _MIDDLE: Final = {"latency_us": 500, "output_bytes": 300}
 """Bucket of the median: 22 ms, and 400 bytes."""
 _WIDTH: Final = 1 / math.log(GAMMA)
+_PACED: Final = 0.5
+"""Exponent of the pace in times: devices that run more often are slower."""
+_HOURLY: Final = 0.2
+"""Of the logarithm of times, with the rhythm of the day."""
 
 
 class Values:
     """Of one release; versions are alike."""
 
-    def __init__(self, setting: Setting, rng: np.random.Generator) -> None:
+    def __init__(self, clock: Clock, fleet: Fleet, rng: np.random.Generator) -> None:
         """Draw devices.
 
         Args:
-            setting: Of the fleet.
+            clock: Of the fleet.
+            fleet: Its devices.
             rng: What is random.
         """
-        self._minutes, self._rng = setting.minutes, rng
-        step = np.searchsorted(PERCENTS, rng.random(setting.devices) * 100, side="right")
-        own = rng.integers(_CLASSES, size=(len(_MIDDLE), setting.devices))
-        self._devices = [np.bincount(step, minlength=len(PERCENTS) + 1)]
-        self._classes = [
-            [np.bincount(each[step == at], minlength=_CLASSES) for at in range(len(PERCENTS) + 1)]
-            for each in own
+        self._clock, self._fleet, self._rng = clock, fleet, rng
+        slower = _PACED * np.log(np.abs(fleet.pace)) + 0.5 * (fleet.pace < 0)
+        self._own = [
+            rng.normal(0, _SPREAD, len(slower)) + (slower if name == "latency_us" else 0)
+            for name in _MIDDLE
         ]
+        self._step = -1
 
-    def health(self, step: int) -> ReleaseHealth:
-        """Return what both groups did in a step.
+    def health(self, step: int, minute: float) -> ReleaseHealth:
+        """Return what both groups did in a step so far.
 
         Args:
             step: From 0; the last but one and the last have the same devices.
+            minute: Of the release.
         """
-        until = min(step + 1, len(PERCENTS))
+        if step != self._step:
+            self._step = step
+            self._draw(float(self._fleet.begins[step]))
         return ReleaseHealth(
-            new=self._group("v2", slice(0, until)), control=self._group("v1", slice(until, None))
+            new=self._group("v2", self._new, minute), control=self._group("v1", self._old, minute)
         )
 
-    def _group(self, version: str, steps: slice) -> GroupHealth:
-        buckets = [
-            self._buckets(sum(by_step[steps]), middle)
-            for by_step, middle in zip(self._classes, _MIDDLE.values(), strict=True)
-        ]
-        health = VersionHealth(
-            task="t",
-            version=version,
-            devices=int(self._devices[0][steps].sum()),
-            latency_us=buckets[0],
-            output_bytes=buckets[1],
-        )
+    def _draw(self, begin: float) -> None:
+        fleet, end = self._fleet, len(self._clock.rhythm)
+        self._new = self._weighed(fleet.moved, begin)
+        old = self._weighed(fleet.entered, begin)
+        self._old = np.where(old < fleet.moved, old, end)
+
+    def _weighed(self, entered: Floats, begin: float) -> Floats:
+        """Return when devices are weighed in a step; the end for never."""
+        clock, pace = self._clock, self._fleet.pace
+        first = clock.next_run(entered, pace, self._rng)
+        ran = clock.next_run(np.maximum(np.floor(first) + 1, begin), pace, self._rng)
+        return self._fleet.reported(slice(None), ran)
+
+    def _group(self, version: str, weighed: Floats, minute: float) -> GroupHealth:
+        here = np.flatnonzero(weighed < minute)
+        hour = self._clock.rhythm[weighed[here].astype(np.int64)] - 1
+        made = {}
+        for (name, middle), own in zip(_MIDDLE.items(), self._own, strict=True):
+            # a device has one run in each step, the same however often it is looked at
+            run = np.random.default_rng([self._step, middle]).normal(0, _SPREAD, len(own))
+            value = own[here] + run[here] + (_HOURLY * hour if name == "latency_us" else 0)
+            places, counts = np.unique((value * _WIDTH + middle).astype(int), return_counts=True)
+            made[name] = dict(zip(places.tolist(), counts.tolist(), strict=True))
+        health = VersionHealth(task="t", version=version, devices=len(here), **made)
         return GroupHealth(release=health, step=health)
-
-    def _buckets(self, classes: Floats, middle: int) -> dict[int, int]:
-        runs = self._rng.poisson(RUNS * self._minutes * np.asarray(classes))
-        counts = sum(self._rng.multinomial(n, p) for n, p in zip(runs, _CHANCES, strict=True))
-        places = np.flatnonzero(counts)
-        return {int(at) + middle - _REACH: int(np.asarray(counts)[at]) for at in places}
-
-
-_REACH: Final = math.ceil(5 * _SPREAD * _WIDTH)
-
-
-def _chances() -> Floats:
-    """Return the distribution over buckets of the runs of a device, by its class."""
-    shares = (np.arange(_CLASSES) + 0.5) / _CLASSES
-    own = np.quantile(np.random.default_rng(0).normal(0, _SPREAD, 100_001), shares) * _WIDTH
-    places = np.arange(-_REACH, _REACH + 1)
-    found = np.exp(-((places[None, :] - own[:, None]) ** 2) / (2 * (_SPREAD * _WIDTH) ** 2))
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
-
-
-_CHANCES: Final = _chances()

@@ -26,7 +26,7 @@ def parts(monkeypatch):
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("kind", ["alike", "spread", "slow", "broken"])
+@pytest.mark.parametrize("kind", ["alike", "spread", "slow", "broken", "busy"])
 def test_what_is_counted_can_be(parts, kind):
     _, fleet, _ = parts
     setting = fleet.Setting(300, 5e-3, 20, daily=True, failing=0.05, kind=kind)

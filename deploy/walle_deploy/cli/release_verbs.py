@@ -12,10 +12,10 @@ from rich.live import Live
 
 from walle_deploy.cli.release_api import Releases, given_releases
 from walle_deploy.cli.release_options import say, say_json
-from walle_deploy.cli.release_view import detail, overview, shown_time, step_line
+from walle_deploy.cli.release_view import detail, overview, step_line
 from walle_deploy.release.audit import AuditEntry, read_entry, shown_by
 from walle_deploy.release.head import read_head, sign_head
-from walle_deploy.release.progress import Progress
+from walle_deploy.release.progress import Progress, shown_time
 from walle_deploy.release.verification import compare, need_head, verify_chain
 from walle_deploy.service.operating import AUDIT_PATH, RELEASES_PATH, AuditPage
 from walle_deploy.store.rows import AuditHead, SealedEntry
@@ -160,10 +160,10 @@ def _followed(
 
 
 def _steps(every: Iterable[Progress]) -> Iterator[Progress]:
-    revision = 0
+    shown = None
     for each in every:
-        if each.revision != revision:
-            revision = each.revision
+        if (each.revision, each.silent) != shown:
+            shown = each.revision, each.silent
             yield each
 
 

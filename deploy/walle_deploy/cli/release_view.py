@@ -1,7 +1,6 @@
 """How releases look in a terminal."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -10,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from walle_deploy.release.gates import Verdict
-from walle_deploy.release.progress import Progress
+from walle_deploy.release.progress import Progress, shown_time
 
 _UNAUTHENTICATED: Final = (
     "unauthenticated: a release service asks nobody who he is (docs/deploy/identity.md)"
@@ -49,6 +48,9 @@ def detail(progress: Progress) -> RenderableType:
         "devices": ", ".join(
             f"{version}: {count:,}" for version, count in sorted(progress.known_devices.items())
         ),
+        "last report": ", ".join(
+            f"{version}: {shown_time(at_ms)}" for version, at_ms in progress.last_reports_ms.items()
+        ),
         "unproven": _unproven(progress),
         "evidence": _UNAUTHENTICATED if progress.is_unauthenticated else "",
         "waits for": " and ".join(progress.waits_for),
@@ -70,29 +72,29 @@ def detail(progress: Progress) -> RenderableType:
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
-    """Yield what a gate of failures or crashes rests on."""
+    """Yield what a gate rests on."""
     for group, side in (("new", verdict.new), ("control", verdict.control)):
         if side is None:
             continue
         first = side.per_device_hour
         rate = f", {first} of them an hour that runs" if first is not None else ""
         runs = f", {side.per_run} of the runs fail" if side.per_run is not None else ""
-        yield f"{group}: {side.device_minutes:,} device-minutes{rate}{runs}"
+        devices = f"{side.devices:,} devices, {side.device_minutes:,} device-minutes"
+        yield f"{group}: {devices}{rate}{runs}"
+    for shift in verdict.shifts:
+        yield f"{shift.what}: {shift.new} of new, {shift.control} of control"
     if verdict.beyond_tolerated is not None:
         control = verdict.beyond_control
         beside = "no control group" if control is None else f"{control:.0%} against control"
         yield f"evidence: {verdict.beyond_tolerated:.0%} against tolerated, {beside}"
+    yield f"would decide: {verdict.would_decide}"
 
 
 def step_line(progress: Progress) -> str:
     """Return where a release stands, in a line."""
     why = f": {progress.reason}" if progress.reason else ""
-    return f"{shown_time(progress.since_ms):<20}  {_stage(progress)}, {progress.reach}{why}"
-
-
-def shown_time(at_ms: int) -> str:
-    """Return a moment as people read it, in UTC; 0 is never."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z" if at_ms else "–"
+    silent = f"; nobody reports {' and '.join(progress.silent)}" if progress.silent else ""
+    return f"{shown_time(progress.since_ms):<20}  {_stage(progress)}, {progress.reach}{why}{silent}"
 
 
 def _unproven(progress: Progress) -> str:

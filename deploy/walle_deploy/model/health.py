@@ -35,11 +35,13 @@ class VersionHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Failed runs by the error's class, such as ``KeyError`` or ``RunStopped``."""
     device_minutes: int = 0
     """Minutes in which a device ran, over all devices."""
+    last_ms: int = 0
+    """When a device reported last, epoch milliseconds; 0 for never."""
     latency_us: Mapping[int, float] = {}
-    """Device-minutes by bucket of the time of runs in microseconds: bucket ``i`` holds values in
+    """Devices by bucket of the time of runs in microseconds: bucket ``i`` holds values in
     (GAMMA**(i-1), GAMMA**i], with GAMMA of a relative accuracy of 1 %. Above it stands how
     large the call was that they were made in, see ``wire.buckets.timed_bucket``. A device weighs
-    one in a minute, however many runs it says it had."""
+    one in each minute, in a group of a release in each step, however many runs it says it had."""
     output_bytes: Mapping[int, float] = {}
     """The same by bucket of the bytes that runs emitted, plus 1."""
 
@@ -72,7 +74,7 @@ class GroupHealth(msgspec.Struct, frozen=True, kw_only=True):
     """Since the release was offered. Of ``new`` with the beta's devices, which are in no group:
     the test against what is tolerated is of all devices that have the version."""
     step: VersionHealth
-    """Since the step began, of the group's own devices alone."""
+    """Since the step began, of the group's own devices alone; in a beta of all devices."""
     windows: tuple[GroupWindow, ...] = ()
     """That are closed, after the one that was asked for, the oldest first; one in which no device
     of the group ran may be left out."""
@@ -84,6 +86,11 @@ class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
     new: GroupHealth
     control: GroupHealth
     """Of the version before; zeros where there is none."""
+    closed: int = 2**62
+    """Number of the last window that is closed, by the clock as it is now."""
+    ahead: tuple[int, ...] = ()
+    """Numbers of windows after that one: of the last minutes, or counted by a clock that was wrong
+    then, ahead of what it is now."""
 
 
 class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,5 +105,7 @@ class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Of the group ``control``; empty for none."""
     step_ms: int
     """When the step began, epoch milliseconds; the same until the next one begins."""
+    is_beta: bool = False
+    """Whether the step is one of named devices, which are in no group."""
     after: int = -1
     """Number of the last window that is known."""

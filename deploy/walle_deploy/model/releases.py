@@ -42,6 +42,8 @@ class ActiveRelease(msgspec.Struct, frozen=True):
     the version before are its group ``control``. Named devices are of neither."""
     before: str = ""
     """Of one that is watched: the version before; empty: there is no group to compare it with."""
+    step_ms: int = 0
+    """Of one that is watched: when its step began, epoch milliseconds."""
 
 
 def _no_files() -> dict[str, tuple[PushedFile, ...]]:

@@ -5,7 +5,7 @@ which it reported last has one device less. Whatever else is known stays as it i
 """
 
 from collections import defaultdict
-from typing import Final
+from typing import Final, NamedTuple
 
 from walle_deploy.model.health import LEVELS
 from walle_deploy.monitoring.attribution import AttributedReport, group_scope
@@ -29,7 +29,7 @@ _BESIDE: Final = {"new": "control", "control": "new"}
 _NEVER: Final = -1
 _MOST: Final = 2**53
 """What a liar's device counts to; databases have integers of 64 bits."""
-_UNKNOWN: Final = CountedDevice(0, 0, _NEVER, _NEVER, _NEVER)
+_UNKNOWN: Final = CountedDevice(0, 0, _NEVER, _NEVER, _NEVER, _NEVER)
 
 
 class ReportBatch:
@@ -81,10 +81,13 @@ class ReportBatch:
         rows = dict(
             transaction.counted(own | {(others[i], each) for i, each in own if i in others})
         )
+        releases = [transaction.release(each) for each in {scope.release for scope in beside}]
+        steps = {each.release_id: each.offer.step_ms for each in releases if each and each.offer}
         moves: _Moves = defaultdict(lambda: [0, 0, 0])
         for scope, part in self._parts.items():
             stored = scopes[scope]
-            _count_devices(part, stored, number, rows, moves, others.get(stored.id))
+            turn = _Turn(stored, number, steps.get(scope.release, 0) // WINDOW_MS)
+            _count_devices(part, turn, rows, moves, others.get(stored.id))
             row = stored.row_of(number)
             before = transaction.window(stored.id, row)
             moved = moves.pop((stored.id, row), [0, 0, 0])
@@ -99,22 +102,42 @@ class ReportBatch:
         transaction.move_devices({key: (s, f, c) for key, (s, f, c) in moves.items()})
 
 
+class _Turn(NamedTuple):
+    stored: StoredScope
+    number: int
+    step: int
+    """Window in which the step of its release began."""
+
+    def is_weighed(self, device: CountedDevice) -> bool:
+        """Return whether times and sizes of a device's first report in this window count.
+
+        For a version once a minute, for a group of a release once a step: there devices are
+        compared, and those that run always are no more than others. The first minute of a device
+        in a group does not count: its first run with a version pays for loading it.
+        """
+        if self.stored.scope.group not in _BESIDE:
+            return True
+        return device.seen != _NEVER and not self.step <= device.weighed <= self.number
+
+
 def _count_devices(
     part: ReportCounts,
-    stored: StoredScope,
-    number: int,
+    turn: _Turn,
     rows: dict[_Device, CountedDevice],
     moves: _Moves,
     other: int | None,
 ) -> None:
-    counts, is_group, fresh = part.counts, stored.scope.group in _BESIDE, set[int]()
+    stored, number, fresh = turn.stored, turn.number, set[int]()
+    counts, is_group = part.counts, stored.scope.group in _BESIDE
     for hashed, (failures, crashes) in part.devices.items():
         old = rows.get((stored.id, hashed), _UNKNOWN)
         failed, crashed = old.failures, old.crashes
         if other is not None and (there := rows.get((other, hashed))) is not None:
             # one count over both groups: whichever was written last has all of it
             failed, crashed = max(failed, there.failures), max(crashed, there.crashes)
-        if is_first := old.seen != number:
+        is_first = old.seen != number
+        counts.device_minutes += is_first
+        if is_weighed := is_first and turn.is_weighed(old):
             fresh.add(hashed)
         if is_group and is_first:
             # an hour that comes at once is no more exposure than the first report of it
@@ -127,8 +150,9 @@ def _count_devices(
             number,
             number if failures else old.failed,
             number if crashes else old.crashed,
+            number if is_weighed else old.weighed,
         )
-        for place, (before, after) in enumerate(zip(old[2:], new[2:], strict=True)):
+        for place, (before, after) in enumerate(zip(old[2:5], new[2:5], strict=True)):
             if before != after:
                 moves[stored.id, stored.row_of(after)][place] += 1
                 if before != _NEVER:

@@ -17,7 +17,7 @@ RELATIVE_ACCURACY: Final = 0.01
 """Of percentiles."""
 
 UNIT: Final = 1_000
-"""What one device weighs in the times and sizes of a minute."""
+"""What one device weighs in times and sizes where it counts once."""
 
 type DeviceValues = tuple[Collection[int], Mapping[int, int], Mapping[int, int]]
 """Of one report: its devices' hashes, runs by bucket of their time, and of their output."""
@@ -39,7 +39,7 @@ class WindowCounts(msgspec.Struct, array_like=True):
     failures: int = 0
     classes: dict[str, int] = {}
     latency_us: dict[int, int] = {}
-    """Of each device-minute that has values ``UNIT`` in all, see ``add_values``."""
+    """Of each device that is weighed ``UNIT`` in all, see ``add_values``."""
     output_bytes: dict[int, int] = {}
     failures_at_risk: list[int] = msgspec.field(default_factory=_zeros)
     """See ``GroupWindow``, also for the next ones."""
@@ -68,15 +68,14 @@ class WindowCounts(msgspec.Struct, array_like=True):
             own[key] = min(own.get(key, 0) + count, _MOST)
 
     def add_values(self, values: Iterable[DeviceValues], fresh: set[int]) -> None:
-        """Add times and sizes: of a device its first report in a minute, by shares of its runs.
+        """Add times and sizes: of a device its first report here, by shares of its runs.
 
         Were runs added up, one device that says it had millions would outweigh all others.
 
         Args:
             values: By report.
-            fresh: Devices without a report in this minute before; those that are counted go.
+            fresh: Devices that are to be weighed; those that are go.
         """
-        self.device_minutes += len(fresh)
         for devices, latency_us, output_bytes in values:
             weight = UNIT * len(fresh.intersection(devices))
             fresh.difference_update(devices)

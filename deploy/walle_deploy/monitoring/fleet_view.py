@@ -38,15 +38,15 @@ class FleetView:
         wanted = self._wanted()
         with self._store.reading() as transaction:
             now_ms, before = transaction.now_ms(), self._since_ms
-            first = now_ms // WINDOW_MS - RECENT_WINDOWS + 1
+            end = now_ms // WINDOW_MS + 1  # none of a clock that was ahead
             scopes = transaction.scopes([Scope(*version) for version in wanted])
             self._since_ms = {version: before.get(version, now_ms) for version in wanted}
             self._found.clear()
             for scope, stored in scopes.items():
-                windows = transaction.windows(stored.id, first)
+                windows = transaction.windows(stored.id, end - RECENT_WINDOWS, end=end)
                 self._found[scope[:2]] = list(windows)
                 # of one that is silent when it was not
-                last = windows or transaction.windows(stored.id, 0, END)
+                last = windows or transaction.windows(stored.id, 0, END, end)
                 if last:
                     self._since_ms[scope[:2]] = max(each.last_ms for each in last)
         return dict(self._since_ms)

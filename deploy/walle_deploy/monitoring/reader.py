@@ -16,7 +16,7 @@ from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import UNIT, WindowCounts, merged_counts
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.reader import ReadTransaction
-from walle_deploy.store.rows import CountedWindow, Scope, StoredScope
+from walle_deploy.store.rows import END, CountedWindow, Scope, StoredScope
 from walle_stream.errors import DeployError, ServiceUnreachableError
 
 CLOSED_MS: Final = WINDOW_MS
@@ -63,6 +63,8 @@ class HealthReader:
             return ReleaseHealth(
                 new=look.group(query, "new", query.version),
                 control=look.group(query, "control", query.before),
+                closed=look.closed,
+                ahead=tuple(sorted(look.ahead)),
             )
 
     @contextmanager
@@ -82,7 +84,9 @@ class _Look:
     def __init__(self, transaction: ReadTransaction, kept: _Kept) -> None:
         self._transaction = transaction
         self._kept = kept
-        self._closed = (transaction.now_ms() - CLOSED_MS) // WINDOW_MS - 1
+        self.ahead: set[int] = set()
+        self._now = transaction.now_ms() // WINDOW_MS
+        self.closed = (transaction.now_ms() - CLOSED_MS) // WINDOW_MS - 1
 
     def health(self, scope: Scope, first: int, task: str, version: str) -> VersionHealth:
         stored = self._transaction.scopes([scope]).get(scope)
@@ -90,14 +94,17 @@ class _Look:
             return VersionHealth(task=task, version=version)
         key = stored.id, first
         until, counts = self._kept.pop(key, (-1, WindowCounts()))
-        if until < stored.minutes_from - 1:
-            until, counts = -1, WindowCounts()  # what was not looked at may be in an hour now
-        windows = self._transaction.windows(stored.id, stored.row_of(first), until)
-        closed = [each.data for each in windows if until < each.number <= self._closed]
+        if not stored.minutes_from - 1 <= until <= self.closed:
+            # what was not looked at may be in an hour now, or the clock was set back
+            until, counts = -1, WindowCounts()
+        # a clock that is set back leaves windows of times to come: they are no part of a span
+        end = self._now + 1 if first else END
+        windows = self._transaction.windows(stored.id, stored.row_of(first), until, end)
+        closed = [each.data for each in windows if until < each.number <= self.closed]
         counts.merge(merged_counts(closed))
-        self._kept[key] = max(until, self._closed), counts
+        self._kept[key] = max(until, self.closed), counts
         found = merged_counts(
-            each.data for each in windows if each.number > max(until, self._closed)
+            each.data for each in windows if each.number > max(until, self.closed)
         )
         found.merge(counts)
         return health_of(task, version, windows, found)
@@ -108,18 +115,18 @@ class _Look:
         stored = self._transaction.scopes([own]).get(own)
         return GroupHealth(
             release=self.health(every, 0, query.task, version),
-            step=self.health(own, query.step_ms // WINDOW_MS, query.task, version),
+            step=self.health(
+                every if query.is_beta else own, query.step_ms // WINDOW_MS, query.task, version
+            ),
             windows=() if stored is None else self._windows(stored, query.after),
         )
 
     def _windows(self, scope: StoredScope, after: int) -> tuple[GroupWindow, ...]:
         # one that has become part of an hour tells nothing of minutes any more
-        first = max(after + 1, scope.minutes_from)
-        return tuple(
-            _group_window(each)
-            for each in self._transaction.windows(scope.id, first)
-            if each.number <= self._closed
-        )
+        first = max(min(after, self.closed) + 1, scope.minutes_from)
+        windows = self._transaction.windows(scope.id, first)
+        self.ahead.update(each.number for each in windows if each.number > self.closed)
+        return tuple(_group_window(each) for each in windows if each.number <= self.closed)
 
 
 def health_of(
@@ -143,6 +150,7 @@ def health_of(
         failures=counts.failures,
         failure_classes=counts.classes,
         device_minutes=counts.device_minutes,
+        last_ms=max((each.last_ms for each in windows), default=0),
         latency_us={place: count / UNIT for place, count in counts.latency_us.items()},
         output_bytes={place: count / UNIT for place, count in counts.output_bytes.items()},
     )

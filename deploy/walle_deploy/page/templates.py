@@ -42,7 +42,7 @@ class _Filling(Formatter):
     @override
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec in _templates:
-            every = value if isinstance(value, list) else [value]
+            every = value if isinstance(value, list | tuple) else [value]
             return "".join(filled(format_spec, it=each).text for each in every if each is not None)
         if isinstance(value, Html):
             return value.text

@@ -62,6 +62,7 @@ def _release(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html
         warning=progress if progress.is_unauthenticated else None,
         waits=" and ".join(progress.waits_for),
         devices=sorted(progress.known_devices.items()),
+        reports=[(version, at or None) for version, at in progress.last_reports_ms.items()],
         chart=coverage_chart(look, progress, entries),
         gates=list(progress.gates),
         unseen=None if progress.gates else "",
@@ -100,7 +101,7 @@ def _kinds(look: ReadTransaction, name: str) -> Iterator[dict[str, Any]]:
     most = max((each.high for found in rates.values() for each in found if each), default=1) or 1
     for kind, found in rates.items():
         bars = tuple(each and Rate(*(at / most for at in astuple(each))) for each in found)
-        yield {"kind": kind, "rates": found, "bars": bars}
+        yield {"kind": kind, "rates": found, "bars": [bars]}
 
 
 PAGES: Final[dict[str, Callable[[ReadTransaction, str, Mapping[str, str]], Html]]] = {

@@ -33,6 +33,8 @@ CONTROLLER: Final = "controller"
 """Who it is, in the audit log."""
 LEASE_MS: Final = 10_000
 """For how long a controller leads from a turn on."""
+BEHIND_MS: Final = 900_000
+"""For how long a clock may be behind the begin of a step before that begins anew."""
 
 _PACKAGES_MAX: Final = 64
 _log = logging.getLogger(__name__)
@@ -72,6 +74,8 @@ class Controller:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._commands = ReleaseCommands(store, CONTROLLER)
         self._pool = ThreadPoolExecutor(1, "walle-simulation")
+        self._behind_ms: dict[str, int] = {}
+        """By release: since when the clock is behind the begin of its step."""
         self._running: dict[str, _Running] = {}
 
     def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
@@ -139,7 +143,22 @@ class Controller:
         if state.stage not in OFFERED:
             return Tick(now_ms, why=state.reason)
         judgement = judge(state.release.spec.gates, self._look(stored, state))
-        return Tick(now_ms, judgement.outcome, judgement.devices, judgement.why, judgement.exposure)
+        return Tick(
+            now_ms,
+            judgement.outcome,
+            judgement.step_devices,
+            judgement.why,
+            judgement.exposure,
+            self._is_behind(stored.release_id, max(state.step_ms, state.since_ms), now_ms),
+        )
+
+    def _is_behind(self, name: str, begun_ms: int, now_ms: int) -> bool:
+        """Return whether the clock has been behind a step's begin for so long that it stays so."""
+        if now_ms >= begun_ms:
+            self._behind_ms.pop(name, None)
+            return False
+        # of a clock that is behind for a moment, the step goes on as it was
+        return now_ms - self._behind_ms.setdefault(name, now_ms) >= BEHIND_MS
 
     def _package(self, stored: StoredRelease) -> str:
         """Return the name under which a release's package is signed; empty where none is known."""
@@ -166,6 +185,7 @@ class Controller:
             version=stored.version,
             before=state.before,
             step_ms=state.step_ms,
+            is_beta=state.stage == "beta",
             after=before.window,
         )
         health = self._health.release_health(query)

@@ -3,8 +3,7 @@
 Values are counted in buckets of a relative width of 2 %. Where a share of the old values lies
 above some value, at most that share of the new ones may lie above ``tolerated`` times it: it is
 tested at a few values, quantiles of the old ones. Runs of one device are alike, so all runs
-of a device count as one: the shares of the runs are taken as shares of the devices. That is exact
-where devices have equally many runs; docs/deploy/releases.md has what was measured where not.
+of a device count as one, and a device counts once a step (``monitoring.counting``).
 
 Times are compared between runs of calls of like size alone (``matched``): a call costs something
 besides its runs, and a version that few devices have has small calls.
@@ -55,13 +54,28 @@ class Values(msgspec.Struct, frozen=True):
         return Counts(worth * marked / runs, worth)
 
 
+class Beyond(NamedTuple):
+    """How many devices of both groups lie beyond a quantile of the old values."""
+
+    what: str
+    """For people."""
+    new: Counts
+    """Beyond what is tolerated of it."""
+    old: Counts
+    is_above: bool = True
+
+    def evidence(self, more: int = 0) -> float:
+        """Return the logarithm of the e-value, as with more new devices above all others."""
+        marked = self.new.marked + (more if self.is_above else 0)
+        return exceeds_other(Counts(marked, self.new.total + more), self.old, DRIFT_BETS)
+
+
 class Moved(NamedTuple):
     """What was found of values of two groups."""
 
     new: Values
     old: Values
-    evidence: float = 0.0
-    """Logarithm of the e-value against: they moved by what is tolerated at most."""
+    tests: tuple[Beyond, ...] = ()
     is_alike: bool = True
     """Whether values of like calls were compared; without, only bounds of them."""
 
@@ -69,6 +83,14 @@ class Moved(NamedTuple):
     def is_known(self) -> bool:
         """Whether both groups have values."""
         return bool(self.new.buckets and self.old.buckets)
+
+    def evidence(self, more: int = 0) -> float:
+        """Return the logarithm of the e-value against: they moved by what is tolerated at most.
+
+        Args:
+            more: As with so many more new devices whose values are above all others.
+        """
+        return _mean([each.evidence(more) for each in self.tests]) if self.tests else 0.0
 
     def ratio(self, share: float) -> float:
         """Return how many times as large a quantile, 0 to 1, of the new values is."""
@@ -90,8 +112,8 @@ def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> 
     mine, usual = _matched(found.new, found.old, least)
     if mine.buckets:
         return Moved(mine, usual, _grew(mine, usual, gate.tolerated))
-    evidence = _grew(*_bounded(found.new, found.old, least), gate.tolerated)
-    return Moved(found.new, found.old, evidence, is_alike=False)
+    tests = _grew(*_bounded(found.new, found.old, least), gate.tolerated)
+    return Moved(found.new, found.old, tests, is_alike=False)
 
 
 def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Moved:
@@ -180,27 +202,29 @@ def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, fl
     return found
 
 
-def _grew(new: Values, old: Values, tolerated: float) -> float:
-    """Return the logarithm of the e-value against: values grew by what is tolerated at most."""
+def _grew(new: Values, old: Values, tolerated: float) -> tuple[Beyond, ...]:
+    """Return tests of: values grew by what is tolerated at most."""
     shift = _buckets(tolerated)
-    return _mean([_larger(new, old, old.quantile(share), shift) for share in SLOWER])
+    return tuple(_larger(new, old, share, shift) for share in SLOWER)
 
 
-def _changed(new: Values, old: Values, tolerated: float) -> float:
-    """Return the logarithm of the e-value against: values grew or shrank by that at most."""
+def _changed(new: Values, old: Values, tolerated: float) -> tuple[Beyond, ...]:
+    """Return tests of: values grew or shrank by that at most."""
     shift = _buckets(tolerated)
     found = []
     for share in _SIZES:
         bucket = old.quantile(share)
-        found.append(_larger(new, old, bucket, shift))
+        found.append(_larger(new, old, share, shift))
         # the bucket itself is not among those below it: a value that stays is no change
         smaller, usual = new.above(bucket - 1 - shift), old.above(bucket - 1)
-        found.append(exceeds_other(_without(smaller), _without(usual), DRIFT_BETS))
-    return _mean(found)
+        what = f"below p{100 * share:g}"
+        found.append(Beyond(what, _without(smaller), _without(usual), is_above=False))
+    return tuple(found)
 
 
-def _larger(new: Values, old: Values, bucket: int, shift: int) -> float:
-    return exceeds_other(new.above(bucket + shift), old.above(bucket), DRIFT_BETS)
+def _larger(new: Values, old: Values, share: float, shift: int) -> Beyond:
+    bucket = old.quantile(share)
+    return Beyond(f"above p{100 * share:g}", new.above(bucket + shift), old.above(bucket))
 
 
 def _without(counts: Counts) -> Counts:

@@ -17,10 +17,12 @@ class Tick(_Event, frozen=True):
 
     judgement: Literal["go", "wait", "stop"] = "wait"
     devices: int = 0
-    """That reported runs of the new version."""
+    """Of this step that reported runs of the new version."""
     why: str = ""
     exposure: float = inf
     """See ``Judgement.exposure``."""
+    is_behind: bool = False
+    """Whether the clock is behind the begin of the step, and has been so for a while."""
 
 
 class Simulated(_Event, frozen=True):

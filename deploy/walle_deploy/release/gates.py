@@ -11,17 +11,19 @@ evenly by the four of them (Bonferroni).
 
 A version that is like the one before is stopped with a probability of ``errorRate`` at most over
 the whole release, and so is one that keeps what is tolerated. That is proven of failures and
-crashes, and measured of the others, where it needs devices with about equally many runs.
+crashes, and measured of the others.
 docs/deploy/releases.md has the figures.
 """
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
 
-from walle_deploy.model.health import GroupHealth, ReleaseHealth
+from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
 from walle_deploy.release.drift import Moved, moved_latency, moved_output
 from walle_deploy.release.evidence import SHARES_BETS, Counts, exceeds
 from walle_deploy.release.limits import Gates
@@ -46,19 +48,32 @@ version like it does so, too, and the other test bears on it. Measured, not prov
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group showed of failures, or of crashes."""
+    """What one group showed a gate."""
 
     version: str
     devices: int
-    """That reported runs since the release was offered."""
-    affected: int
-    """Of these, devices that had one."""
+    """That reported runs since the release was offered; of latency and output: whose values are
+    compared in this step."""
+    affected: int | None = None
+    """Of these, devices that had a failure, or a crash."""
     device_minutes: int
-    """Minutes in which a device ran and had none before, over all: what rates are of."""
-    per_device_hour: Rate | None
+    """Minutes in which a device ran and had none before, over all: what rates are of; of latency
+    and output: in which one ran in this step."""
+    per_device_hour: Rate | None = None
     """First ones of devices, by hours in which these ran."""
     per_run: Rate | None = None
     """Share of the runs that failed, taken as independent; of crashes, runs are not counted."""
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """How many devices of both groups lie beyond a quantile of the control group's values."""
+
+    what: str
+    """Such as ``above p50``."""
+    new: Rate | None
+    """Share of the devices beyond what is tolerated of it, with Wilson's interval."""
+    control: Rate | None
+    """Share of those beyond it."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,9 +92,19 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The same against the control group; None without one."""
     new: Side | None = None
     control: Side | None = None
+    shifts: tuple[Shift, ...] = ()
+    """Of latency and output: what is compared."""
     decides: int | None = None
-    """So many more devices with one, and no more in the control group, would stop it now; None: no
-    number of those that have the version, or it is not about devices."""
+    """So many more devices with one (that are slower, or have more output, than all others), and no
+    more in the control group, would stop it now; None: no number of those that have the version."""
+
+    @property
+    def would_decide(self) -> str:
+        """What would stop it now, for people."""
+        if self.decides is None:
+            return "nothing now: not all devices of this step together"
+        kind = {"latency": "slower", "output": "larger"}.get(self.gate, "affected")
+        return f"{self.decides:,} more {kind} devices, and no more in the control group"
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -89,20 +114,24 @@ class Judgement(msgspec.Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     devices: int
     """That reported runs of the new version."""
-    exposure: float = math.inf
-    """Minutes in which each device of the group ``new`` ran in this step, on average over those
-    that did; infinite where none did."""
+    step_devices: int = 0
+    """Of the group ``new`` that did so in this step; in a beta of all of these devices."""
+    exposure: float = 0.0
+    """Minutes in which each of these ran in this step, on average."""
+    silent: tuple[VersionHealth, ...] = ()
+    """Of each group of which no device reported in this step, though some are expected: how it did
+    before."""
 
     @property
     def why(self) -> str:
         """The gates that decided, for the audit log."""
         if self.outcome == "stop":
             return "; ".join(each.text for each in self.verdicts if each.outcome == "stop")
-        return f"{self.devices} devices, no gate stops it"
+        return f"{self.step_devices} devices in this step, no gate stops it"
 
 
-def judge(gates: Gates, memory: Memory) -> Judgement:
-    """Return what the gates of a release say."""
+def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
+    """Return what the gates of a release say; of one that is over nothing can decide."""
     health = memory.health
     if health is None:
         return Judgement("wait", (), 0)
@@ -115,30 +144,39 @@ def judge(gates: Gates, memory: Memory) -> Judgement:
         new, old = health.new.step, health.control.step
         if gates.latency.enabled:
             moved = moved_latency(gates.latency, new, old)
-            found = (memory.latency + moved.evidence) / limit
-            text = _latency(gates.latency.tolerated, moved, old.version, found)
-            verdicts.append(_drift("latency", found, moved, text))
+            text = _latency(gates.latency.tolerated, moved, old.version)
+            verdicts.append(_drift(text, memory.latency, limit, moved, health, is_over=is_over))
         if gates.output.enabled:
             moved = moved_output(gates.output, new, old)
-            found = (memory.output + moved.evidence) / limit
             text = (
                 f"output: median {moved.ratio(0.5):.2f} times that of {old.version}, "
                 f"tolerated {gates.output.tolerated:g} either way"
             )
-            verdicts.append(_drift("output", found, moved, text))
-    devices = health.new.release.devices
+            verdicts.append(_drift(text, memory.output, limit, moved, health, is_over=is_over))
+    step, silent = health.new.step, tuple(_silent(memory, health))
     is_stopped = any(each.outcome == "stop" for each in verdicts)
-    outcome: Outcome = "stop" if is_stopped else "go" if devices else "wait"
-    step = health.new.step
-    exposure = step.device_minutes / step.devices if step.devices else math.inf
-    return Judgement(outcome, tuple(verdicts), devices, exposure)
+    outcome: Outcome = "stop" if is_stopped else "wait" if silent else "go"
+    exposure = step.device_minutes / step.devices if step.devices else 0.0
+    devices = health.new.release.devices
+    return Judgement(outcome, tuple(verdicts), devices, step.devices, exposure, silent)
+
+
+def _silent(memory: Memory, health: ReleaseHealth) -> Iterator[VersionHealth]:
+    """Yield the groups that did not report in this step: no reports are no evidence."""
+    if not health.new.step.devices:
+        yield health.new.release
+    if not health.control.step.devices and _expects_control(memory, health):
+        yield health.control.release
 
 
 def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
     """Return whether there is a group to compare with; a hold-out of few devices may hold none."""
+    is_there = memory.control_percent > 0 and health.control.release.devices > 0
+    return is_there or _expects_control(memory, health)
+
+
+def _expects_control(memory: Memory, health: ReleaseHealth) -> bool:
     share = memory.control_percent / 100
-    if not share or health.control.release.devices:
-        return share > 0
     return health.new.step.devices * share / (1 - share) > _EXPECTED
 
 
@@ -153,7 +191,7 @@ class _Tests:
 
     def evidence(self, tolerated: float, limit: float, more: int = 0) -> tuple[float, float | None]:
         """Return the evidence against what is tolerated, and against the control group."""
-        counts = Counts(self._new.affected + more, self._new.devices)
+        counts = Counts((self._new.affected or 0) + more, self._new.devices)
         found = exceeds(counts, tolerated, SHARES_BETS) / limit
         if self._control is None:
             return found, None
@@ -161,7 +199,7 @@ class _Tests:
         if more:
             mine, others = self._beside
             logs[0] += gains(_group(mine, more), _group(others, 0))[0]
-        is_sound = self._control.affected <= tolerated * self._control.devices
+        is_sound = (self._control.affected or 0) <= tolerated * self._control.devices
         return found, float(strength(logs)) / (min(limit, _WEAK) if is_sound else limit)
 
     def decides(self, tolerated: float, limit: float) -> int | None:
@@ -170,13 +208,15 @@ class _Tests:
         def is_stopped(more: int) -> bool:
             return _both(self.evidence(tolerated, limit, more)) >= 1
 
-        low, high = 0, int(min(self._new.devices - self._new.affected, self._beside[0]))
-        if not is_stopped(high):
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if is_stopped(middle) else (middle + 1, high)
-        return low
+        most = min(self._new.devices - (self._new.affected or 0), self._beside[0])
+        return _least(is_stopped, int(most))
+
+
+def _least(is_stopped: Callable[[int], bool], most: int) -> int | None:
+    """Return the least number that is enough, None where ``most`` is not."""
+    if not is_stopped(most):
+        return None
+    return bisect_left(range(most), x=True, key=is_stopped)
 
 
 def _both(evidence: tuple[float, float | None]) -> float:
@@ -215,7 +255,7 @@ def _share(
         text += f"; {more} more would stop it"
     return Verdict(
         gate=gate,
-        outcome=_outcome(found, new.devices),
+        outcome=_outcome(found, health.new.step.devices),
         evidence=_shown(found),
         text=text,
         beyond_tolerated=_shown(beyond),
@@ -239,23 +279,42 @@ def _side(gate: str, group: GroupHealth, folded: Folded, place: int) -> Side:
     )
 
 
-def _latency(tolerated: float, moved: Moved, version: str, found: float) -> str:
+def _latency(tolerated: float, moved: Moved, version: str) -> str:
     if not moved.is_alike:
-        return (
-            f"latency: no calls as large as those of {version}; as far as others say, "
-            f"{'slower' if found >= 1 else 'not slower'} than {tolerated:g} times"
-        )
+        return f"latency: no calls as large as those of {version}, bounds, tolerated {tolerated:g}"
     return (
         f"latency: p50 {moved.ratio(0.5):.2f}, p99 {moved.ratio(0.99):.2f} times "
         f"that of {version}, tolerated {tolerated:g}"
     )
 
 
-def _drift(gate: str, found: float, moved: Moved, text: str) -> Verdict:
-    outcome = _outcome(found, 1)
-    if not moved.is_known:
-        text = f"{gate}: no runs to compare yet"
-    return Verdict(gate=gate, outcome=outcome, evidence=_shown(found), text=text)
+def _drift(
+    text: str, kept: float, limit: float, moved: Moved, health: ReleaseHealth, *, is_over: bool
+) -> Verdict:
+    gate, new = text.partition(":")[0], health.new.step
+    found = (kept + moved.evidence()) / limit
+    sides = [
+        Side(
+            version=group.version,
+            devices=round(values.above(0).total) if values.buckets else 0,
+            device_minutes=group.device_minutes,
+        )
+        for group, values in ((new, moved.new), (health.control.step, moved.old))
+    ]
+    return Verdict(
+        gate=gate,
+        outcome=_outcome(found, 1),
+        evidence=_shown(found),
+        text=text if moved.is_known else f"{gate}: no runs to compare yet",
+        new=sides[0],
+        control=sides[1],
+        shifts=tuple(
+            Shift(each.what, share_of(*each.new), share_of(*each.old)) for each in moved.tests
+        ),
+        decides=None
+        if is_over
+        else _least(lambda more: kept + moved.evidence(more) >= limit, new.devices),
+    )
 
 
 def _outcome(found: float, devices: int) -> Outcome:
@@ -267,4 +326,4 @@ def _shown(found: float) -> float:
 
 
 def _devices(side: Side) -> str:
-    return f"{side.affected:g} of {side.devices:g} devices of {side.version}"
+    return f"{side.affected or 0:g} of {side.devices:g} devices of {side.version}"

@@ -82,6 +82,9 @@ def _tick(state: ReleaseState, event: Tick) -> Change | None:
     if event.judgement == "stop" and state.stage in OFFERED:
         # also while it is paused: devices have it
         return _stop(state, event)
+    if event.is_behind:
+        why = "the clock was ahead when this step began: its time counts from now"
+        return Change(replace(state, since_ms=event.at_ms, step_ms=event.at_ms), "begin", why)
     if state.paused_ms is not None or _has_to_stay(state, event):
         return None
     stage, index, step = next(_after(state))

@@ -41,7 +41,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: int = 0
     """When the step of the last look began."""
     window: int = -1
-    """The last one that was folded."""
+    """The last one that was folded, by the clock as it was then."""
+    early: tuple[int, ...] = ()
+    """Windows after that one that were folded, too, by a clock that was ahead."""
     failures: Folded = Folded()
     crashes: Folded = Folded()
     latency: float = 0.0
@@ -65,13 +67,18 @@ def look(
         new, old = memory.health.new.step, memory.health.control.step
         memory = replace(
             memory,
-            latency=memory.latency + moved_latency(gates.latency, new, old).evidence,
-            output=memory.output + moved_output(gates.output, new, old).evidence,
+            latency=memory.latency + moved_latency(gates.latency, new, old).evidence(),
+            output=memory.output + moved_output(gates.output, new, old).evidence(),
         )
+    # a clock that was ahead must hide no window of the right one, and none may count twice
+    early = {*memory.early, *(each for each in health.ahead if each <= memory.window)}
+    folded = min(memory.window, health.closed)
     new_windows, control_windows = (
-        [each for each in group.windows if each.number > memory.window]
+        [each for each in group.windows if each.number > folded and each.number not in early]
         for group in (health.new, health.control)
     )
+    every = (*health.new.windows, *health.control.windows)
+    window = max((folded, *(each.number for each in every)))
     return replace(
         memory,
         health=replace(
@@ -81,9 +88,8 @@ def look(
         ),
         control_percent=control_percent,
         step_ms=step_ms,
-        window=max(
-            (each.number for each in (*new_windows, *control_windows)), default=memory.window
-        ),
+        window=window,
+        early=tuple(sorted(each for each in early if each > window)),
         failures=_fold(memory.failures, "failures", new_windows, control_windows),
         crashes=_fold(memory.crashes, "crashes", new_windows, control_windows),
     )

@@ -1,11 +1,15 @@
 """How a release goes, for people: where it stands, what it waits for, what its gates say."""
 
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
 import msgspec
 
 from walle_deploy.release.commands import read_state
 from walle_deploy.release.gates import Judgement, Verdict
 from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
-from walle_deploy.release.stored_health import judge_stored
+from walle_deploy.release.steps import Step
+from walle_deploy.release.stored_health import judge_stored, read_memory
 from walle_deploy.store.port import LEADER
 from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.receipt_keys import open_until_ms
@@ -42,6 +46,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """By version: each device with the one that it reported last."""
     reporting_devices: int
     """That reported runs of the version."""
+    last_reports_ms: dict[str, int]
+    """By version of both groups: when one of its devices reported last; 0 for never."""
+    silent: tuple[str, ...]
+    """Versions of groups of which no device has reported since the step began."""
     bare_reports: int
     """Of devices that reported it without a receipt."""
     wrong_reports: int
@@ -52,10 +60,17 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     the release was created."""
 
 
+def shown_time(at_ms: int) -> str:
+    """Return a moment as people read it, in UTC; 0 is never."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}Z" if at_ms else "–"
+
+
 def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """Return how a release goes."""
     state = read_state(stored)
     judgement = judge_stored(transaction, state)
+    health = read_memory(transaction, stored.release_id).health
+    groups = () if health is None else (health.new.release, health.control.release)
     version = Scope(stored.task, stored.version)
     counted = transaction.scopes([version]).get(version)
     waits_for = []
@@ -80,6 +95,8 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         since_ms=state.since_ms or state.created_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
         reporting_devices=judgement.devices if judgement is not None else 0,
+        last_reports_ms={each.version: each.last_ms for each in groups if each.version},
+        silent=tuple(each.version for each in judgement.silent) if judgement is not None else (),
         bare_reports=counted.bare if counted is not None else 0,
         wrong_reports=counted.wrong if counted is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
@@ -111,22 +128,31 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) ->
     if state.stage == "simulation" and not state.is_simulated:
         return ["the simulation"]
     step = current_step(state) if state.stage in OFFERED else None
-    found = []
+    found: list[str] = []
     if step is not None and judgement is not None:
-        left_ms = state.since_ms + step.min_duration - now_ms
-        if left_ms > 0:
-            found.append(f"{left_ms / 1000:,.0f} s to go by")
-        missing = step.min_devices - judgement.devices
-        if missing > 0:
-            # a share of a small fleet may hold too few, for ever
-            found.append(
-                f"{missing} more devices to report runs (a share of a small fleet may hold none: "
-                f"'walle release advance {state.release.metadata.name}' goes on without them)"
-            )
-        if judgement.exposure < step.min_exposure:
-            so_far = f"(so far {judgement.exposure:.1f})"
-            found.append(f"its devices to run in {step.min_exposure:g} minutes each {so_far}")
-        unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
-        if unknown:
-            found.append(f"something to look at for {', '.join(unknown)}")
+        found += _step_waits_for(state, step, now_ms, judgement)
     return found or ["the controller's next turn, or the next step's schedule"]
+
+
+def _step_waits_for(
+    state: ReleaseState, step: Step, now_ms: int, judgement: Judgement
+) -> Iterator[str]:
+    left_ms = state.since_ms + step.min_duration - now_ms
+    if left_ms > 0:
+        yield f"{left_ms / 1000:,.0f} s to go by"
+    for each in judgement.silent:
+        since = f"since {shown_time(each.last_ms)}" if each.last_ms else "yet"
+        yield f"reports of {each.version}: nobody has sent one {since}"
+    missing = step.min_devices - judgement.step_devices
+    if missing > 0:
+        # a share of a small fleet may hold too few, for ever
+        yield (
+            f"{missing} more devices to report runs (a share of a small fleet may hold none: "
+            f"'walle release advance {state.release.metadata.name}' goes on without them)"
+        )
+    if judgement.step_devices and judgement.exposure < step.min_exposure:
+        so_far = f"(so far {judgement.exposure:.1f})"
+        yield f"its devices to run in {step.min_exposure:g} minutes each {so_far}"
+    unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
+    if unknown:
+        yield f"something to look at for {', '.join(unknown)}"

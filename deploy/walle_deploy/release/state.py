@@ -147,11 +147,10 @@ def offer_of(state: ReleaseState) -> ActiveRelease | None:
         return None
     release, created_ms = state.release, state.created_ms
     match state.stage:
-        case "beta" | "full":
-            return offer_at(release, state.stage, 100.0, created_ms, state.before)
-        case "gray":
-            percent = release.spec.gray[state.step].percent
-            return offer_at(release, "gray", percent, created_ms, state.before)
+        case "beta" | "gray" | "full" as stage:
+            percent = release.spec.gray[state.step].percent if stage == "gray" else 100.0
+            offer = offer_at(release, stage, percent, created_ms, state.before)
+            return replace(offer, step_ms=state.step_ms)
         case _:  # done: it stays with the devices that its policy lets in, all of them
             offer = offer_at(release, "full", 100.0, created_ms)
             return replace(offer, devices=frozenset(), is_watched=False)

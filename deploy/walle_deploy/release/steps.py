@@ -86,7 +86,7 @@ class Step(Strict):
     min_duration: Duration = _STEP_MS
     """How long it lasts at least; what fails seldom or late must have had its time to."""
     min_devices: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
-    """That must have reported runs of the new version, over all steps so far."""
+    """Of the release's share that must have reported runs of the new version in this step."""
     min_exposure: Annotated[float, Field(ge=0, le=10_000)] = 3.5
     """Minutes in which each device of the release's share must have run, on average, in this step:
     at night there are few, and gates see nothing."""

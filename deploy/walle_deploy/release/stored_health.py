@@ -48,10 +48,11 @@ def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement
     if not state.offered_ms:
         return None
     release, name = state.release, state.release.metadata.name
-    return _judged(name, release.spec.gates, transaction.snapshot(_KIND, name))
+    data = transaction.snapshot(_KIND, name)
+    return _judged(name, release.spec.gates, data, is_over=not state.is_open)
 
 
 @lru_cache(1_000)
-def _judged(release_id: str, gates: Gates, data: bytes | None) -> Judgement:
+def _judged(release_id: str, gates: Gates, data: bytes | None, *, is_over: bool) -> Judgement:
     # to judge takes some milliseconds, and what gates saw changes once a minute at most
-    return judge(gates, _read(release_id, data))
+    return judge(gates, _read(release_id, data), is_over=is_over)

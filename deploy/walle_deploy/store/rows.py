@@ -113,6 +113,8 @@ class CountedDevice(NamedTuple):
     """That of its last failed run; -1 for none."""
     crashed: int
     """That of its last crash; -1 for none."""
+    weighed: int
+    """That from which times and sizes of its runs counted last; -1 for none."""
 
 
 class CountedWindow(NamedTuple):

@@ -106,7 +106,8 @@ _TABLES: Final = (
     (
         "CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,"
         " failures BIGINT NOT NULL, crashes BIGINT NOT NULL, seen BIGINT NOT NULL,"
-        " failed BIGINT NOT NULL, crashed BIGINT NOT NULL, PRIMARY KEY (scope, device)) KEYED"
+        " failed BIGINT NOT NULL, crashed BIGINT NOT NULL, weighed BIGINT NOT NULL,"
+        " PRIMARY KEY (scope, device)) KEYED"
     ),
     (
         "CREATE TABLE walle_windows (scope BIGINT NOT NULL, number BIGINT NOT NULL,"

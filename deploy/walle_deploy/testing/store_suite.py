@@ -212,9 +212,9 @@ class ReleaseStoreSuite(ABC):
         store = self.make_store(tmp_path)
         names = [Scope(_TASK, f"v{number}", "r", "new") for number in range(3)]
         devices = {
-            (1, number - _MANY): CountedDevice(number, 0, 7, -1, -1) for number in range(_MANY)
+            (1, number - _MANY): CountedDevice(number, 0, 7, -1, -1, 5) for number in range(_MANY)
         }
-        devices[1, 2**63 - 1] = CountedDevice(2**53, 1, 7, 8, 9)
+        devices[1, 2**63 - 1] = CountedDevice(2**53, 1, 7, 8, 9, 10)
         window = CountedWindow(7, 5, 4, 3, _LONG_AGO_MS, b"\x00\xff")
         with store.counting() as counting:
             made = [counting.make_scope(each, 60, 0) for each in names]
@@ -225,7 +225,7 @@ class ReleaseStoreSuite(ABC):
             counting.put_marks({("own", 4): (-7, 1), ("two", 9): (-7, 1)}, 4)
             counting.trim_marks(-7, 2)
             counting.put_counted(devices)
-            counting.put_counted({(1, -1): CountedDevice(1, 1, 1, 1, 1)})
+            counting.put_counted({(1, -1): CountedDevice(1, 1, 1, 1, 1, 1)})
             counting.put_window(1, window._replace(seen=1))
             counting.put_window(1, window)
             counting.put_window(1, window._replace(number=9))
@@ -244,7 +244,7 @@ class ReleaseStoreSuite(ABC):
             own = counting.marks([("own", part) for part in range(9)] + [("two", 9)])
             _expect(dict(own), {("own", 4): 1, ("two", 9): 1})
             found = dict(counting.counted([*devices, (2, 0)]))
-            _expect(found, devices | {(1, -1): CountedDevice(1, 1, 1, 1, 1)})
+            _expect(found, devices | {(1, -1): CountedDevice(1, 1, 1, 1, 1, 1)})
             _expect((counting.window(1, 7), counting.window(1, 8)), (moved, None))
         with store.reading() as reading:
             _expect(
@@ -283,7 +283,7 @@ class ReleaseStoreSuite(ABC):
             _expect(counting.due_scope(180), first)
             counting.put_edges(first._replace(minutes_from=180, hours_from=120))
             _expect(counting.due_scope(200), second)
-            devices = {(first.id, each): CountedDevice(0, 0, 1, -1, -1) for each in range(5)}
+            devices = {(first.id, each): CountedDevice(0, 0, 1, -1, -1, -1) for each in range(5)}
             counting.put_counted(devices)
             for number in (1, 60, 61, 62):
                 counting.put_window(first.id, CountedWindow(number, 1, 0, 0, 9, b"x"))

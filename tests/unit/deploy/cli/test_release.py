@@ -124,7 +124,7 @@ def test_a_status_says_where_it_stands_and_what_it_waits_for(release):
         "v1: 190, v2: 10",
         "1 of 10 devices of v2, 0 of 190 devices of v1 beside",
         "1 more would stop it",
-        "new: 10 device-minutes",
+        "new: 10 devices, 10 device-minutes",
         "against tolerated",
     ):
         assert part in " ".join(text.split())

@@ -1,6 +1,7 @@
 from contextlib import closing, contextmanager
 
 import pytest
+from msgspec import structs
 
 from tests.unit.deploy.monitoring.reporting import (
     KEYS,
@@ -49,10 +50,11 @@ def batch(*numbers, version="v1", **where):
     return [frame(n, report([(f"d{n}", 1, {})], version), **where) for n in numbers]
 
 
+RELEASE = ReleaseHealthQuery(release_id="r1", task=TASK, version="v2", before="v1", step_ms=0)
+
+
 def release_health(store, step_ms=0, after=-1, reader=None):
-    query = ReleaseHealthQuery(
-        release_id="r1", task=TASK, version="v2", before="v1", step_ms=step_ms, after=after
-    )
+    query = structs.replace(RELEASE, step_ms=step_ms, after=after)
     return (reader or HealthReader(store)).release_health(query)
 
 
@@ -232,8 +234,15 @@ def test_a_device_counts_in_a_group_by_its_receipt(store):
     assert (found.new.step.devices, found.new.step.runs, found.new.step.failures) == (2, 6, 1)
     assert (found.new.release.devices, found.new.release.runs) == (3, 7)
     assert (found.control.step.devices, found.control.step.crashing_devices) == (1, 1)
-    assert found.control.step == found.control.release
-    assert sum(found.new.step.latency_us.values()) == found.new.step.device_minutes == 2
+    # a device's first minute in a group is not compared
+    whole = found.control.release
+    assert (found.control.step, whole.device_minutes) == (
+        structs.replace(whole, latency_us={}, output_bytes={}),
+        1,
+    )
+    assert found.new.step.device_minutes == sum(found.new.release.latency_us.values()) - 1 == 2
+    in_beta = HealthReader(store).release_health(structs.replace(RELEASE, is_beta=True))
+    assert (in_beta.new.step.devices, in_beta.new.step.last_ms) == (3, store.now)
     assert health(store, "v2").devices == 4
     assert found.new.windows == ()  # it is not closed
     shown = monitor.figures()

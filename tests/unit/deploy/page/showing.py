@@ -116,9 +116,14 @@ def write_minute(
             )
             for scope in (group_scope(TASK, release, group), Scope(TASK, version, release)):
                 stored = counting.scopes([scope]).get(scope) or counting.make_scope(scope, 1, 0)
-                before = sum(each.seen for each in counting.windows(stored.id, 0))
-                seen = max(count - before, 0), total, 0
-                window = CountedWindow(number, *seen, number * MINUTE, encode_counts(counts))
+                left = count  # those that reported last before report last here now
+                for each in counting.windows(stored.id, 0)[::-1]:
+                    gone = min(each.seen, left)
+                    left -= gone
+                    counting.move_devices({(stored.id, each.number): (-gone, 0, 0)})
+                window = CountedWindow(
+                    number, count, total, 0, number * MINUTE, encode_counts(counts)
+                )
                 counting.put_window(stored.id, window)
 
 

@@ -2,14 +2,17 @@ import threading
 
 import pytest
 
-from tests.unit.deploy.release.groups import both
+from tests.unit.deploy.monitoring.reporting import Clocked
+from tests.unit.deploy.release.groups import both, group
+from walle_deploy.model.health import GroupHealth, ReleaseHealth, VersionHealth
 from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.commands import ReleaseCommands, read_state
-from walle_deploy.release.controller import Controller
+from walle_deploy.release.controller import BEHIND_MS, Controller
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.release.ports import SimulationResult
+from walle_deploy.release.progress import describe
 from walle_deploy.release.stored_health import put_memory, read_memory
 from walle_stream.errors import (
     ConflictError,
@@ -107,6 +110,25 @@ def test_a_release_waits_while_nobody_reports(controller, store, commands, relea
     assert stage(store) == "gray"
 
 
+def test_a_step_waits_while_its_devices_are_silent_and_says_so(
+    controller, store, commands, release, health
+):
+    commands.create(release())
+    controller = controller()
+    controller.turn()
+    before = group("v2", devices=20, last_ms=1_000).release
+    silent = GroupHealth(release=before, step=VersionHealth(task="shop/ipv", version="v2"))
+    seen = ReleaseHealth(new=silent, control=group("v1", devices=80, last_ms=9_000))
+    health.release_health = lambda _: seen
+    for _ in range(3):
+        controller.turn()
+    with store.reading() as reading:
+        found = describe(reading, reading.release("r"))
+    assert (found.stage, found.percent, found.silent) == ("gray", 1, ("v2",))
+    assert found.last_reports_ms == {"v2": 1_000, "v1": 9_000}
+    assert "reports of v2: nobody has sent one since 1970-01-01 00:00:01Z" in found.waits_for
+
+
 def test_a_failing_version_is_rolled_back_and_the_log_says_why(
     controller, store, commands, release, health
 ):
@@ -158,6 +180,22 @@ def test_health_is_asked_of_both_groups_since_the_step_and_of_what_is_new(
     asked = [(each.release_id, each.version, each.before, each.after) for each in health.asked]
     assert asked == [("r", "v2", "v1", -1), ("r", "v2", "v1", 1)]
     assert {each.step_ms for each in health.asked} == {step_ms}
+
+
+def test_a_step_that_a_clock_ahead_began_begins_anew_where_the_clock_stays(
+    store, commands, release, health
+):
+    commands.create(release())
+    clocked = Clocked(store)
+    leader, begun = Controller(clocked, health, FakeSimulator()), []
+    for moved_ms in (0, -86_400_000, BEHIND_MS - 1, 86_400_000, -86_400_000, BEHIND_MS):
+        clocked.now += moved_ms
+        leader.turn()
+        with store.reading() as reading:
+            begun.append(read_state(reading.release("r")).step_ms)
+    assert [each == clocked.now for each in begun] == [False] * 5 + [True]
+    assert len({*begun}) == 2
+    leader.close()
 
 
 def test_a_window_that_comes_again_counts_once(controller, store, commands, release, health):

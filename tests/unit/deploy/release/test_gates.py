@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.deploy.release.groups import both
 from walle_deploy.model.health import GAMMA, GroupHealth, ReleaseHealth, VersionHealth
@@ -99,7 +100,7 @@ def test_a_control_group_that_keeps_what_is_tolerated_asks_for_less_evidence():
 def test_a_group_of_few_that_holds_no_device_is_none():
     """A hold-out of 1 % of 20 devices; where more are expected they are late, and awaited."""
     new, gates = {"devices": 20, "failing_devices": 9}, GATES
-    for percent, outcome in ((1.0, "stop"), (50.0, "go")):
+    for percent, outcome in ((1.0, "stop"), (50.0, "wait")):
         memory = look(Memory(), gates, both(new, {}), 1, control_percent=percent)
         assert judge(gates, memory).outcome == outcome
 
@@ -214,6 +215,35 @@ def test_gates_that_are_off_are_not_looked_at():
     )
 
 
+@pytest.mark.parametrize("gate", ["latency", "output"])
+def test_drift_shows_both_groups_and_what_would_decide_decides(gate):
+    field = {"latency": "latency_us", "output": "output_bytes"}[gate]
+
+    def verdict(slow):
+        new = VersionHealth(
+            task="t",
+            version="v2",
+            devices=100 + slow,
+            device_minutes=400,
+            **{field: {500: 100, 900: slow}},
+        )
+        old = VersionHealth(task="t", version="v1", devices=200, **{field: {500: 200}})
+        return next(each for each in drifted(new, old).verdicts if each.gate == gate)
+
+    found = verdict(3)
+    assert (found.new.devices, found.new.device_minutes, found.control.devices) == (103, 400, 200)
+    above = next(each for each in found.shifts if each.what == "above p50")
+    assert above.new.value == pytest.approx(3 / 103)
+    assert above.new.low < above.new.value < above.new.high
+    assert above.control.value == 0
+    assert found.would_decide.startswith(f"{found.decides} more ")
+    for more, outcome in ((found.decides - 1, "go"), (found.decides, "stop")):
+        assert verdict(3 + more).outcome == outcome
+    lone = {"devices": 1, field: {500: 1}}
+    [found] = [each for each in judged(lone, lone).verdicts if each.gate == gate]
+    assert (found.decides, found.would_decide[:11]) == (None, "nothing now")
+
+
 def test_evidence_of_drift_is_kept_from_step_to_step():
     """Each step has its own comparison, as the groups change their sizes from one to the next."""
     rng = np.random.default_rng(13)
@@ -290,5 +320,15 @@ def test_runs_of_less_than_the_floor_are_alike():
 
 def test_exposure_is_how_many_minutes_each_device_ran_in_this_step():
     assert judged({"devices": 4, "device_minutes": 6}, {"devices": 9}).exposure == 1.5
-    # a beta has none in the group: nothing is asked of it
-    assert judged({}, {"devices": 9, "device_minutes": 6}).exposure == math.inf
+    assert judged({}, {"devices": 9, "device_minutes": 6}).exposure == 0
+
+
+def test_a_step_of_which_nobody_reports_waits_whatever_the_steps_before_saw():
+    """No reports are no evidence, of either group."""
+    seen = both({"devices": 23}, {"devices": 77})
+    nobody = VersionHealth(task="t", version="v")
+    for group, silent in (("new", "v2"), ("control", "v1")):
+        now = replace(seen, **{group: replace(getattr(seen, group), step=nobody)})
+        found = judge(GATES, look(Memory(), GATES, now, 2, control_percent=50.0))
+        assert (found.outcome, [each.version for each in found.silent]) == ("wait", [silent])
+    assert judged({"devices": 23}, {"devices": 77}).silent == ()

@@ -117,6 +117,14 @@ def test_a_step_lasts_until_its_devices_ran_often_enough():
     assert advance(state, Advanced(60 * MINUTE, "go", "now")).state.stage == "full"
 
 
+def test_a_step_that_a_clock_ahead_began_begins_anew():
+    state = run(begun(gray=[{"percent": 5, "minDuration": "1m"}]), go(1_440 * MINUTE))
+    assert advance(state, go(10)) is None
+    again = run(state, Tick(10, "go", 9, "ok", is_behind=True))
+    assert (again.stage, again.percent, again.since_ms, again.step_ms) == ("gray", 5, 10, 10)
+    assert run(again, go(MINUTE + 10)).stage == "full"
+
+
 def test_a_step_waits_for_its_time_its_devices_and_its_gates():
     state = run(begun(gray=[{"percent": 5, "minDuration": "10m", "minDevices": 3}]), go(0))
     waits = (go(10 * MINUTE - 1, 3), go(10 * MINUTE, 2), Tick(10 * MINUTE, "wait", 3))
