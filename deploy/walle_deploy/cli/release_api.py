@@ -68,10 +68,6 @@ class Releases:
     def change(self, path: str, **wanted: Any) -> Any:
         """Have something changed, once, also where the service goes away meanwhile; blocks.
 
-        Args:
-            path: Of the change.
-            wanted: Fields of ``Wanted``.
-
         Returns:
             ``Progress`` of its release; None where it is of none.
 
@@ -117,12 +113,7 @@ def _may_be_done(error: ServiceUnreachableError) -> bool:
 
 
 def path_of(name: str, verb: str = "") -> str:
-    """Return the path of a release, or of a change of it.
-
-    Args:
-        name: Of the release, whatever somebody typed.
-        verb: Of the change.
-    """
+    """Return the path of a release, or of a change of it."""
     return f"{RELEASES_PATH}/{quote(name, safe='')}{verb and '/'}{verb}"
 
 

@@ -136,10 +136,6 @@ def need_extra(*modules: str) -> None:
 def listen(address: str, option: str) -> socket.socket:
     """Listen at an address.
 
-    Args:
-        address: ``HOST:PORT``; port 0 takes a free one.
-        option: What messages call it.
-
     Raises:
         SpecFileError: It is none.
         ServiceUnreachableError: It is taken, or not of this machine.

@@ -55,10 +55,6 @@ def add_releases(parser: argparse.ArgumentParser, also: str = "") -> None:
 def need_store(options: argparse.Namespace, also: str = "") -> str:
     """Return the store that was named.
 
-    Args:
-        options: With ``store``.
-        also: What else could be done, for the error.
-
     Raises:
         ServiceUnreachableError: None is named.
     """

@@ -108,12 +108,7 @@ class SigningKey(msgspec.Struct, frozen=True):
         return self.seal(audience or _AUDIENCES.get(role, OPERATORS), claims)
 
     def seal(self, audience: str, claims: Mapping[str, object]) -> str:
-        """Return a token of any claims.
-
-        Args:
-            audience: What it is for.
-            claims: Beside that, and whose it is.
-        """
+        """Return a token of any claims."""
         claims = {"iss": self.issuer, "aud": audience, **claims}
         key = jwt.PyJWK(self.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
         return jwt.encode(

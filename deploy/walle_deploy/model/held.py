@@ -39,10 +39,5 @@ class HeldReceipts(msgspec.Struct, frozen=True, array_like=True):
 
 
 def is_fresh(hour: int, now_ms: int) -> bool:
-    """Return whether a receipt need not be renewed.
-
-    Args:
-        hour: Of it, as a device says.
-        now_ms: The clock of the store.
-    """
+    """Return whether a receipt need not be renewed."""
     return now_ms - RENEWED_MS < (hour + 1) * HOUR_MS and hour * HOUR_MS <= now_ms + AHEAD_MS

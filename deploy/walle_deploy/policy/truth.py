@@ -7,22 +7,14 @@ type Truth = bool | None
 
 
 def all_of(truths: Sequence[Truth]) -> Truth:
-    """Return Kleene's conjunction.
-
-    Args:
-        truths: Of the parts; none are true.
-    """
+    """Return Kleene's conjunction."""
     if False in truths:
         return False
     return None if None in truths else True
 
 
 def any_of(truths: Sequence[Truth]) -> Truth:
-    """Return Kleene's disjunction.
-
-    Args:
-        truths: Of the parts; none are false.
-    """
+    """Return Kleene's disjunction."""
     if True in truths:
         return True
     return None if None in truths else False

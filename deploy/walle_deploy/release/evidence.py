@@ -37,13 +37,7 @@ class Counts(NamedTuple):
 
 
 def exceeds(counts: Counts, limit: float, bets: tuple[tuple[float, float], ...]) -> float:
-    """Return the logarithm of the e-value against: the share is ``limit`` at most.
-
-    Args:
-        counts: What was seen.
-        limit: Within (0, 1).
-        bets: What is bet on which odds.
-    """
+    """Return the logarithm of the e-value against: the share is ``limit``, within (0, 1), at most."""
     return float(_above(counts, np.array([limit]), bets)[0])
 
 
@@ -53,11 +47,6 @@ def exceeds_other(new: Counts, old: Counts, bets: tuple[tuple[float, float], ...
     For each share that the old one could have, the money is what the new counts win against
     "at most that" times what the old counts win against "at least that"; the share counts
     that lets it win least.
-
-    Args:
-        new: Counts of the new.
-        old: Counts of the old, independent of them.
-        bets: What is bet on which odds.
     """
     shares = _spread(np.linspace(np.log(_SMALL), np.log(1 / _SMALL), _GRID))
     return float(np.min(_above(new, shares, bets) + _below(old, shares, bets)))

@@ -33,10 +33,6 @@ def sign_head(head: AuditHead, key: Path) -> str:
 def read_head(file: Path, keys: Path) -> AuditHead:
     """Read a head that was kept; blocks.
 
-    Args:
-        file: A token of ``sign_head``.
-        keys: Public keys of who signed it.
-
     Raises:
         SpecFileError: One of them cannot be read.
         IntegrityError: It is no head, or not signed by these keys.

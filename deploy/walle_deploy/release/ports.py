@@ -18,9 +18,6 @@ class HealthSource(Protocol):
 
         Both groups are of one moment: of a window, either both are there or none.
 
-        Args:
-            query: Of which release, and since when.
-
         Raises:
             ServiceUnreachableError: Not known now; the release waits.
         """

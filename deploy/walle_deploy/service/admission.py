@@ -238,12 +238,7 @@ def _authenticator(spec: ServiceSpec, proxies: Proxies) -> DeviceAuthenticator |
 
 
 def picked(headers: Iterable[tuple[bytes, bytes]], wanted: frozenset[bytes]) -> dict[bytes, bytes]:
-    """Return the headers that somebody looks at; of one that stands there twice both values.
-
-    Args:
-        headers: Of a request; names are in lower case.
-        wanted: Names.
-    """
+    """Return the headers that somebody looks at; of one that stands there twice both values."""
     found: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in wanted:

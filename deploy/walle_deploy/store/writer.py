@@ -97,10 +97,6 @@ class WriteTransaction(ReadTransaction):
     def append_audit(self, entry: SealedEntry, previous: AuditHead) -> None:
         """Add the next entry of the audit log.
 
-        Args:
-            entry: With the number after the head's.
-            previous: The head that it was sealed onto.
-
         Raises:
             ConflictError: That is not the log's end.
         """

@@ -42,11 +42,6 @@ class Definition(msgspec.Struct, frozen=True):
 def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definition:
     """Read a task and check all of it, script included; compiles it.
 
-    Args:
-        ref: Which; its version becomes the task's.
-        folder: With the files of the commit.
-        paths: Of these files, relative.
-
     Raises:
         SpecFileError: A definition is wrong, of another task, or names what is not committed.
         ScriptError: The script is wrong.

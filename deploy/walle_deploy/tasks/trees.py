@@ -81,12 +81,6 @@ def list_tree(git: Git, tree: str, origin: str) -> list[TreeFile]:
 def export_files(git: Git, files: Sequence[TreeFile], folder: Path, origin: str) -> None:
     """Write files of a commit into an empty folder, piece by piece.
 
-    Args:
-        git: On a repository that has them.
-        files: As listed.
-        folder: Where; it is there.
-        origin: What messages call the commit.
-
     Raises:
         GitError: git ends before it gave all, or a file is a git-lfs pointer.
         OSError: The disk is full.
@@ -116,13 +110,7 @@ def export_files(git: Git, files: Sequence[TreeFile], folder: Path, origin: str)
 
 
 def blob_id(path: Path, size_bytes: int, like: str) -> str:
-    """Return the id that git gives to a file's content.
-
-    Args:
-        path: The file.
-        size_bytes: Its size.
-        like: Another id: of the same hash function.
-    """
+    """Return the id that git gives to a file's content."""
     is_sha1 = len(like) == _HEX_OF_SHA1
     digest = hashlib.sha1(usedforsecurity=False) if is_sha1 else hashlib.sha256()
     digest.update(b"blob %d\0" % size_bytes)

@@ -84,10 +84,6 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
     """Store a content under its hash, if it is not there already.
 
-    Args:
-        folder: One of the folders of blobs.
-        content: The bytes, or the file that holds them.
-
     Returns:
         Its SHA-256 and its size in bytes.
 

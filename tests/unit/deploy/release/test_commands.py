@@ -57,7 +57,7 @@ def test_a_rolled_back_version_is_offered_no_more_and_the_stable_one_is_as_befor
 def test_what_gates_saw_is_judged_once(store, commands, release, monkeypatch):
     judged = []
     monkeypatch.setattr(
-        stored_health, "judge", lambda *given: judged.append(given) or judge(*given)
+        stored_health, "judge", lambda *given, **how: judged.append(given) or judge(*given, **how)
     )
     commands.create(release("once"))
     commands.apply("once", lambda look, _: Tick(look.now_ms(), "go"))
