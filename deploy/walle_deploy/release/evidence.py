@@ -37,7 +37,7 @@ class Counts(NamedTuple):
 
 
 def exceeds(counts: Counts, limit: float, bets: tuple[tuple[float, float], ...]) -> float:
-    """Return the logarithm of the e-value against: the share is ``limit``, within (0, 1), at most."""
+    """Return the logarithm of the e-value against: the share is at most ``limit``, in (0, 1)."""
     return float(_above(counts, np.array([limit]), bets)[0])
 
 
