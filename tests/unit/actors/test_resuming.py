@@ -30,7 +30,7 @@ class Pair:
         self.rows = PartitionRows(self.store)
         self.epoch = self.rows.next_epoch()
         self.head = PartitionHead()
-        self.asked = []  # keys
+        self.asked, self._asking = [], []  # keys and questions of the last answers
         self.tunnel = None
         self.open_cloud(folder)
 
@@ -47,14 +47,15 @@ class Pair:
         self.actor = CloudActor(self.cloud, *ends, 4, self.tunnel.close, {"service": self._serve})
 
     def _serve(self, call):
-        self.asked.append((call.key, call.question))
+        self._asking.append((call.key, call.question))
         return call.question
 
     def answer(self):
         """The cloud side answers all that waits there; returns what the service was asked."""
-        self.asked.clear()
         while self.cloud.open_calls(0, 1):
             self.actor.on_message(Drain())
+        # some may have been answered as soon as they arrived
+        self.asked, self._asking = self._asking, []
         return sorted(question["n"] for _, question in self.asked)
 
     def take(self):
