@@ -12,6 +12,9 @@ import pytest
 from tests.integration.conftest import ROOT, Job
 from tests.integration.noting_syncs import cut
 from walle_connectors.embedded import log
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
 from walle_stream.app.query import features_lines
 
 pytestmark = pytest.mark.integration
@@ -23,13 +26,14 @@ class Runs:
     def __init__(self, folder, sample):
         self.data_dir, self.notes, self.sample = folder / "d", folder / "notes", sample
 
-    def run(self, sync, crash="", file=ROOT / "configs/ipv.yaml"):
+    def run(self, sync, crash="", file=ROOT / "configs/ipv.yaml", *more):
         environ = {**os.environ, "PYTHONHASHSEED": "0"} | ({"WALLE_CRASH": crash} if crash else {})
         settings = [
             f"spec.source.path={self.sample}",
             f"spec.state.sync={sync}",
             "spec.state.syncInterval=20ms",
             "spec.runtime.batchEvents=400",
+            *more,
         ]
         command = [sys.executable, "-m", "tests.integration.noting_syncs", self.notes]
         command += ["run", file, "--data-dir", self.data_dir, "--json"]
@@ -152,3 +156,27 @@ def test_features_that_come_out_different_are_a_loss_with_a_code_of_its_own(runs
     assert f"{differing:,} features that differ" in done.stderr
     assert f"{differing:,}" in walle("status", runs.data_dir).stdout
     assert runs.run("false", file=other).returncode == 0  # it was told
+
+
+REPORTS = ("spec.reports.every=1h", "spec.reports.scenario=s", "spec.runtime.partitions=2")
+
+
+def test_a_loss_is_reported_by_the_first_run_that_ends_whatever_was_killed_before(runs, sample):
+    file = ROOT / "configs/ipv.yaml"
+    assert runs.run("false", "", file, *REPORTS).returncode == 0
+    for part in ("tunnel", "cloud"):
+        shutil.rmtree(runs.data_dir / part)
+    # behind the close of the last partition
+    assert runs.run("false", "close.before:2", file, *REPORTS).returncode == -9
+    # a process that its VMs have worn out runs twice, and tells of the last run
+    settings = [f"spec.source.path={sample}", *REPORTS]
+    for _ in range(2):
+        run = LocalRun(Assembly.load(file, settings), RunOptions(runs.data_dir, 1))
+        assert run.run().untold_losses > 0
+    done = runs.run("false", "", file, *REPORTS)
+    assert (done.returncode, report_of(done)["lost_reports"]) == (
+        21,
+        report_of(done)["untold_losses"],
+    )
+    assert "frames that may have been reports" in done.stderr
+    assert runs.run("false", "", file, *REPORTS).returncode == 0

@@ -49,8 +49,8 @@ class CloudStore(CallStore, Protocol):
         """Return the numbers of devices' last features that were merged."""
         ...
 
-    def tell(self) -> None:
-        """Take note that what is missing by now was told; blocks."""
+    def settle(self) -> None:
+        """Block until what was merged survives a power cut."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class Drain(msgspec.Struct):
     """Question: merge all that is in the tunnel, answer with the statistics."""
 
     is_last: bool = False
-    """Whether a run ends with it, and tells what is missing."""
+    """Whether a run ends with it: what was merged is durable then."""
 
 
 class Send(msgspec.Struct):
@@ -131,10 +131,9 @@ class CloudActor(Actor):
         """
         if isinstance(message, Drain):
             self.on_idle()
-            stats = self._store.stats
             if message.is_last:
-                self._store.tell()
-            return stats
+                self._store.settle()
+            return self._store.stats
         if isinstance(message, Send):
             partition = partition_of(message.device_id, self._partition_count)
             number = self._sender.send(partition, message.device_id, message.kind, message.payload)

@@ -85,4 +85,4 @@ class PartitionStatus(msgspec.Struct):
     ledger: Ledger
     tasks: dict[str, TaskCounts] = {}
     untold_losses: int = 0
-    """Of ``counters.losses``, what no run before this one told of."""
+    """Of ``counters.losses``, what no run has reported yet."""

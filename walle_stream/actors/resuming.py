@@ -60,7 +60,9 @@ def resumed_head(
     epoch, held = holdings.last_frame(incarnation, partition)
     # another copy was opened meanwhile, and its frames may have numbers of these
     is_other = epoch > rows.epoch
-    is_older = 0 < epoch < head.numbering.since
+    # one that has seen none of this numbering yet is the one that was asked for it, or a copy
+    is_asked = (epoch, held + 1) == (head.asked_epoch, head.numbering.first)
+    is_older = 0 < epoch < head.numbering.since and not is_asked
     is_agreed = acknowledged <= held <= made and not is_other and not is_older
     calls = list(rows.calls())
     if calls:
@@ -77,18 +79,19 @@ def resumed_head(
         forgotten = max(held - made, int(is_other))
         is_all = is_other or head.counters.forgotten_frames > 0
         records = _missing(rows, head, partial(holdings.last_numbers, incarnation), is_all=is_all)
-        bodies = [
-            *(encode_body(part, plan.compression) for part in split_records(records)),
-            *(body for _, body in outbox if is_reports(body)),
-            *bodies,
-        ]
+        features = [encode_body(part, plan.compression) for part in split_records(records)]
+        bodies = [*features, *(body for _, body in outbox if is_reports(body)), *bodies]
         head.next_frame = held + 1
         head.numbering = Numbering(max(rows.epoch, epoch) + 1, held + 1)
+        head.asked_epoch = epoch
         head.counters.resent_features += len(records)
         head.counters.forgotten_frames += forgotten
         if plan.report_ms:
             # numbers of an older numbering say nothing: any of the frames
-            head.counters.lost_reports += max(acknowledged - (0 if is_older else held), 0)
+            kept = head.counted_frame if is_older else max(head.counted_frame, held)
+            head.counters.lost_reports += max(acknowledged - kept, 0)
+        if is_older or head.counted_frame >= held:
+            head.counted_frame = held + len(features)
         rows.put_outbox((), [number for number, _ in outbox])
         _log.info(
             "partition %d and the cloud side disagree after a power cut, or since a copy was "

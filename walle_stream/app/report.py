@@ -4,7 +4,7 @@ Counters are cumulative for the data directory (they are part of every commit);
 times are of this run. The field names are stable for other programs.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 import msgspec
@@ -34,7 +34,12 @@ class CloudReport(msgspec.Struct, frozen=True):
     differing_features: int = 0
     """Dropped, though another feature has their number."""
     told: int = 0
-    """Of these, those that a run before this one told of."""
+    """Of these, those that were reported before."""
+
+    @property
+    def losses(self) -> int:
+        """All that is missing, or differs."""
+        return self.missing_features + self.missing_frames + self.differing_features
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -64,7 +69,9 @@ class RunReport(msgspec.Struct, frozen=True):
     cpu_s: float
     """CPU seconds of all threads and processes of this run."""
     untold_losses: int = 0
-    """What devices found lost and no run before this one told of; see ``Counters``."""
+    """What devices found lost and no run has reported yet; see ``Counters``."""
+    lost_in: Mapping[int, int] = {}
+    """By partition with such losses: all of its losses."""
 
     @classmethod
     def of(
@@ -94,6 +101,7 @@ class RunReport(msgspec.Struct, frozen=True):
                 is_whole=assembly.is_whole and stopped_by == "end",
             ),
             untold_losses=sum(status.untold_losses for status in statuses),
+            lost_in={each.number: each.counters.losses for each in statuses if each.untold_losses},
             **fields,
         )
 
@@ -122,13 +130,11 @@ class RunReport(msgspec.Struct, frozen=True):
         """Refuse to pass over a loss that no earlier run reported.
 
         Raises:
-            DataLostError: Something is lost since the last run that told.
+            DataLostError: Something is lost that was not reported.
         """
-        cloud = self.cloud
         new = self.untold_losses
-        if cloud is not None:
-            held = cloud.missing_features + cloud.missing_frames + cloud.differing_features
-            new += held - cloud.told
+        if self.cloud is not None:
+            new += self.cloud.losses - self.cloud.told
         if new > 0:
             raise DataLostError(
                 f"lost for the cloud side: {self.losses}: a disk lost what was acknowledged, in a "

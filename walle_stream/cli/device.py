@@ -9,6 +9,7 @@ import msgspec
 from walle_stream.app.device import DeviceAssembly, DeviceRun, device_folder
 from walle_stream.app.local import Beside
 from walle_stream.app.logs import configure_logging
+from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.resources import find_definition
 from walle_stream.cli.run import begin_anew, carry_out, say, show
@@ -63,7 +64,8 @@ def run_agent(
         beside: What goes on while events are read.
 
     Returns:
-        0: all is acknowledged, or a signal came and the outbox keeps the rest.
+        0: all is acknowledged, or a signal came and the outbox keeps the rest. Else
+        ``DataLostError.exit_code``: a disk lost what was acknowledged before.
 
     Raises:
         WalleError: A part failed for good.
@@ -82,8 +84,7 @@ def run_agent(
         )
     if not options.json:
         show(report, data_dir, is_json=False)
-        report.check()
-        return 0
+        return tell_losses(report, say)
     fields = msgspec.json.decode(report.to_json())
     fields |= {
         "device_id": options.id,
@@ -91,8 +92,7 @@ def run_agent(
         "outbox_bytes": waiting,
     }
     print(msgspec.json.encode(fields).decode())
-    report.check()
-    return 0
+    return tell_losses(report, say)
 
 
 def _events(options: argparse.Namespace) -> Path | None:

@@ -21,6 +21,7 @@ from walle_stream.app.local import (
     LocalRun,
 )
 from walle_stream.app.logs import configure_logging
+from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, stuck_error
 from walle_stream.app.query import features_sample
 from walle_stream.app.report import RunReport
@@ -46,11 +47,11 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
-        a task did nothing up to the source's end.
+        a task did nothing up to the source's end; ``DataLostError.exit_code`` where a disk lost
+        what was acknowledged before.
 
     Raises:
         WalleError: A part failed for good.
-        DataLostError: All is done, but a disk lost what was acknowledged before.
     """
     overrides = list(options.set)
     if options.runtime:
@@ -71,10 +72,22 @@ def run(options: argparse.Namespace) -> int:
             f"{assembly.partition_count} of them run"
         )
     report = carry_out(_prepare(assembly, how), assembly, options)
-    show(report, data_dir, is_json=options.json)
-    report.check()
+    return conclude(report, options)
+
+
+def conclude(report: RunReport, options: argparse.Namespace) -> int:
+    """Show what a run did, and report what is lost; blocks.
+
+    Args:
+        report: Of the run.
+        options: Parsed arguments: ``json`` and ``allow_empty``.
+
+    Returns:
+        The exit code; see ``run``.
+    """
+    show(report, Path(report.data_dir), is_json=options.json)
     is_judged = report.stopped_by == "end" and not options.allow_empty
-    return EXIT_TASKS if report.problems and is_judged else 0
+    return tell_losses(report, say) or (EXIT_TASKS if report.problems and is_judged else 0)
 
 
 def carry_out(

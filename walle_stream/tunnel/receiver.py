@@ -102,7 +102,7 @@ class MergeCounts(msgspec.Struct):
     """That replaced another one of their number: their device had forgotten in a power cut that
     it made that one."""
     told: int = 0
-    """``losses`` at the end of the last run that told of them."""
+    """Of ``losses``, how many were reported; noted behind the report."""
 
     @property
     def losses(self) -> int:

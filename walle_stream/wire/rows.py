@@ -137,9 +137,13 @@ class PartitionHead(msgspec.Struct):
     tasks: dict[str, TaskCounts] = {}
     """What became of each task's runs, by its name."""
     told_losses: int = 0
-    """``Counters.losses`` at the end of the last run, which told of them."""
+    """Of ``Counters.losses``, how many were reported; noted behind the report."""
     numbering: Numbering = FIRST_NUMBERING
     """Of the frames."""
+    asked_epoch: int = 0
+    """Epoch that the cloud side had seen when the frames were numbered."""
+    counted_frame: int = 0
+    """Number up to which no frame is a report that may yet be counted as lost."""
 
     def copied(self) -> "PartitionHead":
         """Return a copy to change: a failed commit must leave the counters as they were."""

@@ -165,6 +165,7 @@ class FeatureStore:
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
         for lane, position in positions.items():
             batch.put(_LANE + _U32.pack(lane), _U64.pack(position))
+        counts.told = min(counts.told, counts.losses)  # some may have been sent again
         batch.put(b"\x00counts", _encode(counts))
         self._hand_over(reports)
         crash_point("cloud.before")
@@ -199,14 +200,21 @@ class FeatureStore:
         """Return the numbers of devices' last features that were merged."""
         return [self._device(each).last(incarnation) for each in device_ids]
 
-    def tell(self) -> None:
-        """Take note that what is missing by now was told; blocks until that is durable."""
-        if self.stats.told != self.stats.losses:
-            counts = msgspec.structs.replace(self.stats, told=self.stats.losses)
-            with map_rocks_errors(self._path):
-                self._database[b"\x00counts"] = _encode(counts)
-            self.stats = counts
-            self._durability.commit()
+    def settle(self) -> None:
+        """Block until what was merged survives a power cut."""
+        self._durability.wait()
+
+    def note_told(self, losses: int) -> None:
+        """Note how many of its losses were reported; blocks until that is durable.
+
+        Args:
+            losses: At most ``stats.losses``.
+        """
+        counts = msgspec.structs.replace(self.stats, told=losses)
+        with map_rocks_errors(self._path):
+            self._database[b"\x00counts"] = _encode(counts)
+        self.stats = counts
+        self._durability.commit()
         self._durability.wait()
 
     @property

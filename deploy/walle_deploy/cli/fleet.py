@@ -63,6 +63,11 @@ def add(commands: Any) -> None:
         "--every", type=_duration, default="10s", metavar="TIME", help="between requests (10s)"
     )
     fleet.add_argument(
+        "--allow-empty",
+        action="store_true",
+        help="exit with 0 also where every run of a task failed, or one never fired",
+    )
+    fleet.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
     )
     fleet.add_argument(
@@ -82,6 +87,9 @@ def add(commands: Any) -> None:
 
 def run_fleet(options: argparse.Namespace) -> int:
     """Run the host and its agents until the source ends or a signal comes.
+
+    Returns:
+        As ``walle run``; with ``--id`` as ``walle device``.
 
     Raises:
         WalleError: A part failed for good.
@@ -112,7 +120,7 @@ def _run_many(options: argparse.Namespace) -> int:
     from walle_stream.app.logs import configure_logging  # noqa: PLC0415 - beside it
     from walle_stream.app.options import RunOptions  # noqa: PLC0415 - beside it
     from walle_stream.app.resources import find_definition  # noqa: PLC0415 - beside it
-    from walle_stream.cli.run import begin_anew, carry_out, show  # noqa: PLC0415 - heavy
+    from walle_stream.cli.run import begin_anew, carry_out, conclude  # noqa: PLC0415 - heavy
     from walle_stream.vm.memory import limit_data  # noqa: PLC0415 - beside it
 
     refuse_device_options(options)
@@ -128,8 +136,7 @@ def _run_many(options: argparse.Namespace) -> int:
         report = carry_out(LocalRun(assembly, how, hosting.beside), assembly, options)
     finally:
         hosting.close()
-    show(report, data_dir, is_json=options.json)
-    return 0
+    return conclude(report, options)
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:

@@ -59,7 +59,7 @@ class Webhook:
         self._options = options or WebhookOptions()
         self._waiting: deque[AlarmMessage] = deque()
         self._changed = threading.Condition()
-        self._is_closed = self._is_busy = False
+        self._is_closed = self._is_busy = self._is_over = False
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._live, name="walle-webhook", daemon=True)
         self._thread.start()
@@ -92,8 +92,10 @@ class Webhook:
         # an attempt may be under way: to connect, to send, and to wait for the headers
         self._thread.join(3 * self._options.timeout_s)
         with self._changed:
-            self.dropped += len(self._waiting)
+            # what is in hand is counted here: nobody asks when that attempt has ended
+            self.dropped += len(self._waiting) + self._is_busy
             self._waiting.clear()
+            self._is_over = True
 
     def _live(self) -> None:
         import urllib3  # noqa: PLC0415 - of the extra `deploy`
@@ -105,16 +107,16 @@ class Webhook:
             while (message := self._next()) is not None:
                 is_sent = self._deliver(http, message)
                 with self._changed:
-                    self.sent += is_sent
-                    self.dropped += not is_sent
                     self._is_busy = False
+                    if not self._is_over:
+                        self.sent += is_sent
+                        self.dropped += not is_sent
 
     def _next(self) -> AlarmMessage | None:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
-            is_over = self._ends.is_set() or not self._waiting
-            self._is_busy = not is_over
-            return None if is_over else self._waiting.popleft()
+            self._is_busy = bool(self._waiting) and not self._ends.is_set()
+            return self._waiting.popleft() if self._is_busy else None
 
     def _deliver(self, http: object, message: AlarmMessage) -> bool:
         options, backoff_s = self._options, self._options.backoff_s

@@ -279,6 +279,27 @@ def test_what_nobody_takes_is_given_up_and_nobody_waits_for_it():
             assert (webhook.sent, webhook.dropped) == (0, 100)
 
 
+def test_a_message_in_hand_at_the_close_is_counted_once():
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    class Slow(Webhook):
+        def _post(self, _http, _message):
+            has_begun.set()
+            may_end.wait()
+            return 200
+
+    webhook = Slow("http://127.0.0.1:1", SECRET, WebhookOptions(timeout_s=0.01))
+    for number in range(3):
+        webhook.send(message(number))
+    has_begun.wait()
+    webhook.close(0.0)
+    assert (webhook.sent, webhook.dropped) == (0, 3)
+    may_end.set()
+    while not webhook.is_idle():
+        may_end.wait(0.0)
+    assert (webhook.sent, webhook.dropped) == (0, 3)
+
+
 def test_a_watch_tells_what_it_sees_once_also_after_a_restart(store):
     rule = AlarmRule(name="failing", failure_rate=0.02, min_runs=10)
     told, monitor, options = Queue(), Monitor(store), WatchOptions(StoredRows(store))

@@ -14,6 +14,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
+from walle_stream.wire.numbering import FIRST_NUMBERING
 from walle_stream.wire.rows import PartitionHead
 
 pytestmark = pytest.mark.actors
@@ -29,7 +30,7 @@ class Pair:
         self.rows = PartitionRows(self.store)
         self.epoch = self.rows.next_epoch()
         self.head = PartitionHead()
-        self.asked = []  # keys
+        self.asked, self._asking = [], []  # keys and questions of the last answers
         self.tunnel = None
         self.open_cloud(folder)
 
@@ -46,14 +47,15 @@ class Pair:
         self.actor = CloudActor(self.cloud, *ends, 4, self.tunnel.close, {"service": self._serve})
 
     def _serve(self, call):
-        self.asked.append((call.key, call.question))
+        self._asking.append((call.key, call.question))
         return call.question
 
     def answer(self):
         """The cloud side answers all that waits there; returns what the service was asked."""
-        self.asked.clear()
         while self.cloud.open_calls(0, 1):
             self.actor.on_message(Drain())
+        # some may have been answered as soon as they arrived
+        self.asked, self._asking = self._asking, []
         return sorted(question["n"] for _, question in self.asked)
 
     def take(self):
@@ -84,13 +86,16 @@ class Pair:
         if is_arriving:
             self.send([(number, body)])
 
-    def send(self, frames):
-        self.cloud.merge(
-            [
-                (0, number, encode_uplink(UplinkEnvelope(3, self.epoch, INCARNATION, number, body)))
-                for number, body in frames
-            ]
-        )
+    def send(self, frames, numbering=None):
+        sender = 3, self.epoch, INCARNATION
+        for number, body in frames:
+            envelope = UplinkEnvelope(*sender, number, body, numbering or self.head.numbering)
+            self.cloud.merge([(0, number, encode_uplink(envelope))])
+
+    def acknowledge(self):
+        """The tunnel has taken all of the outbox."""
+        self.rows.put_outbox((), [number for number, _ in self.rows.outbox()])
+        self.rows.commit(self.head, b"offset")
 
     def open(self, report_ms=0):
         """What an opening does: compares, and sends the outbox."""
@@ -249,6 +254,41 @@ def test_frames_that_may_have_been_reports_are_counted_where_there_are_any(pair)
     assert pair.open(report_ms=1_000).counters.lost_reports == 2
 
 
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_a_frame_is_counted_as_lost_once_whatever_copy_is_put_back(pair, tmp_path, more):
+    for number in (1, 2, 3):
+        pair.make(number)
+    older = pair.cloud
+    pair.open_cloud(tmp_path / "new")
+    assert pair.open(report_ms=1_000).counters.lost_reports == 3
+    pair.acknowledge()
+    for number in range(more):
+        pair.make(4 + number)
+    pair.cloud.close()
+    pair.cloud = older  # it lacks nothing of the first three
+    pair.open_tunnel(tmp_path / "other")
+    for _ in range(3):
+        head = pair.open(report_ms=1_000)
+        # the first frame of the new numbering had features sent again, the others may be reports
+        assert head.counters.lost_reports == 3 + more
+        assert head.counters.resent_features == 3 + more
+        pair.acknowledge()
+    pair.make(9)
+    assert pair.open(report_ms=1_000) == head
+    assert (pair.cloud.stats.frames_refused, len(pair.held)) == (0, 3 + more + 1)
+
+
+def test_an_opening_that_died_before_it_sent_anything_counts_nothing_twice(pair, tmp_path):
+    pair.make(1)
+    pair.make(3, is_arriving=False)  # nothing has number 2
+    holdings = CloudHoldings(pair.actor.on_message)
+    plan = SimpleNamespace(holdings=holdings, report_ms=1_000, compression="none")
+    first, _ = resumed_head(pair.rows, plan, 3, INCARNATION)
+    assert (first.counters.lost_reports, first.counters.lost_features) == (1, 1)
+    assert pair.open(report_ms=1_000) == first
+    assert [number for _, number, _ in pair.held] == [1, 3]
+
+
 def test_a_partition_that_forgot_goes_on_behind_what_the_cloud_side_has(pair):
     pair.make(1, 2)
     pair.send(
@@ -280,7 +320,7 @@ def test_a_partition_that_forgot_once_sends_all_to_a_copy_of_the_cloud_side(pair
     assert pair.cloud.stats.differing_features == 1
     pair.cloud.close()
     pair.open_cloud(tmp_path / "copy")  # with what the cloud side had before
-    pair.send(frames)
+    pair.send(frames, FIRST_NUMBERING)
     assert pair.open().counters.resent_features == 3
     assert [feature for _, _, feature in pair.held] == [b"{}", b'{"again":1}', b"{}"]
     assert pair.cloud.stats.differing_features == 1

@@ -104,10 +104,10 @@ HOUR_MS = 3_600_000.0
 def test_positions_may_be_forgotten_once_they_are_durable(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c", sync_ms=HOUR_MS)
     store.merge([(0, 1, frame(("a", 1)))])
-    store.tell()  # waits for the disk
+    store.settle()  # waits for the disk
     store.merge([(0, 2, frame(("a", 2)))])
     assert (store.positions, dict(store.durable_positions())) == ({0: 2}, {0: 1})
-    store.tell()
+    store.settle()
     assert dict(store.durable_positions()) == {0: 2}
     store.close()
 
@@ -139,7 +139,7 @@ def test_frames_that_were_passed_over_are_counted_and_told_once(tmp_path):
         envelope = UplinkEnvelope(0, 1, "aa" * 8, number, encode_body([], "none"))
         store.merge([(0, number, encode_uplink(envelope))])
     assert (store.stats.missing_frames, store.last_frame("aa" * 8, 0)) == (2, (1, 5))
-    store.tell()
+    store.note_told(2)
     store.close()
     store = CONNECTOR.open_features(tmp_path / "c")
     assert (store.stats.losses, store.stats.told, store.last_frame("aa" * 8, 0)) == (2, 2, (1, 5))

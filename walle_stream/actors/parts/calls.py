@@ -60,7 +60,7 @@ class Calls(Part):
             opening.number, head.downlink_position, MESSAGES_MAX_BYTES
         )
         if self._is_other_log(head):
-            return False  # the next look begins at its beginning
+            return True  # the head must say so: the next look begins at its beginning
         only = opening.plan.only_device
         for position, data in messages:
             head.downlink_position = position

@@ -29,9 +29,7 @@ class Figures(Part):
         head, machine, done = turn.head, self._opening.machine, turn.done
         head.watermark_ms = machine.watermark_ms
         if turn.deadline_ms is not None:
-            # no commit of a turn: the end of the run that tells of losses
-            head.told_losses = head.counters.losses
-            return
+            return  # no commit of a turn
         counters, stream = head.counters, machine.counts
         counters.task_runs += sum(counts.runs for counts in done.tasks.values())
         counters.task_failures += done.failures
@@ -69,17 +67,16 @@ class Figures(Part):
         Args:
             outbox_bytes: Of frames without acknowledgement.
         """
-        opening, head = self._opening, self._head
+        head = self._head
         return PartitionStatus(
-            opening.number,
+            self._opening.number,
             head.counters,
             self.latencies,
-            opening.machine.active_count,
+            self._opening.machine.active_count,
             outbox_bytes,
             head.watermark_ms,
             self.run_events,
             head.ledger,
             head.tasks,
-            # what no run before this one told of
-            head.counters.losses - opening.head.told_losses,
+            head.counters.losses - head.told_losses,
         )

@@ -41,17 +41,23 @@ class Anonymous(Down):
         return Down("old", self._count).receive(partition, position, max_bytes)
 
 
-def taking(rows, down, *, number=0, only="", tasks=()):
-    """What an opened partition takes down with a head; returns the replies."""
+def looking(rows, down, *, number=0, only="", tasks=()):
+    """How an opened partition takes down what came into a turn."""
     calls = Calls(down)
     plan, sets = SimpleNamespace(only_device=only), SimpleNamespace(names=tasks)
     calls.restart(
         SimpleNamespace(number=number, rows=rows, plan=plan, sets=sets, incarnation="ab" * 8)
     )
+    return calls.idle
+
+
+def taking(rows, down, **given):
+    """What an opened partition takes down with a head; returns the replies."""
+    look = looking(rows, down, **given)
 
     def take(head):
         turn = Turn(head, None, -1)
-        calls.idle(turn)
+        look(turn)
         return turn.replies
 
     return take
@@ -73,6 +79,16 @@ def test_another_log_is_read_from_its_beginning(rows, caplog):
     assert (head.downlink_log, head.downlink_position) == ("b", 5)
     assert rows.messages == [("a", n) for n in (1, 2, 3)] + [("b", n) for n in (1, 2, 3, 4, 5)]
     assert "was made anew" in caplog.text
+
+
+def test_another_log_is_worth_a_commit_of_its_own(rows, caplog):
+    down, head = Down("b", 5), PartitionHead(downlink_log="a", downlink_position=3)
+    look = looking(rows, down)
+    for _ in range(3):  # as a host that reads nothing: what is not worth a commit is dropped
+        turn = Turn(head.copied(), None, -1)
+        head = turn.head if look(turn) else head
+    assert (head.downlink_log, head.downlink_position) == ("b", 5)
+    assert (len(rows.messages), len(caplog.records)) == (5, 1)
 
 
 def test_one_that_is_only_passed_over_is_left_behind_too(rows):

@@ -1,11 +1,17 @@
 import argparse
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from walle_deploy.cli import fleet
 from walle_deploy.cli.fleet_device import given_profile
+from walle_stream.actors.latency import Latencies
+from walle_stream.app.ledger import LedgerReport
+from walle_stream.app.report import RunReport
 from walle_stream.errors import DeployError, IntegrityError, SpecFileError
+from walle_stream.wire.ledger import Ledger
+from walle_stream.wire.rows import Counters
 
 GIVEN = ["x.yaml", "--service", "http://127.0.0.1:1", "--root", "root.json"]
 
@@ -75,6 +81,45 @@ def test_a_root_that_is_none_is_refused_at_the_start(tmp_path):
         with pytest.raises(IntegrityError, match=r"--root .*root\.json: is no root metadata"):
             fleet._hosting(parsed("--profiles", str(profiles), *where), [], tmp_path / "data")
     assert not (tmp_path / "data-files").exists()
+
+
+@pytest.mark.parametrize(
+    ("lost", "problems", "arguments", "code"),
+    [
+        (0, [], [], 0),
+        (3, ["task 't' never fired"], [], 21),
+        (0, ["task 't' never fired"], [], 22),
+        (0, ["task 't' never fired"], ["--allow-empty"], 0),
+    ],
+)
+def test_a_fleet_ends_as_a_run_does(tmp_path, monkeypatch, capsys, lost, problems, arguments, code):
+    pytest.importorskip("tuf", reason="the extra `deploy` is not installed")
+    report = RunReport(
+        pipeline="p",
+        data_dir=str(tmp_path),
+        stopped_by="end",
+        counters=Counters(lost_reports=lost),
+        cloud=None,
+        ledger=LedgerReport.of(Counters(), Ledger()),
+        tasks=[],
+        problems=problems,
+        exit_to_commit_ms=Latencies().report(),
+        run_events=0,
+        wall_s=0.0,
+        cpu_s=0.0,
+        untold_losses=lost,
+    )
+    hosting = SimpleNamespace(beside=None, fit=lambda _: None, close=lambda: None)
+    monkeypatch.setattr(fleet, "_hosting", lambda *_: hosting)
+    monkeypatch.setattr("walle_stream.cli.run.carry_out", lambda *_: report)
+    profiles = tmp_path / "profiles.jsonl"
+    profiles.write_text('{"device": "a"}\n')
+    where = ["--data-dir", str(tmp_path / "data"), "--json", *arguments]
+    options = parsed("--profiles", str(profiles), *where)
+    options.file = "ipv"
+    assert options.run(options) == code
+    said = capsys.readouterr().err
+    assert ("lost for the cloud side: 3 frames" in said) == (code == 21)
 
 
 def test_secrets_are_read_by_device(tmp_path):
