@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from walle_stream.errors import ScriptError
+from walle_stream.vm.guest.page import Page
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram, compile_program
 
@@ -27,8 +28,8 @@ OURS = {
 }
 
 
-def run_each(tmp_emit: str, page: Any, isolation: str = "device") -> Any:
-    source = f"import decimal, json\nDATA = {CODE!r}\ndef run(ctx, page):\n{tmp_emit}"
+def run_each(body: str, page: Any, isolation: str = "device") -> Any:
+    source = f"import decimal, json\nDATA = {CODE!r}\ndef run(ctx, page):\n{body}"
     with VmPool({"t": TaskProgram("t", "v", source, "t.py", isolation=isolation)}, 1) as pool:
         ((run,),) = [group.runs for group in pool.run("t", [("a", {}, [(1, 0, page())])])]
     return run
@@ -39,6 +40,13 @@ def test_bytes_of_a_script_are_not_unmarshalled(page: Any, isolation: str) -> No
     made = "type(page)(('p', 'i', 'open', None, (1, 0, len(DATA)), DATA))"
     run = run_each(f"    ctx.emit({{'saw': str({made}.rows)}})\n", page, isolation)
     assert (run.error, "'Page' object" in run.message) == ("TypeError", True)
+
+
+def test_a_page_unmarshals_no_code() -> None:
+    forged: Any = ("p", "i", "open", None, (1, 0, len(CODE)), CODE)
+    for look in (lambda: Page(forged).trigger, lambda: Page(forged).rows):
+        with pytest.raises(ValueError, match="code"):
+            look()
 
 
 @pytest.mark.parametrize("value", OURS.values(), ids=OURS)
