@@ -145,7 +145,7 @@ def _make_faces() -> None:
 
 
 def _face(class_: type[Any]) -> type[Any]:
-    def refuse(cls: type[Any], **_: Any) -> Never:
+    def refuse(cls: type[Any], /, **_: Any) -> Never:
         raise TypeError(f"a task's script may not make a class of {cls.__bases__[0].__name__!r}")
 
     kind: Any = type("_Face", (_Face, type(class_)), {})
@@ -155,7 +155,8 @@ def _face(class_: type[Any]) -> type[Any]:
         "__slots__": (),
         "__init_subclass__": classmethod(refuse),
     }
-    return type.__new__(kind, class_.__name__, (class_,), body)
+    face: type[Any] = type.__new__(kind, class_.__name__, (class_,), body)
+    return face
 
 
 class _Type(metaclass=_IsType):
