@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from walle_connectors.events.offsets import Position
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 
 if TYPE_CHECKING:
     from walle_stream.events import Event
@@ -44,7 +44,7 @@ class Lane[P: Position]:
         raw = b"".join(self.raw) if self.raw else None
         batch = SourceBatch(
             partition=self.number,
-            events=self.events,
+            events=EventBatch(self.events),
             offset=offset,
             counts=SourceCounts(
                 source_rows=self.rows,

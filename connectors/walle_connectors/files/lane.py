@@ -9,7 +9,7 @@ from typing import Final
 
 from walle_connectors.files.offsets import Position, encode_position
 from walle_stream.events import Event
-from walle_stream.ports import DeadLetter, SourceBatch, SourceCounts
+from walle_stream.ports import DeadLetter, EventBatch, SourceBatch, SourceCounts
 
 _EVENT_BYTES: Final = 500
 """Memory of a small event with its contents, measured on the KuaiRand feed."""
@@ -95,7 +95,7 @@ class Lane:
         )
         batch = SourceBatch(
             partition=self.partition,
-            events=self.events,
+            events=EventBatch(self.events),
             offset=encode_position(position),
             counts=counts,
             dead_letters=self.dead_letters,

@@ -8,7 +8,7 @@ from walle_connectors.simulator.pace import Pace
 from walle_connectors.simulator.timeline import Line, Timeline
 from walle_stream.errors import SourceError
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch, SourceCounts, Unread
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 
 _EVENT_BYTES = 600
 _WINDOWS_KEPT = 4
@@ -132,7 +132,7 @@ class SimulatorReader:
         )
         return SourceBatch(
             partition=partition,
-            events=[_decode_event(line.data) for line in taken],
+            events=EventBatch([_decode_event(line.data) for line in taken]),
             offset=_encode(at),
             counts=SourceCounts(source_rows=count, accepted_rows=count, raw_bytes=raw_bytes),
             dead_letters=[],

@@ -7,14 +7,25 @@ begins at the one furthest behind and passes over what others have done.
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from walle_stream.errors import SourceError
-from walle_stream.ports import DeadLetter, DeadLetterRoute, SourceBatch, SourceCounts, Unread
+from walle_stream.ports import (
+    DeadLetter,
+    DeadLetterRoute,
+    EventBatch,
+    SourceBatch,
+    SourceCounts,
+    Unread,
+)
 from walle_stream.testing.scripted.gates import LOOK_S, Gates
 from walle_stream.testing.scripted.script import Step
 from walle_stream.types import partition_of
+
+if TYPE_CHECKING:
+    from walle_stream.events import Event
 
 _EVENT_BYTES = 500
 
@@ -32,10 +43,11 @@ class _Lane:
     def __init__(self, number: int, done: int) -> None:
         self.number = number
         self.done = done
-        self.batch = self._empty()
+        self._begin()
 
-    def _empty(self) -> SourceBatch:
-        return SourceBatch(self.number, [], b"", SourceCounts(), [])
+    def _begin(self) -> None:
+        self._events: list[Event] = []
+        self.batch = SourceBatch(self.number, EventBatch([]), b"", SourceCounts(), [])
 
     def take(self, step: Step, *, keeps_raw: bool) -> None:
         row = step.text.encode()
@@ -47,7 +59,7 @@ class _Lane:
         self.batch.size_bytes += size_bytes + _EVENT_BYTES
         if step.kind == "event" and step.event is not None:
             counts.accepted_rows += 1
-            self.batch.events.append(step.event)
+            self._events.append(step.event)
         elif step.kind == "duplicate":
             counts.duplicate_rows += 1
         elif step.kind == "late":
@@ -60,9 +72,9 @@ class _Lane:
     def cut(self, done: int, *, is_end: bool) -> SourceBatch:
         batch = self.batch
         batch.offset = _encode(_Position(1, done))
-        batch.is_end = is_end
+        batch.is_end, batch.events = is_end, EventBatch(self._events)
         self.done = done
-        self.batch = self._empty()
+        self._begin()
         return batch
 
 

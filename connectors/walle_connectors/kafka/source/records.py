@@ -14,7 +14,14 @@ from walle_connectors.dead_letters import record_dead_letter
 from walle_connectors.event_text import BAD_TIME, DECODE_ERRORS, decode_problem
 from walle_connectors.kafka.source.fetching import Record, Records
 from walle_stream.events import Event, Kind
-from walle_stream.ports import DeadLetter, DeadLetterRoute, Origins, SourceBatch, SourceCounts
+from walle_stream.ports import (
+    DeadLetter,
+    DeadLetterRoute,
+    EventBatch,
+    Origins,
+    SourceBatch,
+    SourceCounts,
+)
 from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _DEVICES_CACHED: Final = 262_144
@@ -83,7 +90,7 @@ class BatchMaker:
         raw_bytes = sum(map(len, values)) + count
         return SourceBatch(
             partition=partition,
-            events=events,
+            events=EventBatch(events),
             offset=offset,
             counts=SourceCounts(
                 source_rows=count,
