@@ -61,7 +61,7 @@ class LikelyMistakes:
 
     def look(self, events: EventBatch, count: int = FIRST_ROWS) -> None:
         """Take note of the first events of a batch, ``count`` at most."""
-        for id_, page, time_ms in events.heads(count):
+        for id_, page, time_ms in events.heads(max(count, 0)):
             if len(self._ids) < _SEEN_MAX:
                 self._ids.add(id_)
             if len(self._pages) < _SEEN_MAX:
