@@ -110,7 +110,8 @@ class TaskRuns:
             for index, (given, result) in enumerate(zip(own_runs, group.runs, strict=True)):
                 if result.ok and not (result.emits or result.calls or result.logs):
                     continue
-                run = RunTask(device_id, task, *given, program)
+                position, clock_ms, page = given
+                run = RunTask(device_id, task, position, clock_ms, page, program)
                 if result.logs:
                     _log_script(run, result.logs)
                 if result.ok:

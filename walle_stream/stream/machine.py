@@ -59,19 +59,16 @@ class _Device:
 
 
 class PartitionMachine(Core):
-    """All devices of one partition. One thread; see ``Core``."""
+    """All devices of one partition; see ``Core``."""
 
     def __init__(self, find_set: FindSet) -> None:
         """Make an empty partition; see ``MakeCore``."""
         self.number = 0
-        """Of the batch at hand."""
         self._find_set = find_set
         self._sets: dict[str, TaskSet] = {}
         default = self._tasks(DEFAULT_SET)
         self.counts = StreamCounts()
-        """Since the last commit."""
         self.watermark_ms = -1
-        """Highest ingest time so far."""
         self._late: list[Event] = []
         self._devices: dict[str, _Device] = {}
         self._touched: dict[str, _Device] = {}  # by the events at hand
@@ -276,7 +273,7 @@ class PartitionMachine(Core):
             run = (pages.position, event.event_time_ms, given)
             for runs in device.wakes:
                 runs.append(run)
-        return bool(device.cursor)
+        return alone is None and bool(device.cursor)
 
     def closed(self, cause: str) -> None:
         """Count a closed page."""
@@ -312,17 +309,18 @@ class PartitionMachine(Core):
         return tasks
 
     def _runs_of(self, program: tuple[str, str], device_id: str) -> list[Any]:
-        return self._runs.setdefault(program, {}).setdefault(device_id, [])
+        by_device = self._runs.get(program)
+        if by_device is None:
+            by_device = self._runs[program] = {}
+        return by_device.setdefault(device_id, [])
 
     def _refused(self, batch: EventBatch, events: Sequence[Event]) -> Iterator[RefusedRow]:
-        late, self._late = {id(event) for event in self._late}, []
-        for index, event in zip(batch.kept, events, strict=True):
-            if id(event) in late:
-                reason = f"event time {event.event_time_ms} lies below an event already released"
-                record = msgspec.json.encode(event)
-                yield RefusedRow(
-                    index, "late", reason, event.device_id, event.ingest_time_ms, record
-                )
+        late, self._late, places = self._late, [], list(map(id, events))
+        for event in late:
+            index = batch.kept[places.index(id(event))]
+            reason = f"event time {event.event_time_ms} lies below an event already released"
+            record = msgspec.json.encode(event)
+            yield RefusedRow(index, "late", reason, event.device_id, event.ingest_time_ms, record)
 
     def _delta(self, device: _Device) -> DeviceRows:
         sequence = device.sequence
@@ -346,7 +344,8 @@ class PartitionMachine(Core):
         device = self._devices.pop(device_id)
         self._devices[device_id] = device  # the most recently used comes last
         self._touched[device_id] = self._device = device
-        device.woken, device.pages.wake_page = _NOBODY, None
+        if device.woken:
+            device.woken, device.pages.wake_page = _NOBODY, None
         if device_id not in self._dirty:
             self._dirty[device_id] = self.number
         return device
