@@ -111,9 +111,27 @@ FIXED: Final[Table] = (
     ),
     ("typing._* typing.*", "a library's form"),
     ("* walle_guest.rules._HINTS", _TABLE),
+    ("* walle_guest.tensors.CODES", _TABLE),
+    ("* walle_guest.context._NO_CALLS", "of a run that made none; read only"),
+    ("_json.Encoder walle_guest.codec._encode", "has no state"),
+    ("* walle_guest.deferral.*._field_defaults", "of our own classes, that no script finds"),
+    ("* walle_guest.deferral.Sender.*", "the same"),
+    ("typing.TypeAliasType walle_guest.*", "a name of a type"),
     ("* walle_guest.sealing._BY_NAME", _TABLE),
 )
 """What the library's own code can reach, and leaves as it is: the fuzzer looks whether it does."""
+
+_OWN_FIRST: Final = "reads a slot of its own class first, which no other object has"
+
+WRITERS: Final[Table] = (
+    ("string.Template._compile_pattern *", "sets of the class what it is made of, as before"),
+    ("walle_guest.context.Context.*", _OWN_FIRST),
+    ("walle_guest.page.Page.*", _OWN_FIRST),
+    ("walle_guest.state.State.*", _OWN_FIRST),
+    ("walle_guest.restricted._delattr delattr", "asks ``store_target``"),
+    ("walle_guest.restricted._setattr setattr", "asks ``store_target``"),
+)
+"""What a script finds that sets attributes of what it is given: each looks what that is."""
 
 CODE: Final[Table] = (
     ("collections.namedtuple eval", "through the window, of a checked text"),

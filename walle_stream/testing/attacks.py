@@ -177,6 +177,15 @@ ATTACKS: Final = (
         "import json, string\nstring.Template.__init__(json.dumps, 'x')"), FAILS),
     Attack("library class", "puts its function into a library's class", _run(
         "import json\njson.JSONEncoder.__init__(json.JSONEncoder, default=len)"), FAILS),
+    Attack("library writer", "writes to a library's function by another of its methods", _run(
+        "import hmac, json\nclass Box:\n    block_size, digest_size = 64, 32\n"
+        "    def __init__(self, *_): pass\n    def update(self, *_): pass\n"
+        "type(hmac.new(b'k', b'', 'sha256'))._init_old(json.dumps, b'k', b'', Box)"), FAILS),
+    Attack("own page", "makes a page of bytes of its own: code", _run(
+        "data = b'\\xe3' + bytes(40)\n"
+        "type(page)(('p', 'i', 'open', None, (1, 0, len(data)), data)).trigger"), FAILS),
+    Attack("own function", "makes a function of what is no code of the script", _run(
+        "type(lambda: 1)(page.rows[0], {})"), FAILS),
     Attack("made anew", "gives itself more than its limits", _run(
         "ctx.log.__init__(10 ** 6)"), FAILS),
     Attack("view", "takes the dictionary behind a view by a comparison", _run(

@@ -379,8 +379,8 @@ class VmPool:
             return
         try:
             machine = VirtualMachine(services=self._services)
-        except VmStartError:
-            _log.warning("no warm VM could be made", exc_info=True)
+        except VmStartError as error:
+            _log.warning("no warm VM could be made: %s", error)
             return
         with self._lock:
             is_kept = not self._is_closed and len(self._warm) < self._limits.warm_vms

@@ -313,8 +313,8 @@ class TaskPool(ABC):
         self._forget(machine)
         try:
             machine.destroy()
-        except Exception:  # noqa: BLE001 - a private API's failure must not hide what led here
-            _log.warning("a VM of task %s could not be destroyed", machine.task, exc_info=True)
+        except Exception as error:  # noqa: BLE001 - a private API's failure must not hide what led here
+            _log.warning("a VM of task %s could not be destroyed: %r", machine.task, error)
         with self._changed:
             self.machines.remove(machine)
             counts = self._counts

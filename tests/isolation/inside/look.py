@@ -23,6 +23,8 @@ def look():
         "counts": [len(nodes), len(lasting), len(places)],
         "lasting": sorted(found),
         "makers": code_makers(places),
+        "writers": writers(nodes),
+        "ours": makers_of_ours(nodes),
         "hidden": sorted(
             {
                 (kind_name(value), place)

@@ -8,6 +8,7 @@ arguments. Every step is a piece of an expression that a script could write.
 own code can go: closures, defaults, the globals that it names, all of a class.
 """
 
+import dis
 import types
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ CALLS = {
     for call in (
         *("()", "(1)", "('a')", "(b'a')", "((1, 2))", "('a', 'a')", "(1, 2)", "(int, ())"),
         *("([])", "('a', ['a'])", "('<I', 1)", "('(a)', 'a')"),
+        "(b'a', b'a', 'md5')",
     )
 }
 PLAIN = frozenset(
@@ -95,6 +97,7 @@ class World:
                         f"list(@.values())[{at}]",
                         (lambda of, at=at: list(of.values())[at]),
                     )
+        yield "type(@)", self.builtins["type"]
         if callable(value):
             for call, code in CALLS.items():
                 yield f"@{call}", (lambda of, code=code: eval(code, {"f": of}))
@@ -260,3 +263,48 @@ def codes(code):
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from codes(constant)
+
+
+def writers(nodes):
+    """Return the functions that a script finds that set attributes of what they are given."""
+    found = set()
+    for node in nodes:
+        value = node.value
+        while not isinstance(value, types.FunctionType) and hasattr(value, "__func__"):
+            value = value.__func__
+        if isinstance(value, types.FunctionType) and value.__module__ != "task":
+            code = value.__code__
+            count = code.co_argcount + code.co_kwonlyargcount
+            if writes(code, set(code.co_varnames[:count])):
+                found.add((f"{value.__module__}.{value.__qualname__}", node.expression))
+    return sorted(found)
+
+
+def writes(code, given):
+    """Tell whether code sets attributes of what it was given, or by names made at run time."""
+    last = None
+    for each in dis.get_instructions(code):
+        if each.opname in {"STORE_ATTR", "DELETE_ATTR"}:
+            names = last.argval if isinstance(last.argval, tuple) else (last.argval,)
+            if not last.opname.startswith("LOAD_") or names[-1] in given:
+                return True
+        last = each
+    by_name = {"setattr", "delattr", "__setattr__", "__delattr__"}
+    return bool(by_name.intersection(code.co_names)) or any(
+        writes(each, given) for each in code.co_consts if isinstance(each, types.CodeType)
+    )
+
+
+def makers_of_ours(nodes):
+    """Return the classes of the guest library that a script finds and that may make objects."""
+    found = set()
+    for node in nodes:
+        value = node.value
+        if isinstance(value, type) and value.__module__.startswith("walle_guest"):
+            try:
+                value()
+            except BaseException as error:
+                if "may not make" in str(error):
+                    continue
+            found.add((f"{value.__module__}.{value.__qualname__}", node.expression))
+    return sorted(found)

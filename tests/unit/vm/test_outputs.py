@@ -160,7 +160,7 @@ def run(ctx, page):
 
 
 ENDS = {
-    "a frame that does not add up": "type(session)._finish = forge",
+    "a frame that does not add up": "session.__class__._finish = forge",
     "an end without a word": "session._pulse[0] = 0; load('os')._exit(0)",
 }
 

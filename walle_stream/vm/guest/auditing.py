@@ -25,7 +25,8 @@ from walle_stream.vm.guest.stopping import STOP_TEXTS
 
 _REFUSED: Final = frozenset(
     {
-        *("open", "code.__new__", "builtins.input", "builtins.breakpoint", "compile"),
+        *("open", "code.__new__", "function.__new__", "builtins.input", "builtins.breakpoint"),
+        "compile",
         "import",
         *("_thread.start_new_thread", "_thread.start_joinable_thread", "os", "socket"),
         *("subprocess", "ctypes", "shutil", "tempfile", "glob", "signal", "resource", "mmap"),
@@ -45,7 +46,7 @@ _NOT_IMPORTED: Final = frozenset(
 )
 
 TEXT_WINDOW: Final = [0]
-"""How many checked functions turn text into code at the moment: ``sealing`` counts.
+"""How many checked functions make code or functions at the moment: ``sealing`` counts.
 The one thing here that can be written to. It lets text become code, which a script
 that can write to it has done already, and nothing else."""
 
@@ -94,4 +95,6 @@ def _look(  # noqa: PLR0913, PLR0917 - no global name is read: see the module
             return
         if event == "compile" and (window[0] or values[0] in stop_texts):
             return
+    elif event == "function.__new__" and window[0]:
+        return
     raise error(f"a task's script may not: {event}")

@@ -165,7 +165,9 @@ class Context:
         except AttributeError:  # the run's first look
             packed = self._config_
             config = (
-                packed.copy() if isinstance(packed, dict) else marshal.loads(packed)  # noqa: S302 - made by the host
+                packed.copy()
+                if isinstance(packed, dict)
+                else marshal.loads(packed, allow_code=False)  # noqa: S302 - made by the host
             )
             self._made_config_ = config
             return config

@@ -123,7 +123,9 @@ class Page:
         if isinstance(rows, list):
             return rows[-1]
         # costs the same on a page of thousands
-        row: EventRow = loads(memoryview(rows)[place[1] : place[2]])  # noqa: S302 - made by the host
+        row: EventRow = loads(  # noqa: S302 - made by the host
+            memoryview(rows)[place[1] : place[2]], allow_code=False
+        )
         return row
 
     def __repr__(self) -> str:
@@ -135,5 +137,5 @@ def _unpacked(place: tuple[int, int, int], rows: bytes) -> list[EventRow]:
     # the host's own bytes behind the head of a marshalled list
     count, _, end = place
     packed = b"".join((b"[", count.to_bytes(4, "little"), memoryview(rows)[:end]))
-    unpacked: list[EventRow] = loads(packed)  # noqa: S302 - made by the host
+    unpacked: list[EventRow] = loads(packed, allow_code=False)  # noqa: S302 - made by the host
     return unpacked

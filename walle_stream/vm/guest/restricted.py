@@ -10,10 +10,11 @@ names the guards by words that no script can spell.
 
 import builtins
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import GenericAlias
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD, merge, yield_source
 from walle_stream.vm.guest.modules import Importer
@@ -117,6 +118,47 @@ class _IsType(type):
         return isinstance(instance, type) if cls is _Type else type.__instancecheck__(cls, instance)
 
 
+_FACE: Final = "_face_"
+
+
+class _Face(type):
+    # of what a script gets for a class of this library: it makes no object, and all
+    # objects of the class are of it
+
+    def __call__(cls, *_: Any, **__: Any) -> Never:
+        raise TypeError(f"a task's script may not make a {cls.__name__!r} object")
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type.__instancecheck__(cls.__bases__[0], instance)
+
+    def __subclasscheck__(cls, class_: type[Any]) -> bool:
+        return type.__subclasscheck__(cls.__bases__[0], class_)
+
+
+def _make_faces() -> None:
+    package = f"{__name__.rpartition('.')[0]}."
+    for name, module in tuple(sys.modules.items()):
+        for class_ in vars(module).values() if name.startswith(package) else ():
+            is_ours = isinstance(class_, type) and class_.__module__ == name
+            if is_ours and class_ is not _Type and not issubclass(class_, type):
+                type.__setattr__(class_, _FACE, _face(class_))
+
+
+def _face(class_: type[Any]) -> type[Any]:
+    def refuse(cls: type[Any], /, **_: Any) -> Never:
+        raise TypeError(f"a task's script may not make a class of {cls.__bases__[0].__name__!r}")
+
+    kind: Any = type("_Face", (_Face, type(class_)), {})
+    body = {
+        "__module__": class_.__module__,
+        "__doc__": class_.__doc__,
+        "__slots__": (),
+        "__init_subclass__": classmethod(refuse),
+    }
+    face: type[Any] = type.__new__(kind, class_.__name__, (class_,), body)
+    return face
+
+
 class _Type(metaclass=_IsType):
     # ``type`` without its three-argument form, which makes any class at all
 
@@ -125,7 +167,7 @@ class _Type(metaclass=_IsType):
         # the class of a class is a ``type`` again: it, too, makes any class at all; that of an
         # alias, such as list[int], makes one of anything, and sets attributes of it
         is_maker = issubclass(class_, (type, GenericAlias)) or class_.__module__ == "typing"
-        return _Type if is_maker else class_
+        return _Type if is_maker else getattr(class_, _FACE, class_)
 
     def __class_getitem__(cls, item: Any) -> Any:
         return cls  # for annotations; ``type[item]`` could be called as the real one
@@ -168,6 +210,7 @@ def make_builtins(importer: Importer) -> dict[str, Any]:
     is not in it, each run has its own.
     """
     seal()
+    _make_faces()
     restricted: dict[str, Any] = {name: getattr(builtins, name) for name in ALLOWED_BUILTINS}
     restricted["__import__"] = importer
     restricted["delattr"] = _delattr

@@ -13,6 +13,8 @@ what a script could write to, or leave something of its own in, by kind:
   no cache. A text of a script's own class would stay there with all that it
   refers to, and its ``__eq__`` would meet the next run's;
 - numbers by chance of the process: seeded ones alone;
+- methods that set attributes (``_stores``): they take objects of their class alone,
+  as methods written in C do;
 - functions that turn text into code (``checked_code``): they go through a window
   in the audit hook, and their names through ``naming``.
 
@@ -21,11 +23,12 @@ is missing here.
 """
 
 import builtins
+import opcode
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, Never
 
 from walle_stream.vm.guest.auditing import TEXT_WINDOW
@@ -37,8 +40,13 @@ _CACHED: Final = type(lru_cache(len))
 _CONTAINERS: Final = (dict, list, set, bytearray)
 _FLAG_BITS: Final = 12
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
-_LIBRARY: Final = frozenset(name.partition(".")[0] for name in ALLOWED_MODULES)
+# and where ``ctx.random`` is from
+_LIBRARY: Final = frozenset({"random", *(name.partition(".")[0] for name in ALLOWED_MODULES)})
 _NO_CODE: Final = compile("None", "<annotation>", "eval")
+_STORES: Final = frozenset(opcode.opmap[name] for name in ("STORE_ATTR", "DELETE_ATTR"))
+_STORE_NAMES: Final = frozenset(
+    {"setattr", "delattr", "__setattr__", "__delattr__", "__dict__", "vars"}
+)
 _TAKES_MORE: Final = 0x0C  # CO_VARARGS, CO_VARKEYWORDS
 _sealed: Final[set[str]] = set()
 
@@ -166,15 +174,44 @@ def _fixed_property(value: property) -> property:
 
 
 def _seal_class(class_: type[Any], fixed: dict[int, tuple[Any, Any]]) -> None:
-    own = vars(class_)
+    own = dict(vars(class_))
+    # of a protocol's class the library asks whether it is the common one
+    if getattr(own.get("__init__"), "__qualname__", "") != f"{class_.__qualname__}.__init__":
+        own.pop("__init__", None)
     members: Any = class_
     if "_flag_mask_" in own and type(members._value2member_map_) is dict:
         members._value2member_map_ = _Members(members._value2member_map_)
-    for key, value in tuple(own.items()):
+    for key, value in own.items():
         if type(value) not in _CONTAINERS:
             _seal_value(class_, key, value, fixed)
         elif not is_refused_name(key):
             setattr(class_, key, _fixed(value, fixed))
+        if type(value) is FunctionType and not is_refused_name(key) and _stores(value.__code__):
+            setattr(class_, key, _of_class(class_, value))
+
+
+def _stores(code: CodeType) -> bool:
+    # whether it may set an attribute of something; what looks like it does no harm
+    return (
+        not _STORES.isdisjoint(code.co_code[::2])
+        or not _STORE_NAMES.isdisjoint(code.co_names)
+        or any(isinstance(each, CodeType) and _stores(each) for each in code.co_consts)
+    )
+
+
+def _of_class(class_: type[Any], method: FunctionType) -> Callable[..., Any]:
+    # taken from its class it would write to anything: to a function that all runs share
+    def checked(self: Any, /, *values: Any, **named: Any) -> Any:
+        if class_ not in type(self).__mro__:
+            raise TypeError(
+                f"{method.__name__} is for {class_.__name__!r} objects, "
+                f"not for a {type(self).__name__!r} object"
+            )
+        return method(self, *values, **named)
+
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        setattr(checked, name, getattr(method, name))
+    return checked
 
 
 def _seal_value(owner: Any, key: str, value: Any, fixed: dict[int, tuple[Any, Any]]) -> None:
@@ -291,6 +328,11 @@ def _seal_annotations(module: Any) -> None:
     def refused(*_: Any, **__: Any) -> Never:
         raise TypeError("a task's script may not evaluate annotations")
 
+    if hasattr(module, "call_annotate_function"):
+        # it copies a script's own function, for names that are not there yet
+        types = ModuleType("types")
+        vars(types).update(vars(module.types), FunctionType=_through_window(FunctionType))
+        module.types = types
     # they would be looked up among the real builtins, without an audit event
     for name in ("evaluate", "_evaluate"):
         if hasattr(module.ForwardRef, name):

@@ -101,7 +101,7 @@ class Session(Exchange):
         The result frame is that of a call number 0 with one group of one run:
         what is wrong, if anything.
         """
-        program = marshal.loads(packed)  # noqa: S302 - made by the host
+        program = marshal.loads(packed)  # noqa: S302 - made by the host, with the task's code
         task, file, code, config, imports, shares, limits, version, resources = program
         context = bind_context(task, _flat(config), limits, resources, self._deferral)
         self._program = _Program(task, file, code, context, shares, limits, version)
@@ -209,7 +209,7 @@ class Session(Exchange):
         self, packed: memoryview | bytes, run_number: int, words: list[int], parts: list[bytes]
     ) -> int:
         # the number of the last run; ends early where the call has to be made again
-        groups = marshal.loads(packed)  # noqa: S302 - made by the host
+        groups = marshal.loads(packed, allow_code=False)  # noqa: S302 - made by the host
         program, shared = self._program, self._shared_globals()
         make_context, state_version = program.context, program.state_version
         strikes, counts_steps, max_state_bytes = program.limits[4:7]
@@ -354,5 +354,5 @@ def _check_run(namespace: dict[str, Any]) -> None:
 
 def _flat(packed: bytes) -> dict[str, Any] | bytes:
     # a copy of a flat dict is as good as unmarshalling it anew, and ten times as fast
-    config: dict[str, Any] = marshal.loads(packed)  # noqa: S302 - made by the host
+    config: dict[str, Any] = marshal.loads(packed, allow_code=False)  # noqa: S302 - made by the host
     return packed if any(isinstance(v, (dict, list)) for v in config.values()) else config

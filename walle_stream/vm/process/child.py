@@ -123,7 +123,7 @@ def _serve(session: Session, packed: bytes, control: memoryview, fds: Sequence[i
 
 
 def _imports(packed: bytes) -> list[str]:
-    names: list[str] = marshal.loads(packed)[4]  # noqa: S302 - made by the host
+    names: list[str] = marshal.loads(packed)[4]  # noqa: S302 - made by the host, with the task's code
     return names
 
 
