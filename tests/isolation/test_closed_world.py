@@ -44,7 +44,6 @@ def test_what_makes_code_of_text_is_known(found: Any) -> None:
 
 def test_what_sets_attributes_of_what_it_is_given_is_known(found: Any) -> None:
     assert reviewed.unknown(found["writers"], reviewed.WRITERS) == []
-    assert reviewed.unused(found["writers"], reviewed.WRITERS) == []
 
 
 def test_no_class_of_the_library_makes_an_object(found: Any) -> None:
