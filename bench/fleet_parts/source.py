@@ -19,7 +19,7 @@ from walle_stream.actors.calling import Calling, Runner
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.turn import Delivery
 from walle_stream.errors import WalleError
-from walle_stream.ports import SourceBatch, SourceCounts, Unread
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict
 
 _COMMIT_TIMEOUT_S: Final = 600.0
@@ -204,7 +204,7 @@ class FleetReader:
         count = len(events)
         return SourceBatch(
             partition=number,
-            events=events,
+            events=EventBatch(events),
             offset=self._counts[number].to_bytes(8),
             counts=SourceCounts(source_rows=count, accepted_rows=count),
             dead_letters=[],

@@ -17,7 +17,7 @@ import msgspec
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import WINDOW_MS, Timeline
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch, SourceCounts, Unread
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict
 
 _EVENT_BYTES: Final = 500
@@ -88,7 +88,7 @@ class EndlessReader:
         return (
             SourceBatch(
                 partition=0,
-                events=events,
+                events=EventBatch(events),
                 offset=self._given.to_bytes(8),
                 counts=SourceCounts(len(events), len(events)),
                 dead_letters=[],

@@ -19,7 +19,7 @@ import msgspec
 from latency_parts.quiet import Neighbours
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch, SourceCounts, Unread
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 from walle_stream.spec.models import PathField
 from walle_stream.spec.strict import Strict
 
@@ -131,7 +131,7 @@ class PacedReader:
         return (
             SourceBatch(
                 partition=0,
-                events=events,
+                events=EventBatch(events),
                 offset=self._given.to_bytes(8),
                 counts=SourceCounts(len(lines), len(lines), raw_bytes=size_bytes),
                 dead_letters=[],

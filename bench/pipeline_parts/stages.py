@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import walle_connectors.embedded.features as cloud_store
 import walle_stream.actors.device_host as hosts
-import walle_stream.actors.turn as deliveries
 import walle_stream.vm.machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader
@@ -34,6 +33,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.vm.pool import VmPool
 from walle_stream.vm.virtual_machine import VirtualMachine
+from walle_stream.wire.event_batch import EventBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,9 +42,9 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("read and decode", EventsReader, "read"),
     ("read and decode", PackedReader, "read"),
     ("read and decode", FilesReader, "read"),
-    ("journal", deliveries, "encode_events"),
+    ("journal", EventBatch, "events"),
     ("journal", devices, "encode_batch"),
-    ("sequence and trie", PartitionMachine, "handle"),
+    ("sequence and trie", PartitionMachine, "take"),
     ("sequence and trie", PartitionMachine, "absent"),
     ("devices in and out", PartitionRows, "device"),
     ("devices in and out", PartitionMachine, "activate"),

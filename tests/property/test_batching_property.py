@@ -9,7 +9,7 @@ from walle_stream.actors.batching import BatchSizer, OwnTime
 from walle_stream.actors.device_host import Close, DeviceHost, Pull
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 
 EVENT = Event("d", "click", "click", "p", "", 1, 1)
 TURNS = 60
@@ -86,7 +86,7 @@ class Endless:
     def read(self):
         self.machine.work(self.read_ms)
         events = [EVENT] * self.batch_events
-        return [SourceBatch(0, events, b"1", SourceCounts(), [])]
+        return [SourceBatch(0, EventBatch(events), b"1", SourceCounts(), [])]
 
     def drain(self):
         return []

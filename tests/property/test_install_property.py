@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.property.test_recovery_property import CountingPool, Life, canonical
 from tests.unit.stream.test_machine import TRIGGERS, make_events
 from walle_stream.actors.turn import Delivery
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.task_sets import InstalledTask, TaskSet, set_id_of
+from walle_stream.stream.task_sets import DEFAULT_SET, InstalledTask, SetDefinition, set_id_of
 from walle_stream.vm.guest.migration import VERSION_KEY
 from walle_stream.vm.results import GroupResult
 
@@ -74,7 +74,12 @@ def run(life, events, cuts, installs, sets, deaths, apart):
             number += 1
             is_end = end == len(events)
             batch = SourceBatch(
-                0, events[start:end], b"%d" % end, SourceCounts(), [], is_end and end not in planned
+                0,
+                EventBatch(events[start:end]),
+                b"%d" % end,
+                SourceCounts(),
+                [],
+                is_end and end not in planned,
             )
             host.take([Delivery(batch, 0.0)])
             if end not in planned or end in apart:
@@ -152,6 +157,17 @@ def test_an_installation_stands_behind_the_events_of_its_commit(seed):
         assert run(life, events, (), installs, sets, {at for at, _, _ in installs}, ()) == expected
 
 
+def woken_by(machine, events, version=""):
+    """What events woke, of programs of a version: (task, device, positions)."""
+    runs = machine.take(EventBatch(list(events))).runs
+    assert all(program == task + version for task, program in runs)
+    return sorted(
+        (task, device_id, [position for position, _, _ in own])
+        for (task, _), by_device in runs.items()
+        for device_id, own in by_device.items()
+    )
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, EVENTS), st.integers(0, 2))
 def test_what_is_woken_is_woken_by_the_tasks_that_the_device_has(seed, at, shift):
@@ -160,30 +176,29 @@ def test_what_is_woken_is_woken_by_the_tasks_that_the_device_has(seed, at, shift
     at = min(at, len(events))
     [(set_id, tasks)] = sets_of([(set(NAMES), 1, shift)])
     policy = SequencePolicy()
-    machine = PartitionMachine(
-        TRIGGERS, policy, find_set=lambda found: TaskSet.of(found, tasks, {}, policy)
-    )
-    before = PartitionMachine(TRIGGERS, policy)
+    default = SetDefinition(TRIGGERS, policy)
+    sets = {DEFAULT_SET: default, set_id: SetDefinition.of(tasks, {}, policy)}
+    machine = PartitionMachine(sets.__getitem__)
+    before = PartitionMachine(lambda _: default)
     conditions = {name: each.triggers for name, each in tasks.items()}
-    after = PartitionMachine(conditions, policy)
+    after = PartitionMachine(lambda _: SetDefinition(conditions, policy))
     devices = sorted({event.device_id for event in events})
     for each in (machine, before, after):
         for device_id in devices:
-            each.activate(device_id, None, {})
-    found = [(run.device_id, run.task) for run in machine.handle(events[:at])]
-    assert found == [(run.device_id, run.task) for run in before.handle(events[:at])]
+            each.number = 1
+            each.activate(device_id, None, tuple)
+    found = woken_by(machine, events[:at])
+    assert found == woken_by(before, events[:at])
     for device_id in devices:
         machine.install(device_id, set_id)
-    woken = machine.handle(events[at:])
-    assert all(run.program == f"{run.task}@1" for run in woken)
+    woken = woken_by(machine, events[at:], "@1")
     if shift == 0:  # the same conditions: live matches go on
-        rest = [(run.device_id, run.task) for run in before.handle(events[at:])]
-        assert [(run.device_id, run.task) for run in woken] == rest
+        assert woken == woken_by(before, events[at:])
         return
     # conditions of one id have no match to go on with
-    after.handle(events[:at])
-    rest = [(run.device_id, run.task, run.position) for run in after.handle(events[at:])]
+    woken_by(after, events[:at])
+    rest = woken_by(after, events[at:])
     short = {name for name, each in conditions.items() if all(len(path) == 1 for path in each)}
-    assert [(r.device_id, r.task, r.position) for r in woken if r.task in short] == [
-        each for each in rest if each[1] in short
+    assert [each for each in woken if each[0] in short] == [
+        each for each in rest if each[0] in short
     ]

@@ -14,7 +14,7 @@ from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.turn import Delivery
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.partition import PartitionStore
@@ -106,7 +106,12 @@ class Life:
         bounds = [0, *sorted(cuts), len(events)]
         for number, (start, end) in enumerate(pairwise(bounds)):
             batch = SourceBatch(
-                0, events[start:end], b"%d" % (number + 1), SourceCounts(), [], number == len(cuts)
+                0,
+                EventBatch(events[start:end]),
+                b"%d" % (number + 1),
+                SourceCounts(),
+                [],
+                number == len(cuts),
             )
             deliver(host, Delivery(batch, 0.0))
             if number in ends:
@@ -155,14 +160,20 @@ def test_a_changed_definition_does_not_change_what_was_handled_before_it(tmp_pat
         folder = tmp_path / str(is_death)
         folder.mkdir()
         host = Life(folder, 10**6, 10**6, SequencePolicy(page_timeout_ms=50)).open()
-        deliver(host, Delivery(SourceBatch(0, make_events(7), b"1", SourceCounts(), []), 0.0))
+        deliver(
+            host,
+            Delivery(SourceBatch(0, EventBatch(make_events(7)), b"1", SourceCounts(), []), 0.0),
+        )
         if is_death:
             host.abandon()
         else:
             host.close(0.0)
         # were the batch handled with this policy, every page would still be open
         host = Life(folder, 10**6, 10**6, SequencePolicy()).open()
-        deliver(host, Delivery(SourceBatch(0, [], b"2", SourceCounts(), [], is_end=True), 0.0))
+        deliver(
+            host,
+            Delivery(SourceBatch(0, EventBatch([]), b"2", SourceCounts(), [], is_end=True), 0.0),
+        )
         host.close(0.0)
         with PartitionStore.open(folder / "rows", read_only=True) as store:
             found.append(dict(canonical(store)))

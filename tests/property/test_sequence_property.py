@@ -98,7 +98,7 @@ class Driver:
         self.sequence.advance(watermark_ms, self.sink)
 
     def commit(self):
-        new_rows, closed = self.sequence.take_changes()
+        new_rows, closed = self.sequence.pages.take_changes()
         for ordinal, index, row in new_rows:
             page = self.stored.setdefault(ordinal, [])
             assert index == len(page)

@@ -18,9 +18,9 @@ from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.parts.snapshots import SnapshotKeeper
 from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.snapshots import PartitionSnapshots
+from walle_stream.store.snapshots import FolderSnapshots
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.receiver import Fence
 from walle_stream.tunnel.session import UplinkSession
@@ -44,7 +44,7 @@ def batches(seed: int) -> list[SourceBatch]:
     return [
         SourceBatch(
             0,
-            events[number * BATCH : (number + 1) * BATCH],
+            EventBatch(events[number * BATCH : (number + 1) * BATCH]),
             b"%d" % (number + 1),
             SourceCounts(),
             [],
@@ -106,7 +106,7 @@ class Machine:
         self.shared, self.uploads = shared, uploads
 
     def open(self, generation: int) -> PartitionHost:
-        keeper = SnapshotKeeper(PartitionSnapshots(self.shared, 0), self.uploads, 0.0)
+        keeper = SnapshotKeeper(FolderSnapshots(self.shared, 0), self.uploads, 0.0)
         epoch = 0
         if self.path.exists():
             rows = PartitionRows(PartitionStore.open(self.path))
@@ -116,7 +116,7 @@ class Machine:
 
         def open_session(rows: PartitionRows, _: int) -> UplinkSession:
             epoch = rows.next_epoch(generation << 32)
-            keeper.own(epoch)
+            keeper.snapshots.own(epoch)
             return UplinkSession(self.life.tunnel, 0, epoch, "ab" * 8, rows.outbox())
 
         return PartitionHost(

@@ -10,26 +10,15 @@ Invariant: for every dirty device the journal holds every batch since it became 
 """
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-
-from walle_stream.stream.sequence import SequencePolicy
 
 JOURNAL_EVENTS_DEFAULT: Final = 20_000
 """Events of a partition that the journal holds when the pipeline does not say."""
 
 JOURNAL_MAX_BYTES: Final = 16 * 2**20
 """Most bytes that it holds, however few events those are."""
-
-
-class JournalDefinition(msgspec.Struct, frozen=True):
-    """What the batches of a journal were handled with: giving them again needs the same."""
-
-    triggers: Mapping[str, tuple[tuple[str, ...], ...]] = {}
-    """For each task its trigger conditions."""
-    policy: SequencePolicy = SequencePolicy()
 
 
 class _Kept(msgspec.Struct, frozen=True):

@@ -2,13 +2,13 @@
 
 from contextlib import ExitStack
 
-from walle_stream.actors.journal import JournalDefinition
 from walle_stream.actors.partition_sets import PartitionSets
 from walle_stream.actors.parts.part import Opening, PartitionSetup
 from walle_stream.actors.recovery import recover
 from walle_stream.actors.resuming import resumed_head
 from walle_stream.actors.task_states import TaskStates
 from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.task_sets import SetDefinition
 
 
 def open_partition(setup: PartitionSetup) -> Opening:
@@ -23,24 +23,15 @@ def open_partition(setup: PartitionSetup) -> Opening:
     plan, rows = setup.plan, setup.open_rows()
     with ExitStack() as undo:
         undo.callback(rows.close)
-        recover(rows, JournalDefinition(plan.triggers, plan.policy))
+        recover(rows, SetDefinition(plan.triggers, plan.policy))
         incarnation = rows.incarnation(plan.incarnation)
         head, seen_epoch = resumed_head(rows, plan, setup.number, incarnation)
         sets = PartitionSets(rows, plan.policy, plan.tasks, plan.programs, plan.reported_as)
-        machine = PartitionMachine(plan.triggers, plan.policy, plan.pages, sets.find)
+        machine = PartitionMachine(sets.find)
         machine.watermark_ms = head.watermark_ms
         for device_id, deadline_ms in rows.timers():
             machine.arm(device_id, deadline_ms)
         undo.pop_all()
     states = TaskStates(rows.task_state)
-    return Opening(
-        number=setup.number,
-        plan=plan,
-        rows=rows,
-        head=head,
-        seen_epoch=seen_epoch,
-        incarnation=incarnation,
-        sets=sets,
-        states=states,
-        machine=machine,
-    )
+    own = setup.number, plan, rows, head, seen_epoch, incarnation
+    return Opening(*own, sets, states, machine)

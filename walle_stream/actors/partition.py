@@ -2,14 +2,13 @@
 
 A turn of this object takes some batches, one by one, then commits them together::
 
-    take   -> machine.handle
+    take   -> the core
     commit -> what came from elsewhere -> VmPool.run -> every part contributes -> ONE write batch
     send   -> what is durable -> the tunnel
 
 A commit is a list of parts (``parts.order``); this object owns the turn and the write batch.
-Small batches stay in the processor's caches while they are handled, large commits spread what
-they cost. Whatever fails before the write batch leaves the store as it was: ``restart`` opens
-the partition again from its last commit and the turn is tried again.
+Whatever fails before the write batch leaves the store as it was: ``restart`` opens the
+partition again from its last commit and the turn is tried again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -57,8 +56,6 @@ class PartitionHost:
         for part in self.parts:
             part.restart(opening)
 
-    # A turn
-
     def take(self, deliveries: Sequence[Delivery]) -> None:
         """Advance the devices; blocks on the store alone, where devices are woken.
 
@@ -70,11 +67,13 @@ class PartitionHost:
             WalleError: Restart, take all again.
         """
         if self._turn is None and deliveries[-1].batch.offset == self.offset:
-            # tried again after a commit that failed at the disk's flush, but stands in the log
-            return
+            return  # tried again: the commit failed at the disk's flush, but stands in the log
         turn = self._turn = self._turn or self._begin()
+        rows, machine = self._opened().rows, self._machine
         for delivery in deliveries[turn.taken :]:
-            self._opened().take(delivery, turn)
+            events, is_end = delivery.batch.events, delivery.batch.is_end
+            rows.wake(machine, machine.absent(events, is_end=is_end))
+            turn.add(delivery, machine.take(events, is_end=is_end))
 
     def commit(self) -> None:
         """Run the tasks that were woken, commit everything taken, and send it; blocks.
@@ -113,9 +112,10 @@ class PartitionHost:
         return Turn(head, self.offset, self._machine.watermark_ms, self._last_place)
 
     def _complete(self, turn: Turn) -> Calling[None]:
-        runs = turn.runs + self._opened().answer(turn.replies)
-        if runs:
-            turn.done = yield from self._runs.run(runs, turn.places)
+        self._opened().rows.wake(self._machine, [reply.device_id for reply in turn.replies])
+        turn.runs.append(self._machine.answer(turn.replies))
+        if any(turn.runs):
+            turn.done = yield from self._runs.run(turn.runs, turn.places)
             turn.dead_letters += turn.done.dead_letters
         self._commit(turn)
 

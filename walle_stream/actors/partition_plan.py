@@ -62,15 +62,6 @@ class PartitionPlan(msgspec.Struct, frozen=True):
         """For each task its trigger conditions."""
         return {name: task.triggers for name, task in self.tasks.items()}
 
-    @property
-    def pages(self) -> dict[str, frozenset[str]]:
-        """For tasks that only events on certain pages wake: these."""
-        return {
-            name: frozenset(task.pages)
-            for name, task in self.tasks.items()
-            if task.pages is not None
-        }
-
 
 class PartitionStatus(msgspec.Struct):
     """Figures of one partition, for reports and metrics."""

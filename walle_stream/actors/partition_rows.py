@@ -6,11 +6,11 @@ buffering tables in front of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
-from walle_stream.actors.journal import JournalDefinition
 from walle_stream.actors.letter_rows import drop_marks, put_letter, read_unsent
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter, KeptLetter
@@ -20,8 +20,9 @@ from walle_stream.store.durability import Durability
 from walle_stream.store.keys import DeviceKeys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
-from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
-from walle_stream.stream.task_sets import Changes, InstalledTask
+from walle_stream.stream.interface import Core
+from walle_stream.stream.snapshots import DeviceRows
+from walle_stream.stream.task_sets import Changes, InstalledTask, SetDefinition
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.journal import JournalBatch, decode_batch
@@ -29,12 +30,10 @@ from walle_stream.wire.rows import PartitionHead, RowDecoder, encode_row
 
 _U64: Final = Struct(">Q")
 _decode_head = RowDecoder(PartitionHead, "head").decode
-_decode_device = RowDecoder(DeviceSnapshot, "device").decode
 _decode_call = RowDecoder(tuple[str, CloudCall], "call").decode
-_decode_definition = RowDecoder(JournalDefinition, "journal").decode
+_decode_definition = RowDecoder(SetDefinition, "journal").decode
 _decode_task_set = RowDecoder(dict[str, InstalledTask | None], "task set").decode
 _decode_feature = RowDecoder(tuple[str, bytes, bytes], "feature").decode
-_decode_page_row = RowDecoder(list[Any], "open page").decode
 
 
 class PartitionRows:
@@ -117,30 +116,31 @@ class PartitionRows:
         self.durability.wait()
         return epoch
 
-    def device(self, device_id: str) -> tuple[DeviceSnapshot | None, dict[int, list[Any]]]:
-        """Return a device at rest and the event rows of its open pages.
+    def device(self, device_id: str) -> bytes | None:
+        """Return the row of a device at rest, None where there is none."""
+        return self._store.get(DeviceKeys(device_id).row)
+
+    def wake(self, core: Core, device_ids: Iterable[str]) -> None:
+        """Bring devices into memory, but those that are there.
 
         Args:
-            device_id: The device.
+            core: Gets them.
+            device_ids: Any.
         """
-        device = DeviceKeys(device_id)
-        row = self._store.get(device.row)
-        if row is None:
-            return None, {}
-        snapshot = _decode_device(row)
-        rows: dict[int, list[Any]] = {}
-        if snapshot.sequence[4]:
-            for key, value in self._store.scan(device.pages()):
-                ordinal, _ = keys.parse_page_row(key)
-                rows.setdefault(ordinal, []).append(tuple(_decode_page_row(value)))
-        return snapshot, rows
+        for device_id in device_ids:
+            if not core.is_active(device_id):
+                core.activate(device_id, self.device(device_id), partial(self._pages, device_id))
+
+    def _pages(self, device_id: str) -> Iterator[tuple[int, bytes]]:
+        for key, value in self._store.scan(DeviceKeys(device_id).pages()):
+            yield keys.parse_page_row(key)[0], value
 
     def journal(self) -> Iterator[tuple[int, JournalBatch]]:
         """Iterate over the journal's batches, by number."""
         for key, value in self._store.scan(keys.JOURNAL_PREFIX):
             yield keys.parse_number(key), decode_batch(value)
 
-    def journal_definition(self) -> JournalDefinition | None:
+    def journal_definition(self) -> SetDefinition | None:
         """Return what the journal's batches were handled with, None at first."""
         row = self._store.get(keys.JOURNAL_KEY)
         return None if row is None else _decode_definition(row)
@@ -203,17 +203,17 @@ class PartitionRows:
 
     # Writing; all of it becomes visible with ``commit``
 
-    def put_device(self, delta: DeviceDelta) -> None:
+    def put_device(self, rows: DeviceRows) -> None:
         """Write a device and the changes of its open pages."""
         transaction = self.batch
-        device = self._device_keys(delta.device_id)
-        transaction.put(device.row, encode_row(delta.snapshot))
-        for ordinal, index, row in delta.new_rows:
-            transaction.put(device.page_row(ordinal, index), encode_row(row))
-        for ordinal, count in delta.closed_pages:
+        device = self._device_keys(rows.device_id)
+        transaction.put(device.row, rows.row)
+        for ordinal, index, row in rows.page_rows:
+            transaction.put(device.page_row(ordinal, index), row)
+        for ordinal, count in rows.closed_pages:
             for index in range(count):
                 transaction.delete(device.page_row(ordinal, index))
-        self._put_deadline(transaction, delta.device_id, delta.snapshot.deadline_ms)
+        self._put_deadline(transaction, rows.device_id, rows.deadline_ms)
 
     def put_journal(self, number: int, row: bytes) -> None:
         """Write a batch of the journal.
@@ -230,7 +230,7 @@ class PartitionRows:
         for number in numbers:
             transaction.delete(keys.batch_key(number))
 
-    def put_journal_definition(self, definition: JournalDefinition) -> None:
+    def put_journal_definition(self, definition: SetDefinition) -> None:
         """Write what the journal's batches are handled with."""
         self.batch.put(keys.JOURNAL_KEY, encode_row(definition))
 

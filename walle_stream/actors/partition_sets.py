@@ -19,13 +19,13 @@ from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.task_states import TaskStates, apply_changes
 from walle_stream.actors.turn import Turn
 from walle_stream.errors import StoreCorruptedError
-from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.interface import Core
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import (
     DEFAULT_SET,
     Changes,
     InstalledTask,
-    TaskSet,
+    SetDefinition,
     changed,
     set_id_of,
 )
@@ -87,7 +87,7 @@ class PartitionSets:
         """Of all tasks that some device may have."""
         self._learn(DEFAULT_SET, {})
 
-    def find(self, set_id: str) -> TaskSet:
+    def find(self, set_id: str) -> SetDefinition:
         """Return a set, ready to run; blocks where its programs must be loaded.
 
         Args:
@@ -102,7 +102,7 @@ class PartitionSets:
             for name, task in changes.items():
                 if task is not None:
                     self._programs.ensure(name, task)
-        return TaskSet.of(set_id, changes, self._definition, self._policy)
+        return SetDefinition.of(changes, self._definition, self._policy)
 
     def changes(self, set_id: str) -> Changes:
         """Return what a set changes of the definition's tasks.
@@ -146,7 +146,7 @@ class PartitionSets:
         found = [task for set_id in set_ids for task in self._tasks(set_id).values()]
         return {task.program: task for task in found}
 
-    def move(self, turn: Turn, machine: PartitionMachine, states: TaskStates) -> None:
+    def move(self, turn: Turn, machine: Core, states: TaskStates) -> None:
         """Give devices their new sets, in the commit at hand.
 
         Args:
@@ -246,7 +246,7 @@ def stored_changes(rows: PartitionRows, set_id: str) -> Changes:
     Raises:
         StoreCorruptedError: There is none.
     """
-    changes = rows.task_set(set_id)
+    changes = rows.task_set(set_id) if set_id else {}
     if changes is None:
         raise StoreCorruptedError(
             f"a device has the task set {set_id!r}, which is not stored: restore the data "

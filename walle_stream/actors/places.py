@@ -5,16 +5,14 @@ Asked only where something failed: nothing is kept of an event but its number.
 
 from typing import NamedTuple
 
-from walle_stream.events import Event
-from walle_stream.ports import Origins
-from walle_stream.stream.commands import RunTask
-from walle_stream.wire.journal import decode_events
+from walle_stream.ports import Origins, SourceBatch
+from walle_stream.stream.commands import Runs, RunTask
+from walle_stream.wire.event_batch import EventBatch
 
 
 class _Part(NamedTuple):
-    first_run: int
-    runs: int
-    encoded: bytes
+    runs: Runs
+    events: EventBatch
     origins: Origins
     before: str
 
@@ -34,23 +32,22 @@ class Places:
         self.last = last
         """The last record that was read."""
 
-    def add(self, first_run: int, runs: int, encoded: bytes, origins: Origins | None) -> None:
+    def add(self, runs: Runs, batch: SourceBatch) -> None:
         """Remember a batch.
 
         Args:
-            first_run: How many runs the turn had before it.
-            runs: How many it woke.
-            encoded: Its events as the journal has them.
-            origins: Its own; None where its source names none.
+            runs: That it woke.
+            batch: Whose events were taken.
         """
+        origins = batch.origins
         if origins is None:
             return
         if runs:
-            self._parts.append(_Part(first_run, runs, encoded, origins, self.last))
+            self._parts.append(_Part(runs, batch.events, origins, self.last))
         if origins.numbers:
             self.last = origins.of(-1)
 
-    def of_run(self, index: int, run: RunTask) -> str:
+    def of_run(self, run: RunTask) -> str:
         """Return the record whose event woke a run, as well as it can be told.
 
         Where that event came in an earlier batch, because it waited for its device's order, it
@@ -60,29 +57,8 @@ class Places:
             Empty where no record woke it, or the source names none.
         """
         for part in self._parts:
-            if part.first_run <= index < part.first_run + part.runs:
-                return _of_run(part, run)
+            own = part.runs.get((run.task, run.program), {}).get(run.device_id, ())
+            if any(position == run.position for position, _, _ in own):
+                index = part.events.index_of(run.device_id, run.clock_ms)
+                return part.before if index is None else part.origins.of(index)
         return ""
-
-
-def _of_run(part: _Part, run: RunTask) -> str:
-    events, origins = decode_events(part.encoded), part.origins
-    own = [index for index, event in enumerate(events) if event.device_id == run.device_id]
-    exact = [index for index in own if events[index].event_time_ms == run.clock_ms]
-    found = exact or own or range(len(events))
-    return origins.of(found[-1]) if found else part.before
-
-
-def origin_of(event: Event, events: list[Event], origins: Origins | None) -> str:
-    """Return the record of an event, or its device and time where the source names none.
-
-    Args:
-        event: One of ``events``.
-        events: Of a batch.
-        origins: The batch's.
-    """
-    if origins is not None:
-        for index, each in enumerate(events):
-            if each is event:
-                return origins.of(index)
-    return f"{event.device_id}@{event.ingest_time_ms}"

@@ -1,7 +1,7 @@
 """Runs the tasks that a turn woke, and takes their results apart."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event as Flag
 from typing import Final
 
@@ -16,8 +16,8 @@ from walle_stream.actors.task_states import apply_changes
 from walle_stream.actors.turn import Done
 from walle_stream.clock import wall_ms
 from walle_stream.faults import crash_point
-from walle_stream.stream.commands import RunTask
-from walle_stream.vm.pool import DeviceGroup, GroupResult, RunResult
+from walle_stream.stream.commands import Runs, RunTask
+from walle_stream.vm.results import DeviceGroup, GroupResult, RunInput, RunResult
 from walle_stream.wire.rows import TaskCounts, add_tasks
 
 _log = logging.getLogger(__name__)
@@ -55,11 +55,11 @@ class TaskRuns:
         self._on_error = opening.sets.on_error
         self._wait = wait or Flag().wait
 
-    def run(self, runs: Sequence[RunTask], places: Places | None = None) -> Calling[Done]:
+    def run(self, runs: Sequence[Runs], places: Places | None = None) -> Calling[Done]:
         """Run tasks, a call per program.
 
         Args:
-            runs: Woken by the turn.
+            runs: What each batch of the turn woke, in order.
             places: Of the turn, for letters of runs that fail.
 
         Raises:
@@ -69,76 +69,64 @@ class TaskRuns:
         failed: list[tuple[RunTask, RunResult, int]] = []
         crash_point("vm.before")
         self._containment.take()
-        by_program = _by_program(runs)
+        together = _together(runs)
         calls = [
-            Call(program, self._groups(by_device), self._containment.is_doubtful)
-            for program, by_device in by_program.items()
+            Call(program, self._groups(task, by_device), self._containment.is_doubtful)
+            for (task, program), by_device in together.items()
         ]
         called = yield calls
-        for call, found in zip(calls, called, strict=True):
-            failed += yield from self._take(call, found, by_program[call.program], done)
+        for (task, _), call, found in zip(together, calls, called, strict=True):
+            failed += yield from self._take(task, call, found, done)
         crash_point("vm.after")
-        if failed:
-            indices = {id(run): index for index, run in enumerate(runs)}
-            done.dead_letters += [
-                run_dead_letter(
-                    run, result, tried, places.of_run(indices[id(run)], run) if places else ""
-                )
-                for run, result, tried in failed
-            ]
+        done.dead_letters += [
+            run_dead_letter(run, result, tried, places.of_run(run) if places else "")
+            for run, result, tried in failed
+        ]
         return done
 
-    def _groups(self, by_device: dict[str, list[RunTask]]) -> list[DeviceGroup]:
-        states_of = self._states.of_task(_task_of(by_device))
+    def _groups(self, task: str, by_device: Mapping[str, list[RunInput]]) -> list[DeviceGroup]:
+        states_of = self._states.of_task(task)
         return [
-            (
-                device_id,
-                states_of(device_id),
-                [(run.position, run.clock_ms, run.page) for run in device_runs],
-            )
-            for device_id, device_runs in by_device.items()
+            (device_id, states_of(device_id), own_runs) for device_id, own_runs in by_device.items()
         ]
 
     def _take(
-        self, call: Call, called: Called, by_device: dict[str, list[RunTask]], done: Done
+        self, task: str, call: Call, called: Called, done: Done
     ) -> Calling[list[tuple[RunTask, RunResult, int]]]:
         """Take a call's results; returns the runs that leave a letter, and how often tried."""
-        program, groups = call.program, call.groups
+        program, found = call.program, called.found
         on_error = self._on_error.get(program) or FailurePolicy()
-        task, found = _task_of(by_device), called.found
         attempts: dict[tuple[str, int], int] = {}
         if on_error.attempts > 1:
             found = yield from Attempts(call, on_error, self._wait).run(found, attempts)
         if self._reports is not None:
             self._reports.add(program, found, called.took_ms)
         changed: dict[str, dict[str, bytes | None]] = {}
-        failed = []
-        failures: list[RunResult] = []
-        for given, group in zip(groups, found, strict=True):
-            device_id, state, _ = given
+        failures: list[tuple[RunTask, RunResult, int]] = []
+        for (device_id, state, own_runs), group in zip(call.groups, found, strict=True):
             if group.state:
                 apply_changes(state, group.state)
                 changed[device_id] = group.state
-            for index, (run, result) in enumerate(
-                zip(by_device[device_id], group.runs, strict=True)
-            ):
+            for index, (given, result) in enumerate(zip(own_runs, group.runs, strict=True)):
+                if result.ok and not (result.emits or result.calls or result.logs):
+                    continue
+                position, clock_ms, page = given
+                run = RunTask(device_id, task, position, clock_ms, page, program)
                 if result.logs:
                     _log_script(run, result.logs)
                 if result.ok:
                     done.emitted.append((run, result.emits))
                     if result.calls:
                         done.calls.append((run, result.calls))
-                    continue
-                failures.append(result)
-                tried = attempts.get((device_id, index), result.error != QUARANTINED)
-                _log_failure(run, result, int(tried))
-                if on_error.leaves_letter:
-                    failed.append((run, result, int(tried)))
+                else:
+                    tried = int(attempts.get((device_id, index), result.error != QUARANTINED))
+                    _log_failure(run, result, tried)
+                    failures.append((run, result, tried))
         done.changed.append((task, changed))
         done.failures += len(failures)
-        counts = self._counts(task, found, failures)
+        counts = self._counts(task, found, [result for _, result, _ in failures])
         done.tasks = add_tasks(done.tasks, {task: counts})
-        return failed
+        return failures if on_error.leaves_letter else []
 
     def _counts(
         self, task: str, found: Sequence[GroupResult], failures: Sequence[RunResult]
@@ -162,22 +150,17 @@ class TaskRuns:
         )
 
 
-def _task_of(by_device: dict[str, list[RunTask]]) -> str:
-    return next(iter(by_device.values()))[0].task
-
-
-def _by_program(runs: Sequence[RunTask]) -> dict[str, dict[str, list[RunTask]]]:
-    by_program: dict[str, dict[str, list[RunTask]]] = {}
-    for run in runs:
-        by_device = by_program.get(run.program)
-        if by_device is None:
-            by_device = by_program[run.program] = {}
-        device_runs = by_device.get(run.device_id)
-        if device_runs is None:
-            by_device[run.device_id] = [run]
-        else:
-            device_runs.append(run)
-    return by_program
+def _together(parts: Sequence[Runs]) -> Runs:
+    if len(parts) == 1:
+        return parts[0]
+    together: Runs = {}
+    for runs in parts:
+        for program, by_device in runs.items():
+            own = together.setdefault(program, {})
+            for device_id, own_runs in by_device.items():
+                # what a part woke stays its own, for ``Places``
+                own[device_id] = [*own[device_id], *own_runs] if device_id in own else own_runs
+    return together
 
 
 def _log_failure(run: RunTask, result: RunResult, attempts: int) -> None:

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from walle_stream.actors.dead_letters import set_large_numbers_aside
+from walle_stream.actors.dead_letters import refused_dead_letter
 from walle_stream.actors.ledger import RawRows
 from walle_stream.actors.places import Places
 from walle_stream.clock import monotonic_ms
-from walle_stream.events import Event
 from walle_stream.ports import DeadLetter, SourceBatch
-from walle_stream.stream.commands import Reply, RunTask
-from walle_stream.wire.journal import decode_events, encode_events
+from walle_stream.stream.commands import Reply, Runs, RunTask, Woken
 from walle_stream.wire.rows import PartitionHead, TaskCounts
 
 if TYPE_CHECKING:
@@ -41,14 +39,10 @@ class Delivery(msgspec.Struct):
     """A batch on its way to its commit."""
 
     batch: SourceBatch
-    """Its events are let go when they were taken: to keep them until the commit would
-    cost the memory, and time, as they would have left the processor's caches."""
     delivered_ms: float
     """Monotonic clock when the batch arrived, or the source handed it over, for latencies."""
     handed_ms: float = 0.0
     """Monotonic clock when the batch was handed over."""
-    part: bytes = b""
-    """The events, encoded, once they were taken."""
 
     @classmethod
     def of(cls, batch: SourceBatch) -> "Delivery":
@@ -61,54 +55,12 @@ class Delivery(msgspec.Struct):
         """Return how many events are in those messages of a host that are deliveries."""
         return sum(len(each.batch.events) for each in messages if isinstance(each, Delivery))
 
-    def events(self) -> list[Event]:
-        """Return the events, also of a batch that has let them go."""
-        batch = self.batch
-        if self.part:
-            return decode_events(self.part)
-        try:
-            self.part = encode_events(batch.events)
-        except OverflowError:
-            # JSON knows no bounds, what is stored does
-            events = set_large_numbers_aside(batch)
-            self.part = encode_events(events)
-            return events
-        events, batch.events = batch.events, []
-        return events
-
 
 class Turn:
     """What was taken since the last commit, and what a commit makes of it. One thread.
 
     All that commit parts share of a commit travels here.
     """
-
-    __slots__ = (
-        "bodies",
-        "calls",
-        "changed_states",
-        "dead_letters",
-        "deadline_ms",
-        "done",
-        "due",
-        "events",
-        "exits",
-        "head",
-        "installs",
-        "is_last",
-        "leaving",
-        "offset",
-        "on_durable",
-        "parts",
-        "places",
-        "raw",
-        "records",
-        "refused",
-        "replies",
-        "runs",
-        "taken",
-        "watermark_ms",
-    )
 
     def __init__(
         self, head: PartitionHead, offset: bytes | None, watermark_ms: int, place: str = ""
@@ -129,8 +81,8 @@ class Turn:
         self.parts: list[bytes] = []
         """The batches' events, encoded."""
         self.places = Places(place)
-        self.runs: list[RunTask] = []
-        """Woken by events."""
+        self.runs: list[Runs] = []
+        """Woken by each batch, in order; by replies behind them."""
         self.exits: list[tuple[float, int]] = []
         """(when a batch arrived, page exits in it)."""
         self.raw = RawRows()
@@ -160,20 +112,24 @@ class Turn:
         self.on_durable: list[Callable[[], object]] = []
         """Called when the commit survives a power cut."""
 
-    def add(self, batch: SourceBatch, events: int) -> None:
-        """Count a batch whose events were taken."""
-        head, source = self.head, batch.counts
-        self.events += events
+    def add(self, delivery: Delivery, woken: Woken) -> None:
+        """Count a batch that was taken, and what came of it."""
+        batch, head = delivery.batch, self.head
+        events, source, counters = batch.events, batch.counts, head.counters
+        self.taken += 1
+        self.events += woken.events
+        self.parts.append(events.encoded)
         self.offset = batch.offset
-        self.dead_letters += batch.dead_letters
         head.is_ended = batch.is_end
-        counters = head.counters
-        counters.source_rows += source.source_rows
-        counters.accepted_rows += source.accepted_rows
-        counters.duplicate_rows += source.duplicate_rows
-        counters.late_rows += source.late_rows
-        counters.dead_letter_rows += source.dead_letter_rows
-        counters.raw_bytes += source.raw_bytes
+        self.places.add(woken.runs, batch)
+        self.runs.append(woken.runs)
+        if woken.exits:
+            self.exits.append((delivery.delivered_ms, woken.exits))
+        self.dead_letters += batch.dead_letters
+        self.dead_letters += [refused_dead_letter(row, batch.origins) for row in woken.refused]
+        counters.add(source)
+        counters.accepted_rows -= len(events.refused)
+        counters.dead_letter_rows += len(events.refused)
         if batch.raw is not None:
             self.raw.parts.append(batch.raw)
             self.raw.rows += source.source_rows

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from walle_stream.app.programs import ReadyTask
 from walle_stream.errors import SourceError
-from walle_stream.events import KINDS, Event
-from walle_stream.ports import DeclaredIds, Source, SourceBatch, SourceReader, Unread
+from walle_stream.events import KINDS
+from walle_stream.ports import DeclaredIds, EventBatch, Source, SourceBatch, SourceReader, Unread
 from walle_stream.spec.suggestions import nearest, suggest
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ class LikelyMistakes:
         self._units: Counter[str] = Counter()
         self._examples: dict[str, int] = {}
 
-    def look(self, events: Iterable[Event]) -> None:
-        """Take note of events."""
-        for event in events:
+    def look(self, events: EventBatch, count: int = FIRST_ROWS) -> None:
+        """Take note of the first events of a batch, ``count`` at most."""
+        for id_, page, time_ms in events.heads(max(count, 0)):
             if len(self._ids) < _SEEN_MAX:
-                self._ids.add(event.id)
+                self._ids.add(id_)
             if len(self._pages) < _SEEN_MAX:
-                self._pages.add(event.page_id)
-            unit = _unit_of(event.event_time_ms)
+                self._pages.add(page)
+            unit = _unit_of(time_ms)
             self._units[unit] += 1
-            self._examples.setdefault(unit, event.event_time_ms)
+            self._examples.setdefault(unit, time_ms)
 
     def look_at_file(self) -> list[str]:
         """Read the first rows of a source that is a file, where it is there; keeps nothing.
@@ -167,7 +167,7 @@ class FirstRows:
     def _looked_at(self, batches: Sequence[SourceBatch]) -> Sequence[SourceBatch]:
         if self._left > 0:
             for batch in batches:
-                self._mistakes.look(batch.events[: self._left])
+                self._mistakes.look(batch.events, self._left)
                 self._left -= max(batch.counts.source_rows, len(batch.events))
             if self._left <= 0 or self._reader.is_done:
                 self._left = 0

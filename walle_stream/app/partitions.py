@@ -18,7 +18,7 @@ from walle_stream.store.datadir import DataDir
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import LOCKS_TIMEOUT_S
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.snapshots import PartitionSnapshots
+from walle_stream.store.snapshots import FolderSnapshots
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
 
@@ -95,7 +95,7 @@ class PartitionOpener:
         least = generation << _GENERATION_SHIFT
         if keeper is not None and generation:
             # now, not when a restart opens it once more: somebody may have it by then
-            least = _least_epoch(keeper.last_epoch, number, generation, is_anew=is_anew)
+            least = _least_epoch(keeper.snapshots.last_epoch, number, generation, is_anew=is_anew)
         if generation:
             self._in_hand.adopt(number)
         # the group took it from a process that may not know yet, and would be gone by itself
@@ -108,7 +108,7 @@ class PartitionOpener:
             rows = PartitionRows(store)
             if keeper is not None:
                 # whoever was here before left it, if nothing else
-                rows.incarnation(keeper.incarnation(self._data_dir.meta.incarnation))
+                rows.incarnation(keeper.snapshots.incarnation(self._data_dir.meta.incarnation))
             return rows
 
         def open_session(rows: PartitionRows, seen_epoch: int) -> UplinkSession:
@@ -117,10 +117,10 @@ class PartitionOpener:
             if not generation:
                 # nobody places: whoever is started is the owner, whoever was it last; also a copy
                 # that was restored, and has a lower epoch than the cloud side saw
-                last = max(seen_epoch, 0 if keeper is None else keeper.last_epoch)
+                last = max(seen_epoch, 0 if keeper is None else keeper.snapshots.last_epoch)
             epoch = rows.next_epoch(last + 1)
             if keeper is not None:
-                keeper.own(epoch)
+                keeper.snapshots.own(epoch)
             sender = number, epoch, incarnation
             return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
 
@@ -134,7 +134,7 @@ class PartitionOpener:
         spec = self._state.snapshots
         if spec is None:
             return None
-        snapshots = PartitionSnapshots(spec.path / self._plan.pipeline, number)
+        snapshots = FolderSnapshots(spec.path / self._plan.pipeline, number)
         return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
 
 

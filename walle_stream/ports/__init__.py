@@ -15,6 +15,7 @@ from walle_stream.ports.letters import (
 from walle_stream.ports.models import ModelRunner
 from walle_stream.ports.reports import Proof, ProofOf, ReportFrame, ReportSink
 from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
+from walle_stream.ports.snapshots import SnapshotPoint, SnapshotStore
 from walle_stream.ports.source import (
     Origins,
     Placement,
@@ -35,6 +36,7 @@ from walle_stream.ports.tunnel import (
     UplinkReceiver,
 )
 from walle_stream.ports.unread import Unread
+from walle_stream.wire.event_batch import EventBatch
 
 __all__ = [
     "RECORD_MAX_BYTES",
@@ -46,6 +48,7 @@ __all__ = [
     "DeviceTunnel",
     "Downlink",
     "DownlinkSender",
+    "EventBatch",
     "HasLog",
     "Holdings",
     "Holds",
@@ -59,6 +62,8 @@ __all__ = [
     "RecordReturn",
     "ReportFrame",
     "ReportSink",
+    "SnapshotPoint",
+    "SnapshotStore",
     "Source",
     "SourceBatch",
     "SourceCounts",

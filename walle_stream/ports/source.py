@@ -5,9 +5,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from walle_stream.events import Event
 from walle_stream.ports.letters import DeadLetter
 from walle_stream.ports.unread import Unread
+from walle_stream.wire.event_batch import EventBatch
 
 
 class SourceCounts(msgspec.Struct):
@@ -46,7 +46,7 @@ class SourceBatch(msgspec.Struct):
     """Events of one partition, in its order, with the offset behind them."""
 
     partition: int
-    events: list[Event]
+    events: EventBatch
     offset: bytes
     """Opaque resume token of the partition AFTER this batch; committed with
     the batch's effects in one write batch and handed back at ``open``."""

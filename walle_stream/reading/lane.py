@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from walle_stream.ports import Origins, SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, Origins, SourceBatch, SourceCounts
 from walle_stream.reading.offsets import Position, encode_position
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Lane[P: Position]:
         accepted = len(events) if self.accepted_rows < 0 else self.accepted_rows
         batch = SourceBatch(
             partition=self.number,
-            events=events,
+            events=EventBatch(events),
             offset=encode_position(position),
             counts=SourceCounts(
                 source_rows=accepted + self.duplicate_rows + len(letters),

@@ -40,7 +40,7 @@ offset          the source's resume token, opaque
 epoch           u64, one more at every opening for writing
 incarnation     of the data directory in which the partition began, 16 hexadecimal digits
 outbox          body of an uplink frame, self-describing (``wire.frame``)
-journal         MessagePack ``[1, JournalDefinition]``: tasks' triggers and the
+journal         MessagePack ``[1, SetDefinition]``: tasks' triggers and the
                 policy of sequences that the journal's batches were handled with
 letter record   the record's bytes, at most 1 MiB; kept with its letter
 batch           see ``wire.journal``; deleted when every device that it touched

@@ -34,6 +34,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import StoreCorruptedError, StoreError
+from walle_stream.ports import SnapshotPoint, SnapshotStore
 from walle_stream.store.files import make_folder, place_file, put_file
 
 _log = logging.getLogger(__name__)
@@ -48,13 +49,6 @@ _INCARNATION: Final = "incarnation"
 _OWNER: Final = ".owner"
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
-    """How far a partition's database is: a later one has more of its history."""
-
-    epoch: int
-    commits: int
-
-
 class _File(msgspec.Struct, frozen=True):
     name: str
     stored: str
@@ -64,7 +58,7 @@ class _File(msgspec.Struct, frozen=True):
 
 class _Manifest(msgspec.Struct, frozen=True):
     v: int
-    place: Place
+    point: SnapshotPoint
     line: str
     files: list[_File]
 
@@ -87,8 +81,8 @@ def line_of(database: Path) -> str:
         raise StoreError(f"{path} cannot be written: {error}") from error
 
 
-class PartitionSnapshots:
-    """The snapshots of one partition. One thread at a time; blocks on both disks."""
+class FolderSnapshots(SnapshotStore):
+    """The snapshots of one partition: the ``SnapshotStore`` that every pipeline can have."""
 
     def __init__(self, folder: Path, number: int) -> None:
         """Look at nothing yet.
@@ -101,22 +95,15 @@ class PartitionSnapshots:
         self._digests: dict[str, tuple[str, str]] = {}  # of this process: name to (line, digest)
 
     @property
-    def newest(self) -> Place | None:
-        """The place of the newest snapshot, None where there is none."""
+    def newest(self) -> SnapshotPoint | None:  # noqa: D102 - inherited
         names = self._names()
-        return _place(names[-1]) if names else None
+        return _point(names[-1]) if names else None
 
     @property
-    def last_epoch(self) -> int:
-        """Epoch of the last opening by anybody, 0 where there was none."""
+    def last_epoch(self) -> int:  # noqa: D102 - inherited
         return max((int(each.stem) for each in self._owners()), default=0)
 
-    def own(self, epoch: int) -> None:
-        """Say that the partition was opened, before anything is sent with the epoch; blocks.
-
-        Raises:
-            StoreError: It cannot be written.
-        """
+    def own(self, epoch: int) -> None:  # noqa: D102 - inherited
         try:
             make_folder(self._folder)
             put_file(self._folder / f"{epoch:020d}{_OWNER}", b"")
@@ -129,45 +116,23 @@ class PartitionSnapshots:
                 "every machine may write"
             ) from error
 
-    def put(self, checkpoint: Path, place: Place, line: str) -> None:
-        """Add a snapshot and remove what it replaces.
-
-        Args:
-            checkpoint: A copy of the database that nobody changes; it stays.
-            place: Of the database when the copy was made.
-            line: Of the database.
-
-        Raises:
-            StoreError: It cannot be written; the ones of before stay.
-        """
+    def put(self, checkpoint: Path, point: SnapshotPoint, line: str) -> None:  # noqa: D102 - inherited
         try:
             home = self._folder / line
             make_folder(home)
             there = {each.name: each for each in self._last_files(line)}
-            files = [self._store(path, home, place, there) for path in sorted(checkpoint.iterdir())]
-            manifest = _Manifest(_VERSION, place, line, files)
-            name = f"{place.epoch:020d}-{place.commits:020d}-{line}.json"
+            files = [self._store(path, home, point, there) for path in sorted(checkpoint.iterdir())]
+            manifest = _Manifest(_VERSION, point, line, files)
+            name = f"{point.epoch:020d}-{point.commits:020d}-{line}.json"
             put_file(self._folder / name, msgspec.json.encode(manifest))
-            self._prune(place, line)
+            self._prune(point, line)
         except OSError as error:
             raise StoreError(
                 f"the snapshot of {self._folder} cannot be written: {error}: give "
                 "spec.state.snapshots a folder with room that every machine may write"
             ) from error
 
-    def fetch(self, target: Path) -> Place | None:
-        """Make a database from the newest snapshot.
-
-        Args:
-            target: Where; what is there is replaced when all has come.
-
-        Returns:
-            Its place, None where there is no snapshot.
-
-        Raises:
-            StoreCorruptedError: A file was altered.
-            StoreError: It cannot be read, or written here.
-        """
+    def fetch(self, target: Path) -> SnapshotPoint | None:  # noqa: D102 - inherited
         for attempt in range(_TRIES):
             names = self._names()
             if not names:
@@ -187,19 +152,7 @@ class PartitionSnapshots:
                 ) from error
         return None
 
-    def incarnation(self, own: str) -> str:
-        """Return whose devices the partition's are: what its first owner said. Blocks.
-
-        An owner that dies before its first snapshot leaves nothing but what it sent. Who
-        begins anew behind it makes the same features with the same numbers, and they must
-        not count as another's.
-
-        Args:
-            own: Of this machine's data directory; kept if nobody was here before.
-
-        Raises:
-            StoreError: It cannot be read or written.
-        """
+    def incarnation(self, own: str) -> str:  # noqa: D102 - inherited
         path = self._folder / _INCARNATION
         try:
             if not path.exists():
@@ -229,7 +182,7 @@ class PartitionSnapshots:
             raise StoreError(
                 f"snapshots cannot be looked for in {self._folder}: {error}"
             ) from error
-        return [name for name in names if _place(name) is not None]
+        return [name for name in names if _point(name) is not None]
 
     def _read(self, name: str) -> _Manifest:
         try:
@@ -245,7 +198,9 @@ class PartitionSnapshots:
                 return self._read(name).files
         return []
 
-    def _store(self, path: Path, home: Path, place: Place, there: dict[str, _File]) -> _File:
+    def _store(
+        self, path: Path, home: Path, point: SnapshotPoint, there: dict[str, _File]
+    ) -> _File:
         is_table = path.suffix == _TABLE
         size = path.stat().st_size
         known = there.get(path.name)
@@ -260,13 +215,13 @@ class PartitionSnapshots:
         stored = path.name
         if not is_table or (home / stored).exists():
             # a snapshot of before may need what is there, until this one is whole
-            stored = f"{place.epoch:020d}-{place.commits:020d}-{path.name}"
+            stored = f"{point.epoch:020d}-{point.commits:020d}-{path.name}"
         digest = _copy(path, home / stored)
         if is_table:
             self._digests[path.name] = (home.name, digest)
         return _File(path.name, stored, size, digest)
 
-    def _fetch(self, manifest: _Manifest, target: Path) -> Place:
+    def _fetch(self, manifest: _Manifest, target: Path) -> SnapshotPoint:
         new = target.with_name(f"{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
@@ -279,9 +234,9 @@ class PartitionSnapshots:
                 )
         shutil.rmtree(target, ignore_errors=True)
         place_file(new, target)
-        return manifest.place
+        return manifest.point
 
-    def _prune(self, place: Place, line: str) -> None:
+    def _prune(self, point: SnapshotPoint, line: str) -> None:
         own = [name for name in self._names() if name.endswith(f"-{line}.json")]
         for name in own[:-_KEPT]:
             (self._folder / name).unlink(missing_ok=True)
@@ -292,20 +247,20 @@ class PartitionSnapshots:
         # lines of earlier owners: this one has all that they had. One without a snapshot may
         # be that of a later owner, who has just begun
         for name in self._names():
-            found = _place(name)
-            if found is not None and found.epoch < place.epoch and name not in own:
+            found = _point(name)
+            if found is not None and found.epoch < point.epoch and name not in own:
                 (self._folder / name).unlink(missing_ok=True)
                 of_line = name.rpartition("-")[2].removesuffix(".json")
                 if of_line != line:
                     shutil.rmtree(self._folder / of_line, ignore_errors=True)
 
 
-def _place(name: str) -> Place | None:
+def _point(name: str) -> SnapshotPoint | None:
     epoch, _, rest = name.partition("-")
     commits = rest.partition("-")[0]
     if not (epoch.isdecimal() and commits.isdecimal()):
         return None
-    return Place(int(epoch), int(commits))
+    return SnapshotPoint(int(epoch), int(commits))
 
 
 def _copy(source: Path, target: Path) -> str:

@@ -1,7 +1,7 @@
-"""What goes into a partition's machine besides events, and what comes out of it.
+"""What goes into a partition's core besides events, and what comes out of it.
 
-In the data flow: ``RunTask`` is a command of ``PartitionMachine`` that the partition's
-host carries out; a ``Reply`` comes down the tunnel.
+In the data flow: the partition's host has VMs make the ``Runs`` that a batch woke; a
+``Reply`` comes down the tunnel.
 """
 
 from typing import Final, NamedTuple
@@ -9,14 +9,19 @@ from typing import Final, NamedTuple
 import msgspec
 
 from walle_stream.stream.pages import PageInput, ReplyInput
+from walle_stream.wire.event_batch import RefusedRow
 
 REPLY_POSITION: Final = 1 << 40
 """Replies have their calls' numbers behind this as positions: when one arrives is
 left to chance, and must not be seen in the positions of events."""
 
+type Runs = dict[tuple[str, str], dict[str, list[tuple[int, int, PageInput | ReplyInput]]]]
+"""What to run, by (task, program) and device: (trigger position, clock_ms, page), ascending.
+See ``RunTask``."""
+
 
 class RunTask(msgspec.Struct, gc=False):
-    """A command: run this task for this device over this page."""
+    """One run: this task for this device over this page."""
 
     device_id: str
     task: str
@@ -30,6 +35,18 @@ class RunTask(msgspec.Struct, gc=False):
     """Which of the task's versions this device has, as VMs know it."""
 
 
+class Woken(NamedTuple):
+    """What came of a batch."""
+
+    runs: Runs
+    refused: list[RefusedRow]
+    """Events that cannot be stored, then those that came too late for their device's order."""
+    events: int
+    """That were taken: the others, late ones among them."""
+    exits: int
+    """Pages that an exit ended."""
+
+
 class Reply(NamedTuple):
     """An answer of the cloud: an event of its device that wakes one task."""
 
@@ -41,10 +58,11 @@ class Reply(NamedTuple):
 
 
 class StreamCounts(msgspec.Struct):
-    """What a batch did to the event sequences, for the counters."""
+    """What batches did to the event sequences since the last commit: names as in ``Counters``."""
 
     events: int = 0
-    new_devices: int = 0
+    devices: int = 0
+    """That were never seen before."""
     page_sequences: int = 0
     timed_out_pages: int = 0
     reentered_pages: int = 0

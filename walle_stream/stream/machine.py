@@ -1,38 +1,38 @@
-"""The pure core of one partition: events in, commands out.
+"""The reference core of one partition: events in, runs and rows out.
 
-``PartitionMachine.handle`` takes a batch of one partition and returns the task
-runs that it woke; ``complete`` takes their results and returns numbered
-features; ``delta`` says what a commit must write. No I/O happens here: states
-of devices that are not in memory are handed in by the caller (``absent`` tells
-which). What comes out depends on the order of the partition's events alone,
-never on how they were cut into batches, nor on which devices are in memory.
+``Core`` says what each method does. No I/O happens here: rows of devices that are not in
+memory are handed in by the caller (``absent`` tells which).
 
 A device here is a virtual actor: activated by its first event, passivated when
-others are more recent. What a batch did to a device is *dirty* until ``delta``
-hands it to the store, which may be many batches later: the caller keeps the
-batches in between (``oldest_dirty`` tells since when) and gives them again
-after a death (``skipping``).
+others are more recent.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
-from walle_stream.errors import StoreCorruptedError
+import msgspec
+
 from walle_stream.events import Event
-from walle_stream.stream.commands import REPLY_POSITION, Reply, RunTask, StreamCounts
+from walle_stream.stream.commands import REPLY_POSITION, Reply, Runs, RunTask, StreamCounts, Woken
+from walle_stream.stream.interface import Core, FindSet
 from walle_stream.stream.ordering import NEVER_MS
 from walle_stream.stream.pages import OpenPage, page_input
-from walle_stream.stream.sequence import DeviceSequence, SequencePolicy
-from walle_stream.stream.snapshots import DeviceDelta, DeviceSnapshot
+from walle_stream.stream.sequence import DeviceSequence
+from walle_stream.stream.snapshots import DeviceRows, DeviceSnapshot, decode_page_rows
 from walle_stream.stream.task_sets import DEFAULT_SET, TaskSet
 from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor
+from walle_stream.wire.event_batch import EventBatch, RefusedRow
+from walle_stream.wire.rows import encode_row
+
+_NOBODY: Final[tuple[tuple[str, str], ...]] = ()
 
 
 class _Device:
     __slots__ = (
         "accept",
+        "as_of",
         "cursor",
         "device_id",
         "next_call",
@@ -40,6 +40,8 @@ class _Device:
         "pages",
         "sequence",
         "tasks",
+        "wakes",
+        "woken",
     )
 
     def __init__(self, device_id: str, sequence: DeviceSequence, tasks: TaskSet) -> None:
@@ -51,38 +53,23 @@ class _Device:
         self.cursor: Cursor = EMPTY_CURSOR
         self.next_number = 1
         self.next_call = 1
+        self.as_of = -1
+        self.woken = _NOBODY  # last by the events at hand, and where its runs go
+        self.wakes: list[list[Any]] = []
 
 
-class PartitionMachine:
-    """All devices of one partition. One thread; see the module's docstring."""
+class PartitionMachine(Core):
+    """All devices of one partition; see ``Core``."""
 
-    def __init__(
-        self,
-        triggers: Mapping[str, Sequence[Sequence[str]]],
-        policy: SequencePolicy,
-        pages: Mapping[str, Collection[str]] | None = None,
-        find_set: Callable[[str], TaskSet] | None = None,
-    ) -> None:
-        """Make an empty partition.
-
-        Args:
-            triggers: For each task its conditions, each a sequence of trigger
-                ids (event or page ids).
-            policy: How page sequences are built.
-            pages: For tasks that only events on certain pages wake, these.
-            find_set: Gives the task sets that were installed on devices, by id; without,
-                all devices have the definition's tasks.
-        """
+    def __init__(self, find_set: FindSet) -> None:
+        """Make an empty partition; see ``MakeCore``."""
         self.number = 0
-        """Of the batch at hand, set by the caller; ascending."""
         self._find_set = find_set
-        default = TaskSet(DEFAULT_SET, triggers, policy, pages)
-        self._sets = {DEFAULT_SET: default}
-        self.trie = default.trie
-        """Of the definition's tasks."""
+        self._sets: dict[str, TaskSet] = {}
+        default = self._tasks(DEFAULT_SET)
         self.counts = StreamCounts()
-        self.late_events: list[Event] = []
         self.watermark_ms = -1
+        self._late: list[Event] = []
         self._devices: dict[str, _Device] = {}
         self._touched: dict[str, _Device] = {}  # by the events at hand
         self._dirty: dict[str, int] = {}  # since which batch, ascending
@@ -90,32 +77,21 @@ class PartitionMachine:
         self._resting: set[str] = set()  # those armed that are not in memory
         self._timers: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
-        self._runs: list[RunTask] = []
-        self._device: _Device = _Device("", DeviceSequence(policy), default)
+        self._runs: Runs = {}
+        self._device: _Device = _Device("", DeviceSequence(default.policy), default)
 
     @property
-    def active_count(self) -> int:
-        """How many devices are in memory."""
+    def active_count(self) -> int:  # noqa: D102 - inherited
         return len(self._devices)
+
+    @property
+    def oldest_dirty(self) -> int | None:  # noqa: D102 - inherited
+        return next(iter(self._dirty.values()), None)
 
     # Activation and passivation
 
-    def absent(
-        self, events: Iterable[Event], *, is_end: bool = False, replies: Iterable[Reply] = ()
-    ) -> list[str]:
-        """Return the devices that a batch needs and that are not in memory.
-
-        Args:
-            events: The batch that ``handle`` will get next.
-            is_end: Whether the source's natural end follows it.
-            replies: Those that ``answer`` will get.
-
-        Returns:
-            Device ids, each once: those with replies or events, then those whose timers
-            the batch's watermark makes due.
-        """
-        devices = self._devices
-        needed = {reply.device_id: None for reply in replies if reply.device_id not in devices}
+    def absent(self, batch: EventBatch, *, is_end: bool = False) -> list[str]:  # noqa: D102 - inherited
+        devices, events, needed = self._devices, batch.events(), dict[str, None]()
         for event in events:
             if event.device_id not in devices:
                 needed[event.device_id] = None
@@ -128,58 +104,43 @@ class PartitionMachine:
             needed.update(dict.fromkeys(due))
         return list(needed)
 
-    def activate(
-        self,
-        device_id: str,
-        snapshot: DeviceSnapshot | None,
-        rows: Mapping[int, list[Any]],
+    def activate(  # noqa: D102 - inherited
+        self, device_id: str, row: bytes | None, pages: Callable[[], Iterable[tuple[int, bytes]]]
     ) -> None:
-        """Bring a device into memory.
-
-        Args:
-            device_id: The device.
-            snapshot: What the store holds of it; None for a device never seen.
-            rows: Event rows of its open pages by page ordinal, in row order.
-        """
-        if snapshot is None:
-            self.counts.new_devices += 1
-            tasks = self._sets[DEFAULT_SET]
+        if row is None:
+            self.counts.devices += 1
+            tasks = self._tasks(DEFAULT_SET)
             sequence = DeviceSequence(tasks.policy, device_id, tasks.trie.ids)
             device = _Device(device_id, sequence, tasks)
         else:
+            snapshot = DeviceSnapshot.decoded(row)
             tasks = self._tasks(snapshot.task_set)
+            rows = decode_page_rows(pages()) if snapshot.has_pages else {}
             sequence = DeviceSequence.restore(
                 tasks.policy, snapshot.sequence, rows, device_id, tasks.trie.ids
             )
             device = _Device(device_id, sequence, tasks)
             device.cursor = tasks.trie.import_cursor(snapshot.cursor)
-            sequence.position = snapshot.position
+            device.pages.position = snapshot.position
             device.next_number = snapshot.next_number
             device.next_call = snapshot.next_call
+            device.as_of = snapshot.as_of
         self._devices[device_id] = device
         self._resting.discard(device_id)
 
-    def arm(self, device_id: str, deadline_ms: int) -> None:
-        """Remember the timer of a device at rest (when a partition is opened)."""
+    def is_active(self, device_id: str) -> bool:  # noqa: D102 - inherited
+        return device_id in self._devices
+
+    def arm(self, device_id: str, deadline_ms: int) -> None:  # noqa: D102 - inherited
         self._armed[device_id] = deadline_ms
         self._resting.add(device_id)
         heappush(self._timers, (deadline_ms, device_id))
 
-    def excess(self, keep: int) -> list[str]:
-        """Return the devices not touched for longest, which should be passivated.
-
-        Args:
-            keep: Most devices that stay in memory, ≥ 0.
-        """
+    def excess(self, keep: int) -> list[str]:  # noqa: D102 - inherited
         count = len(self._devices) - keep
         return list(islice(self._devices, count)) if count > 0 else []
 
-    def passivate(self, device_ids: Iterable[str]) -> None:
-        """Forget devices; only after a commit with their ``delta``.
-
-        Args:
-            device_ids: In memory and not dirty.
-        """
+    def passivate(self, device_ids: Iterable[str]) -> None:  # noqa: D102 - inherited
         for device_id in device_ids:
             del self._devices[device_id]
             if device_id in self._armed:
@@ -187,28 +148,10 @@ class PartitionMachine:
 
     # A batch
 
-    def handle(
-        self,
-        events: Sequence[Event],
-        *,
-        is_end: bool = False,
-        skipping: Collection[str] = (),
-    ) -> list[RunTask]:
-        """Take a batch and return the task runs that it woke.
-
-        Args:
-            events: Events of this partition in its order; every device is in
-                memory (see ``absent``).
-            is_end: The source's natural end follows: every timer fires.
-            skipping: Devices that have had this batch already: it is only
-                time to the others.
-
-        Returns:
-            Commands; for one device in the order of their positions.
-        """
-        self._runs = []
+    def take(self, batch: EventBatch, *, is_end: bool = False) -> Woken:  # noqa: D102 - inherited
+        events, self._runs, exits = batch.events(), {}, self.counts.page_sequences
         self.counts.events += len(events)
-        touched, touch = self._touched, self._touch
+        devices, touched, touch = self._devices, self._touched, self._touch
         touched.clear()
         watermark = self.watermark_ms
         for event in events:
@@ -216,8 +159,8 @@ class PartitionMachine:
                 watermark = event.ingest_time_ms
             device = touched.get(event.device_id)
             if device is None:
-                if event.device_id in skipping:
-                    continue
+                if devices[event.device_id].as_of >= self.number:
+                    continue  # it has had this batch: that is only time to the others
                 device = touch(event.device_id)
             self._device = device
             device.accept(event, watermark, self)
@@ -225,59 +168,26 @@ class PartitionMachine:
         for device in touched.values():
             self._rearm(device)
         if is_end:
-            self._finish(skipping)
+            self._finish()
         else:
             self._fire_timers(watermark)
-        return self._runs
+        refused = [*batch.refused, *self._refused(batch, events)] if self._late else batch.refused
+        batch.let_go()
+        return Woken(self._runs, refused, len(events), self.counts.page_sequences - exits)
 
-    def install(self, device_id: str, task_set: str) -> None:
-        """Give a device other tasks, from its next event on.
-
-        Its open pages stay, and so do its ongoing matches: one whose path stands in the
-        new conditions, too, goes on where it is.
-
-        Args:
-            device_id: In memory (see ``activate``).
-            task_set: Id of a set.
-        """
-        device, tasks = self._touch(device_id), self._tasks(task_set)
-        device.tasks = tasks
-        device.sequence.change(tasks.policy.fields, tasks.trie.ids)
-
-    def task_set(self, device_id: str) -> str:
-        """Return the id of the tasks that a device in memory has."""
-        return self._devices[device_id].tasks.set_id
-
-    def answer(self, replies: Iterable[Reply]) -> list[RunTask]:
-        """Take replies of the cloud, behind the events so far.
-
-        Args:
-            replies: Their devices are in memory (see ``absent``).
-
-        Returns:
-            Commands. Their clock is the partition's watermark: how far time has come.
-        """
-        runs, clock_ms = [], max(self.watermark_ms, 0)
+    def answer(self, replies: Iterable[Reply]) -> Runs:  # noqa: D102 - inherited
+        self._runs, clock_ms = {}, max(self.watermark_ms, 0)
         for device_id, task, number, given in replies:
             program = self._touch(device_id).tasks.programs.get(task)
             if program is not None:  # else it was uninstalled since it called
-                position = REPLY_POSITION + number
-                runs.append(RunTask(device_id, task, position, clock_ms, given, program))
-        return runs
+                run = (REPLY_POSITION + number, clock_ms, given)
+                self._runs_of((task, program), device_id).append(run)
+        return self._runs
 
-    def complete(
-        self, results: Iterable[tuple[RunTask, Sequence[Any]]]
-    ) -> list[tuple[RunTask, int, Any]]:
-        """Number what the runs emitted, per device.
-
-        Args:
-            results: Every run of the batch with its emits, in any order.
-
-        Returns:
-            (run, sequence number, emit), grouped by device, ascending: in the
-            order (trigger position, task name, emit index).
-        """
-        numbered: list[tuple[RunTask, int, Any]] = []
+    def complete[T](  # noqa: D102 - inherited
+        self, results: Iterable[tuple[RunTask, Sequence[T]]]
+    ) -> list[tuple[RunTask, int, T]]:
+        numbered: list[tuple[RunTask, int, T]] = []
         devices = self._devices
         for run, emits in sorted(results, key=_run_order):
             if emits:
@@ -287,17 +197,9 @@ class PartitionMachine:
                     device.next_number += 1
         return numbered
 
-    def complete_calls[C](
-        self, calls: Iterable[tuple[RunTask, Sequence[C]]]
-    ) -> list[tuple[RunTask, int, str, C]]:
-        """Number the calls of the cloud that the runs made, per device.
-
-        Args:
-            calls: Of runs of the batch, in any order.
-
-        Returns:
-            (run, number, name of the call, call), in the order of ``complete``.
-        """
+    def complete_calls[T](  # noqa: D102 - inherited
+        self, calls: Iterable[tuple[RunTask, Sequence[T]]]
+    ) -> list[tuple[RunTask, int, str, T]]:
         numbered = []
         for run, made in sorted(calls, key=_run_order):
             device = self._emitted[run.device_id] = self._devices[run.device_id]
@@ -307,47 +209,31 @@ class PartitionMachine:
                 device.next_call += 1
         return numbered
 
-    @property
-    def oldest_dirty(self) -> int | None:
-        """Number of the first batch of which something is not in the store; None for none."""
-        return next(iter(self._dirty.values()), None)
+    # Tasks of a device
 
-    def numbers(self) -> list[tuple[str, int, int]]:
-        """Return the devices whose numbers the batch moved.
+    def install(self, device_id: str, task_set: str) -> None:  # noqa: D102 - inherited
+        if self._devices[device_id].as_of < self.number:
+            device, tasks = self._touch(device_id), self._tasks(task_set)
+            device.tasks = tasks
+            device.pages.change(tasks.policy.fields, tasks.trie.ids)
 
-        Every commit writes them: they depend on what the scripts did, which giving the
-        batch again does not tell.
+    def task_set(self, device_id: str) -> str:  # noqa: D102 - inherited
+        return self._devices[device_id].tasks.set_id
 
-        Returns:
-            (device id, next sequence number, next number of a call).
-        """
+    # A commit
+
+    def numbers(self) -> list[tuple[str, int, int]]:  # noqa: D102 - inherited
         return [
             (device.device_id, device.next_number, device.next_call)
             for device in self._emitted.values()
         ]
 
-    def is_active(self, device_id: str) -> bool:
-        """Return whether a device is in memory."""
-        return device_id in self._devices
+    def set_numbers(self, device_id: str, next_number: int, next_call: int) -> None:  # noqa: D102 - inherited
+        if self._devices[device_id].as_of < self.number:
+            device = self._touch(device_id)
+            device.next_number, device.next_call = next_number, next_call
 
-    def set_numbers(self, device_id: str, next_number: int, next_call: int) -> None:
-        """Move a device's numbers to where they were behind a batch given again.
-
-        Args:
-            device_id: In memory.
-            next_number: As ``numbers`` said.
-            next_call: The same.
-        """
-        device = self._touch(device_id)
-        device.next_number, device.next_call = next_number, next_call
-
-    def delta(self, until: int | None = None, also: Iterable[str] = ()) -> list[DeviceDelta]:
-        """Return what the commit writes of dirty devices, which are clean then.
-
-        Args:
-            until: Those dirty since this batch or an earlier one; None for all.
-            also: These, too, where they are dirty.
-        """
+    def delta(self, until: int | None = None, also: Iterable[str] = ()) -> list[DeviceRows]:  # noqa: D102 - inherited
         dirty, names = self._dirty, []
         for device_id, since in dirty.items():
             if until is not None and since > until:
@@ -358,11 +244,9 @@ class PartitionMachine:
         names += [device_id for device_id in also if dirty.pop(device_id, None) is not None]
         return [self._delta(self._devices[device_id]) for device_id in names]
 
-    def mark_committed(self) -> None:
-        """Forget what was pending, because the commit succeeded."""
+    def mark_committed(self) -> None:  # noqa: D102 - inherited
         self._emitted.clear()
         self.counts = StreamCounts()
-        self.late_events = []
 
     # The sink of DeviceSequence
 
@@ -370,21 +254,26 @@ class PartitionMachine:
         """Take a released event: advance the trie, collect the runs it wakes."""
         device = self._device
         tasks = device.tasks
-        woken, is_ongoing = None, False
+        woken = alone = None
         if not device.cursor and event.page_id not in tasks.ids:
-            woken = tasks.alone.get(event.id)  # the usual case, without a call
+            woken = alone = tasks.alone.get(event.id)  # the usual case, without a call
         if woken is None:
             device.cursor, woken = tasks.advance(device.cursor, event.id, event.page_id)
-            is_ongoing = bool(device.cursor)
         if woken:
+            pages = device.pages
+            if woken is not device.woken:
+                device.woken, name = woken, device.device_id
+                device.wakes = [self._runs_of(program, name) for program in woken]
             if page is None or page.rows is None:
                 given = page_input(event, page, tasks.policy.fields)
             else:  # an open page that woke tasks before
                 given = (page.rows, len(page.events))
-            position, time_ms, runs = device.pages.position, event.event_time_ms, self._runs
-            for task, program in woken:
-                runs.append(RunTask(device.device_id, task, position, time_ms, given, program))
-        return is_ongoing
+                if alone is not None:
+                    pages.wake_page, pages.wake_id, pages.wakes = page, event.id, device.wakes
+            run = (pages.position, event.event_time_ms, given)
+            for runs in device.wakes:
+                runs.append(run)
+        return alone is None and bool(device.cursor)
 
     def closed(self, cause: str) -> None:
         """Count a closed page."""
@@ -405,7 +294,7 @@ class PartitionMachine:
     def late(self, event: Event) -> None:
         """Keep an event that came too late for its device's order."""
         self.counts.late_events += 1
-        self.late_events.append(event)
+        self._late.append(event)
 
     def missing_enter(self, event: Event) -> None:  # noqa: ARG002 - the sink's signature
         """Count an exit from a page that was never entered."""
@@ -416,33 +305,47 @@ class PartitionMachine:
     def _tasks(self, set_id: str) -> TaskSet:
         tasks = self._sets.get(set_id)
         if tasks is None:
-            if self._find_set is None:
-                raise StoreCorruptedError(
-                    f"a device has the task set {set_id!r}, which is not stored: restore the data "
-                    "directory from a copy"
-                )
-            tasks = self._sets[set_id] = self._find_set(set_id)
+            tasks = self._sets[set_id] = TaskSet(set_id, self._find_set(set_id))
         return tasks
 
-    def _delta(self, device: _Device) -> DeviceDelta:
+    def _runs_of(self, program: tuple[str, str], device_id: str) -> list[Any]:
+        by_device = self._runs.get(program)
+        if by_device is None:
+            by_device = self._runs[program] = {}
+        return by_device.setdefault(device_id, [])
+
+    def _refused(self, batch: EventBatch, events: Sequence[Event]) -> Iterator[RefusedRow]:
+        late, self._late, places = self._late, [], list(map(id, events))
+        for event in late:
+            index = batch.kept[places.index(id(event))]
+            reason = f"event time {event.event_time_ms} lies below an event already released"
+            record = msgspec.json.encode(event)
+            yield RefusedRow(index, "late", reason, event.device_id, event.ingest_time_ms, record)
+
+    def _delta(self, device: _Device) -> DeviceRows:
         sequence = device.sequence
-        new_rows, closed_pages = sequence.take_changes()
+        new_rows, closed_pages = device.pages.take_changes()
+        deadline_ms = sequence.settle()
         snapshot = DeviceSnapshot(
-            sequence.position,
+            device.pages.position,
             device.next_number,
             device.tasks.trie.export_cursor(device.cursor) if device.cursor else [],
-            sequence.settle(),
+            deadline_ms,
             sequence.export(),
             device.next_call,
             self.number,
             device.tasks.set_id,
         )
-        return DeviceDelta(device.device_id, snapshot, new_rows, closed_pages)
+        page_rows = [(ordinal, index, encode_row(row)) for ordinal, index, row in new_rows]
+        row = encode_row(snapshot)
+        return DeviceRows(device.device_id, row, deadline_ms, page_rows, closed_pages)
 
     def _touch(self, device_id: str) -> _Device:
         device = self._devices.pop(device_id)
         self._devices[device_id] = device  # the most recently used comes last
         self._touched[device_id] = self._device = device
+        if device.woken:
+            device.woken, device.pages.wake_page = _NOBODY, None
         if device_id not in self._dirty:
             self._dirty[device_id] = self.number
         return device
@@ -468,12 +371,12 @@ class PartitionMachine:
                 device.sequence.advance(watermark, self)
             self._rearm(device)
 
-    def _finish(self, skipping: Collection[str]) -> None:
-        kept = {name: self._armed[name] for name in skipping if name in self._armed}
+    def _finish(self) -> None:
+        ahead = [name for name in self._armed if self._devices[name].as_of >= self.number]
+        kept = {name: self._armed.pop(name) for name in ahead}
         for device_id in sorted(self._armed):
-            if device_id not in kept:
-                device = self._touch(device_id)
-                device.sequence.finish(self)
+            device = self._touch(device_id)
+            device.sequence.finish(self)
         self._armed = kept
         self._timers = sorted((deadline, name) for name, deadline in kept.items())
 

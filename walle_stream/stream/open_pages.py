@@ -12,7 +12,7 @@ event, but when it is looked at: pages time out seldom.
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from walle_stream.errors import StoreCorruptedError
 from walle_stream.events import Event
@@ -78,6 +78,9 @@ class OpenPages:
         "due_ms",
         "entered_count",
         "position",
+        "wake_id",
+        "wake_page",
+        "wakes",
     )
 
     def __init__(
@@ -114,6 +117,11 @@ class OpenPages:
         """How many events were taken; exits made by us among them."""
         self.due_ms = NEVER_MS
         """Ingest watermark before which no page times out; exact after ``settle``."""
+        self.wake_page: OpenPage | None = None
+        """The sink may set these three: a further event ``wake_id`` of this open page is no
+        more handed to it, but its run appended to each of ``wakes``."""
+        self.wake_id = ""
+        self.wakes: list[list[Any]] = []
 
     def change(self, fields: frozenset[str] | None, ids: Container[str]) -> None:
         """Keep other contents, and let other events matter, from the next event on.
@@ -155,7 +163,12 @@ class OpenPages:
             self.position += 1
             ids = self._ids
             if self._is_watched or event_id in ids or page_id in ids:
-                self._is_watched = sink.event(event, page)
+                if page is self.wake_page and event_id == self.wake_id and not self._is_watched:
+                    run = (self.position, event.event_time_ms, (page.rows, len(page.events)))
+                    for runs in self.wakes:
+                        runs.append(run)
+                else:
+                    self._is_watched = sink.event(event, page)
         else:
             self._end(page, _exit_before(event, page), "overflow", sink)
             self._give(event, None, sink)

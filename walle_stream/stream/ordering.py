@@ -9,7 +9,7 @@ events within the order bound.
 
 from bisect import insort
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Final
 
 from walle_stream.events import Event
 
@@ -92,18 +92,3 @@ class HeldEvents:
             heappop(timers)
         self.due_ms = timers[0][0] + self._bound_ms if timers else NEVER_MS
         return released
-
-
-def event_fields(event: Event) -> tuple[Any, ...]:
-    """Return an event's fields in their order."""
-    return (
-        event.device_id,
-        event.id,
-        event.kind,
-        event.page_id,
-        event.page_instance,
-        event.event_time_ms,
-        event.ingest_time_ms,
-        event.contents,
-        event.uid,
-    )

@@ -19,7 +19,7 @@ import msgspec
 
 from walle_stream.events import Event
 from walle_stream.stream.open_pages import EVERY_ID, OpenPages, PageSink
-from walle_stream.stream.ordering import NEVER_MS, HeldEvents, event_fields
+from walle_stream.stream.ordering import NEVER_MS, HeldEvents
 from walle_stream.stream.pages import EventRow
 
 PAGE_MAX_EVENTS_DEFAULT: Final = 10_000
@@ -67,11 +67,11 @@ class DeviceSequence:
         "_held",
         "_highest_ingest_ms",
         "_highest_ms",
-        "_pages",
         "_queue",
         "_released_ms",
         "_uids",
         "due_ms",
+        "pages",
     )
 
     def __init__(
@@ -93,25 +93,12 @@ class DeviceSequence:
         self._held: HeldEvents | None = None
         self._uids: dict[str, int] = {}  # event times; some are too old to matter
         self._forget_at = _FORGET_AT
-        self._pages = OpenPages(
+        self.pages = OpenPages(
             policy.page_timeout_ms, policy.page_max_events, policy.fields, device_id, ids
         )
+        """The device's open pages: the same object for good."""
         self.due_ms = NEVER_MS
         """Ingest watermark before which ``advance`` has nothing to do."""
-
-    @property
-    def pages(self) -> OpenPages:
-        """The device's open pages: the same object for good."""
-        return self._pages
-
-    @property
-    def position(self) -> int:
-        """How many events were released; exits made by us among them."""
-        return self._pages.position
-
-    @position.setter
-    def position(self, position: int) -> None:
-        self._pages.position = position
 
     # Events and time
 
@@ -137,7 +124,7 @@ class DeviceSequence:
         bound_ms = self._bound_ms
         if not bound_ms:
             self._highest_ms = self._released_ms = time_ms
-            pages = self._pages
+            pages = self.pages
             pages.take(event, sink)
             self.due_ms = pages.due_ms
             return
@@ -167,7 +154,7 @@ class DeviceSequence:
             watermark_ms: The partition's ingest watermark.
             sink: Gets released events and closed pages.
         """
-        pages, queue = self._pages, self._queue
+        pages, queue = self.pages, self._queue
         limit_ms = watermark_ms - self._bound_ms
         # as long as no page can be due the queue's events are, one after the other
         while queue and queue[0].ingest_time_ms <= limit_ms and pages.due_ms > watermark_ms:
@@ -192,7 +179,7 @@ class DeviceSequence:
         Exact is what goes to the store: it depends on the events alone, while what is
         remembered meanwhile depends on when somebody looked.
         """
-        due_ms = self._pages.settle()
+        due_ms = self.pages.settle()
         if self._queue:
             due_ms = min(due_ms, self._queue[0].ingest_time_ms + self._bound_ms)
         elif self._held is not None:
@@ -210,14 +197,14 @@ class DeviceSequence:
             of held events, headers of open pages, held events, uids seen).
         """
         waiting = self._queue if self._held is None else self._held.events
-        held = [(place, *event_fields(event)) for place, event in enumerate(waiting)]
+        held = [(place, *msgspec.structs.astuple(event)) for place, event in enumerate(waiting)]
         oldest_ms = self._oldest_uid_ms()
         return (
             self._highest_ms,
             self._released_ms,
-            self._pages.entered_count,
+            self.pages.entered_count,
             len(held),
-            self._pages.export(),
+            self.pages.export(),
             held,
             sorted((uid, ms) for uid, ms in self._uids.items() if ms >= oldest_ms),
         )
@@ -253,27 +240,9 @@ class DeviceSequence:
                 self._held.hold(Event(*fields))
         self._uids = dict(uids)
         self._forget_at = max(_FORGET_AT, 2 * len(self._uids))
-        self._pages.restore(entered_count, headers, rows)
+        self.pages.restore(entered_count, headers, rows)
         self.settle()
         return self
-
-    def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
-        """Return what the store must learn, and regard it as stored.
-
-        Returns:
-            New event rows of open pages as (ordinal, index, row), and pages
-            with stored rows that are closed, as (ordinal, stored row count).
-        """
-        return self._pages.take_changes()
-
-    def change(self, fields: frozenset[str] | None, ids: Container[str]) -> None:
-        """Go on for other tasks: open pages keep what they have of events.
-
-        Args:
-            fields: As in the policy, from the next event on.
-            ids: As in the constructor.
-        """
-        self._pages.change(fields, ids)
 
     # Inside
 
@@ -299,11 +268,11 @@ class DeviceSequence:
         held.hold(event)
         self._release(held.release_until(self._highest_ms - self._bound_ms), sink)
         held_ms = NEVER_MS if self._held is None else held.due_ms
-        self.due_ms = min(held_ms, self._pages.due_ms)
+        self.due_ms = min(held_ms, self.pages.due_ms)
 
     def _release_until(self, limit_ms: int, sink: SequenceSink) -> None:
         # never all of the queue: its last event set the limit
-        pages, queue = self._pages, self._queue
+        pages, queue = self.pages, self._queue
         while queue[0].event_time_ms <= limit_ms:
             event = queue.pop(0)
             self._released_ms = event.event_time_ms
@@ -311,7 +280,7 @@ class DeviceSequence:
         self.due_ms = min(queue[0].ingest_time_ms + self._bound_ms, pages.due_ms)
 
     def _advance_all(self, watermark_ms: int, sink: SequenceSink) -> None:
-        pages, queue, bound_ms = self._pages, self._queue, self._bound_ms
+        pages, queue, bound_ms = self.pages, self._queue, self._bound_ms
         while True:
             page_ms = pages.due_ms
             if page_ms <= watermark_ms:
@@ -340,7 +309,7 @@ class DeviceSequence:
             self._held = None
         for event in events:
             self._released_ms = event.event_time_ms
-            self._pages.take(event, sink)
+            self.pages.take(event, sink)
 
     def _forget(self) -> None:
         # now and then: a look at all costs as much as there are

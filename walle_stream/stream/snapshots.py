@@ -1,12 +1,15 @@
-"""A device at rest, and what a commit writes of one.
+"""A device at rest, and the rows that a commit writes of one.
 
-In the data flow: made by ``PartitionMachine.delta``, written by the partition's
-rows, read again by ``PartitionMachine.activate``.
+In the data flow: made by ``Core.delta``, written by the partition's rows as they are,
+read again by ``Core.activate``.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+
+from walle_stream.wire.rows import RowDecoder
 
 
 class DeviceSnapshot(msgspec.Struct, array_like=True):
@@ -24,13 +27,53 @@ class DeviceSnapshot(msgspec.Struct, array_like=True):
     task_set: str = ""
     """Id of the tasks that it has; empty for the definition's."""
 
+    @property
+    def has_pages(self) -> bool:
+        """Whether pages are open."""
+        return bool(self.sequence[4])
 
-class DeviceDelta(msgspec.Struct, gc=False):
-    """What a commit writes for one dirty device."""
+    @classmethod
+    def decoded(cls, row: bytes) -> "DeviceSnapshot":
+        """Decode a stored row.
+
+        Raises:
+            FormatVersionError: Its layout is of another version.
+            StoreCorruptedError: It is damaged.
+        """
+        return _decode(row)
+
+
+class DeviceRows(msgspec.Struct, gc=False):
+    """What a commit writes for one dirty device, encoded."""
 
     device_id: str
-    snapshot: DeviceSnapshot
-    new_rows: list[tuple[int, int, Any]]
-    """Event rows of open pages: (page ordinal, row index, row); append-only."""
+    row: bytes
+    """A ``DeviceSnapshot``."""
+    deadline_ms: int | None
+    """When its next timer is due; None for never."""
+    page_rows: list[tuple[int, int, bytes]]
+    """New event rows of open pages: (page ordinal, row index, row); append-only."""
     closed_pages: list[tuple[int, int]]
     """Pages that have rows in the store and are closed: (ordinal, row count)."""
+
+
+def decode_page_rows(rows: Iterable[tuple[int, bytes]]) -> dict[int, list[Any]]:
+    """Decode event rows of open pages.
+
+    Args:
+        rows: (page ordinal, row), by ordinal and index.
+
+    Returns:
+        By ordinal, in row order.
+
+    Raises:
+        StoreCorruptedError: One is damaged.
+    """
+    found: dict[int, list[Any]] = {}
+    for ordinal, row in rows:
+        found.setdefault(ordinal, []).append(tuple(_decode_page_row(row)))
+    return found
+
+
+_decode = RowDecoder(DeviceSnapshot, "device").decode
+_decode_page_row = RowDecoder(list[Any], "open page").decode

@@ -9,7 +9,7 @@ id on every host.
 In the data flow: ``PartitionMachine`` asks the device's set what an event wakes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Final
 
@@ -56,8 +56,39 @@ type Changes = Mapping[str, InstalledTask | None]
 None for a task that is not there."""
 
 
-type Woken = tuple[tuple[str, str], ...]
-"""Tasks, sorted, each with the program that VMs know it by."""
+class SetDefinition(msgspec.Struct, frozen=True):
+    """What the devices of a set have."""
+
+    triggers: Mapping[str, tuple[tuple[str, ...], ...]]
+    """For each task its conditions, each a sequence of trigger ids (event or page ids)."""
+    policy: SequencePolicy
+    """How page sequences are built, with the fields that these tasks read."""
+    pages: Mapping[str, frozenset[str]] = {}
+    """For tasks that only events on certain pages wake, these."""
+    programs: Mapping[str, str] = {}
+    """What the pool of VMs knows the tasks by, where that is not their names."""
+
+    @classmethod
+    def of(
+        cls, changes: Changes, definition: Mapping[str, InstalledTask], policy: SequencePolicy
+    ) -> "SetDefinition":
+        """Describe a set.
+
+        Args:
+            changes: What is in it.
+            definition: The definition's tasks, by name.
+            policy: Of the partition, with the fields that the definition's tasks read;
+                those of its own come to them.
+        """
+        own = fields_of({name: task for name, task in changes.items() if task is not None})
+        fields = None if own is None or policy.fields is None else policy.fields | own
+        tasks = changed(definition, changes)
+        return cls(
+            {name: task.triggers for name, task in tasks.items()},
+            msgspec.structs.replace(policy, fields=fields),
+            {name: frozenset(task.pages) for name, task in tasks.items() if task.pages is not None},
+            {name: task.program for name, task in tasks.items()},
+        )
 
 
 class TaskSet:
@@ -65,37 +96,29 @@ class TaskSet:
 
     __slots__ = ("alone", "ids", "pages", "policy", "programs", "set_id", "trie")
 
-    def __init__(
-        self,
-        set_id: str,
-        triggers: Mapping[str, Sequence[Sequence[str]]],
-        policy: SequencePolicy,
-        pages: Mapping[str, Collection[str]] | None = None,
-        programs: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, set_id: str, definition: SetDefinition) -> None:
         """Build the trie.
 
         Args:
             set_id: See ``set_id_of``.
-            triggers: For each task its conditions, each a sequence of trigger ids.
-            policy: With the fields that these tasks read.
-            pages: For tasks that only events on certain pages wake, these.
-            programs: What the pool of VMs knows the tasks by; their names by default.
+            definition: What is in it.
         """
         self.set_id = set_id
-        self.policy = policy
-        self.pages: Mapping[str, Collection[str]] = pages or {}
-        self.programs = programs or {task: task for task in triggers}
+        self.policy = definition.policy
+        self.pages = definition.pages
+        self.programs = {task: definition.programs.get(task, task) for task in definition.triggers}
         self.trie = TriggerTrie()
-        for task, conditions in triggers.items():
+        for task, conditions in definition.triggers.items():
             for condition in conditions:
                 self.trie.insert(task, condition)
         self.ids = self.trie.ids
-        self.alone: dict[str, Woken] = {}
+        self.alone: dict[str, tuple[tuple[str, str], ...]] = {}
         """By event id: what such an event wakes on a page that no condition names, where no
         match is ongoing and none begins. ``advance`` fills it."""
 
-    def advance(self, cursor: Cursor, event_id: str, page_id: str) -> tuple[Cursor, Woken]:
+    def advance(
+        self, cursor: Cursor, event_id: str, page_id: str
+    ) -> tuple[Cursor, tuple[tuple[str, str], ...]]:
         """Take one event of a device.
 
         Args:
@@ -104,7 +127,7 @@ class TaskSet:
             page_id: The event's page.
 
         Returns:
-            The new cursor, and what the event wakes.
+            The new cursor, and the tasks that the event wakes, sorted, each with its program.
         """
         after, fired = self.trie.advance(cursor, event_id, page_id)
         pages, programs = self.pages, self.programs
@@ -116,34 +139,6 @@ class TaskSet:
         if not (cursor or after or pages or page_id in ids) and event_id in ids:
             self.alone[event_id] = woken
         return after, woken
-
-    @classmethod
-    def of(
-        cls,
-        set_id: str,
-        changes: Changes,
-        definition: Mapping[str, InstalledTask],
-        policy: SequencePolicy,
-    ) -> "TaskSet":
-        """Make a set.
-
-        Args:
-            set_id: Its id.
-            changes: What is in it.
-            definition: The definition's tasks, by name.
-            policy: Of the partition, with the fields that the definition's tasks read;
-                those of its own come to them.
-        """
-        own = fields_of({name: task for name, task in changes.items() if task is not None})
-        fields = None if own is None or policy.fields is None else policy.fields | own
-        tasks = changed(definition, changes)
-        return cls(
-            set_id,
-            {name: task.triggers for name, task in tasks.items()},
-            msgspec.structs.replace(policy, fields=fields),
-            {name: frozenset(task.pages) for name, task in tasks.items() if task.pages is not None},
-            {name: task.program for name, task in tasks.items()},
-        )
 
 
 def changed(definition: Mapping[str, InstalledTask], changes: Changes) -> dict[str, InstalledTask]:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.events import Event
+from walle_stream.wire.event_batch import EventBatch
 from walle_stream.wire.rows import RowDecoder, encode_row
 
 type DeviceNumbers = tuple[str, int, int]
@@ -22,27 +23,14 @@ type Installs = Sequence[tuple[str, str]]
 """(device id, id of the task set that it has from now on), in order."""
 
 
-class _Row(msgspec.Struct, array_like=True, frozen=True):
-    watermark_ms: int
-    is_end: bool
-    parts: list[list[Event]]
-    numbers: list[DeviceNumbers]
-    installs: list[tuple[str, str]] = []
-
-
-_decode: Final = RowDecoder(_Row, "journal").decode
-_decode_part: Final = msgspec.msgpack.Decoder(list[Event]).decode
-_encode: Final = msgspec.msgpack.Encoder().encode
-
-
-class JournalBatch(msgspec.Struct, frozen=True):
-    """What one commit took, as the machine is given it again."""
+class JournalBatch(msgspec.Struct, array_like=True, frozen=True):
+    """What one commit took, as the core is given it again."""
 
     watermark_ms: int
     """Of the partition, before it."""
     is_end: bool
     """Whether the source's natural end follows."""
-    events: list[Event]
+    parts: list[list[Event]]
     """In the partition's order."""
     numbers: list[DeviceNumbers]
     """Of the devices whose scripts emitted or called, behind the commit: giving them the
@@ -50,19 +38,14 @@ class JournalBatch(msgspec.Struct, frozen=True):
     installs: Installs = ()
     """Behind the events."""
 
-
-def encode_events(events: Sequence[Event]) -> bytes:
-    """Encode a part of what a commit will take.
-
-    Args:
-        events: In the partition's order.
-    """
-    return _encode(events)
+    @property
+    def events(self) -> EventBatch:
+        """The events of all parts."""
+        return EventBatch([event for part in self.parts for event in part], b"")
 
 
-def decode_events(part: bytes) -> list[Event]:
-    """Decode a part; only what this process has encoded."""
-    return _decode_part(part)
+decode_batch: Final = RowDecoder(JournalBatch, "journal").decode
+"""Decodes a row."""
 
 
 def encode_batch(
@@ -76,7 +59,7 @@ def encode_batch(
     """Encode what a commit takes.
 
     Args:
-        parts: From ``encode_events``, in order.
+        parts: Of each ``EventBatch`` what is ``encoded``, in order.
         watermark_ms: Of the partition, before it.
         is_end: Whether the source's natural end follows.
         numbers: See ``JournalBatch``.
@@ -84,15 +67,3 @@ def encode_batch(
     """
     row = (watermark_ms, is_end, [msgspec.Raw(part) for part in parts], numbers)
     return encode_row((*row, installs) if installs else row)
-
-
-def decode_batch(row: bytes) -> JournalBatch:
-    """Decode a row.
-
-    Raises:
-        FormatVersionError: Its layout is of another version.
-        StoreCorruptedError: It is damaged.
-    """
-    found = _decode(row)
-    events = [event for part in found.parts for event in part]
-    return JournalBatch(found.watermark_ms, found.is_end, events, found.numbers, found.installs)

@@ -77,9 +77,9 @@ class Counters(msgspec.Struct, omit_defaults=False):
         """All that is lost."""
         return self.lost_features + self.lost_reports
 
-    def add(self, other: "Counters") -> None:
-        """Add another partition's counters to these."""
-        for name in self.__struct_fields__:
+    def add(self, other: msgspec.Struct) -> None:
+        """Add another partition's counters to these, or what a batch adds to some of them."""
+        for name in other.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 

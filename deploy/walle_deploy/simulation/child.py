@@ -20,17 +20,19 @@ from walle_stream.actors.task_states import apply_changes
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import WalleError
 from walle_stream.events import Event
-from walle_stream.stream.commands import RunTask
+from walle_stream.stream.commands import Runs
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.stream.task_sets import SetDefinition
 from walle_stream.vm.memory import limit_data, resident_bytes
 from walle_stream.vm.package.reader import PackagedTask, TaskPackage
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.process.guard import tie_to_host
-from walle_stream.vm.results import RunResult
+from walle_stream.vm.results import RunInput, RunResult
 from walle_stream.vm.services import HostServices
 from walle_stream.vm.task_pool import STOPPED
 from walle_stream.wire.buckets import bucket_of
+from walle_stream.wire.event_batch import EventBatch
 from walle_stream.wire.graph import Constant, Graph
 
 LINE_MAX: Final = 400
@@ -76,26 +78,27 @@ class _Replay:
             for number, runs in self._woken(lines):
                 line = lines[number - 1] if lines else b""
                 self._tell(number)
-                for run in runs:
-                    self._run(pool, run, number, line)
+                for by_device in runs.values():
+                    for device_id, own_runs in by_device.items():
+                        for given in own_runs:
+                            self._run(pool, device_id, given, number, line)
 
-    def _woken(self, lines: Sequence[bytes]) -> Iterator[tuple[int, list[RunTask]]]:
+    def _woken(self, lines: Sequence[bytes]) -> Iterator[tuple[int, Runs]]:
         task = self._task
-        machine = PartitionMachine({task.name: task.triggers}, self._policy(), _pages(task))
+        definition = SetDefinition({task.name: task.triggers}, self._policy(), _pages(task))
+        machine = PartitionMachine(lambda _: definition)
         for number, line in enumerate(lines, 1):
-            events = [_decode_event(line)]
-            for device_id in machine.absent(events):
-                machine.activate(device_id, None, {})
+            batch = EventBatch([_decode_event(line)])
+            for device_id in machine.absent(batch):
+                machine.activate(device_id, None, tuple)
             machine.number = number
-            yield number, machine.handle(events)
-        yield len(lines), machine.handle([], is_end=True)
+            yield number, machine.take(batch).runs
+        yield len(lines), machine.take(EventBatch([]), is_end=True).runs
 
-    def _run(self, pool: VmPool, run: RunTask, number: int, line: bytes) -> None:
-        state = self._states.setdefault(run.device_id, {})
+    def _run(self, pool: VmPool, device_id: str, given: RunInput, number: int, line: bytes) -> None:
+        state = self._states.setdefault(device_id, {})
         began_ms = monotonic_ms()
-        [group] = pool.run(
-            run.task, [(run.device_id, state, [(run.position, run.clock_ms, run.page)])]
-        )
+        [group] = pool.run(self._task.name, [(device_id, state, [given])])
         took_us = (monotonic_ms() - began_ms) * _US
         apply_changes(state, group.state)
         [found] = group.runs
@@ -105,8 +108,8 @@ class _Replay:
         if found.ok:
             size = sum(len(feature) + len(encoding) for feature, encoding in found.emits)
             _add(counted.output_bytes, bucket_of(size + 1))
-            outputs = self.result.outputs.setdefault(run.device_id, {})
-            outputs[run.position] = _digest(found)
+            outputs = self.result.outputs.setdefault(device_id, {})
+            outputs[given[0]] = _digest(found)
             return
         counted.failures += 1
         _add(counted.failure_classes, found.error)
@@ -114,9 +117,7 @@ class _Replay:
         counted.crashes += found.error == QUARANTINED
         if counted.first_failure is None:
             text = line.decode("utf-8", "replace")[:LINE_MAX]
-            counted.first_failure = FailedRun(
-                run.device_id, number, text, found.error, found.message
-            )
+            counted.first_failure = FailedRun(device_id, number, text, found.error, found.message)
 
     def _policy(self) -> SequencePolicy:
         job, fields = self._job, self._task.fields

@@ -15,7 +15,7 @@ from walle_stream.actors.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, VmCrashedError
 from walle_stream.events import Event
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
@@ -63,7 +63,7 @@ def batches():
     for number in range(last + 1):
         given = events[number * BATCH : (number + 1) * BATCH]
         offset = b"%d" % (number + 1)
-        yield SourceBatch(0, given, offset, SourceCounts(), [], is_end=number == last)
+        yield SourceBatch(0, EventBatch(given), offset, SourceCounts(), [], is_end=number == last)
 
 
 def open_host(folder, pool, commit_events):
@@ -163,7 +163,7 @@ def latencies_of(folder, waited_ms):
     folder.mkdir()
     host = open_host(folder, CountingPool(), 20)
     page = [Event("d", kind, kind, "p", "1", 1, 1) for kind in ("page_enter", "page_exit")]
-    batch = SourceBatch(0, page, b"1", SourceCounts(), [], is_end=True)
+    batch = SourceBatch(0, EventBatch(page), b"1", SourceCounts(), [], is_end=True)
     batch.arrived_ms = None if waited_ms is None else monotonic_ms() - waited_ms
     host.on_message(Pull(ListReader([batch]), lambda _pull: None))
     [status] = host.on_message(GetStatus())
@@ -183,7 +183,7 @@ def test_numbers_that_cannot_be_stored_cost_their_own_event_alone(tmp_path):
     numbers = [1, 2**64, -(2**70), 2**64 - 1]
     given = [Event("d", "click", "click", "p", "", n, n, {"n": x}) for n, x in enumerate(numbers)]
     counts = SourceCounts(4, 4)
-    host.on_message(Delivery(SourceBatch(0, given, b"1", counts, []), 0.0))
+    host.on_message(Delivery(SourceBatch(0, EventBatch(given), b"1", counts, []), 0.0))
     [status] = host.on_message(GetStatus())
     found = status.counters
     assert (found.events, found.accepted_rows, found.dead_letter_rows) == (2, 2, 2)
@@ -247,10 +247,12 @@ class Shared:
     def batches(number):
         for batch in batches():
             batch.partition = number
-            batch.events = [
-                msgspec.structs.replace(event, device_id=f"{event.device_id}-{number}")
-                for event in batch.events
-            ]
+            batch.events = EventBatch(
+                [
+                    msgspec.structs.replace(event, device_id=f"{event.device_id}-{number}")
+                    for event in batch.events
+                ]
+            )
             yield batch
 
 

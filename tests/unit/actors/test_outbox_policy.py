@@ -8,7 +8,7 @@ from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.turn import Delivery
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
@@ -85,7 +85,7 @@ def batches():
     return [
         SourceBatch(
             0,
-            events[number * PER_BATCH : (number + 1) * PER_BATCH],
+            EventBatch(events[number * PER_BATCH : (number + 1) * PER_BATCH]),
             b"%d" % (number + 1),
             SourceCounts(),
             [],

@@ -8,7 +8,6 @@ from walle_stream.actors.attempts import PAUSE_MAX_MS, FailurePolicy
 from walle_stream.actors.calling import run_alone
 from walle_stream.actors.runs import TaskRuns
 from walle_stream.actors.task_states import TaskStates
-from walle_stream.stream.commands import RunTask
 from walle_stream.vm.results import GroupResult, RunResult
 
 pytestmark = pytest.mark.actors
@@ -59,9 +58,11 @@ def run(pool, on_error, runs):
         plan=SimpleNamespace(warned=set()),
     )
     task_runs = TaskRuns(opening, Doubt(), wait=pauses.append)
-    calling = task_runs.run(
-        [RunTask(d, "t", n, 0, ("p", "", "exit", None, None, []), "t") for d, n in runs]
-    )
+    woken = {}
+    for device_id, position in runs:
+        page = ("p", "", "exit", None, None, [])
+        woken.setdefault(device_id, []).append((position, 0, page))
+    calling = task_runs.run([{("t", "t"): woken}])
     done = run_alone(pool, calling)
     changed = {device: each for _, changes in done.changed for device, each in changes.items()}
     return done, changed, pauses

@@ -6,7 +6,7 @@ import pytest
 
 from walle_stream.app.likely_mistakes import FIRST_ROWS, FirstRows, LikelyMistakes
 from walle_stream.events import Event
-from walle_stream.ports import DeclaredIds, SourceBatch, SourceCounts
+from walle_stream.ports import DeclaredIds, EventBatch, SourceBatch, SourceCounts
 
 NOW_MS = 1_700_000_000_000
 CLOSED = DeclaredIds(
@@ -48,7 +48,7 @@ def test_a_trigger_id_that_cannot_be_is_named_with_what_is_near(declared, id_, e
 
 def test_what_was_seen_is_known_and_suggested():
     looked = mistakes("purchse", "checkout", "hme")
-    looked.look([event("purchase"), event("checkout"), event(page="hme")])
+    looked.look(EventBatch([event("purchase"), event("checkout"), event(page="hme")]))
     (line,) = looked.warnings()
     assert "'purchse'" in line
     assert "'purchase'" in line
@@ -56,7 +56,7 @@ def test_what_was_seen_is_known_and_suggested():
 
 def test_names_that_differ_in_digits_alone_are_two_names():
     looked = mistakes("experiment-2")
-    looked.look([event("experiment-1")])
+    looked.look(EventBatch([event("experiment-1")]))
     assert looked.warnings() == []
 
 
@@ -80,7 +80,7 @@ def test_a_warning_begins_with_its_place():
 )
 def test_times_in_another_unit_are_named(time_ms, unit):
     looked = mistakes("click")
-    looked.look([event(time_ms=time_ms), event(time_ms=time_ms), event()])
+    looked.look(EventBatch([event(time_ms=time_ms), event(time_ms=time_ms), event()]))
     found = looked.warnings()
     assert len(found) == bool(unit)
     assert not found or found[0].startswith(
@@ -101,7 +101,7 @@ class Reader:
     def read(self):
         self.left -= 1
         counts = SourceCounts(source_rows=self.rows, accepted_rows=self.rows)
-        return [SourceBatch(0, [event("page_exti")], b"", counts, [])]
+        return [SourceBatch(0, EventBatch([event("page_exti")]), b"", counts, [])]
 
 
 def test_a_run_is_warned_once_after_its_first_rows():

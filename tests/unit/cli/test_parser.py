@@ -74,6 +74,8 @@ def values(action):
     if action.choices is not None:
         return [next(iter(action.choices))]
     word = next(word for word in _CANDIDATES if takes(action, word))
+    if isinstance(action.nargs, int):
+        return [word] * action.nargs
     return [word, word] if action.nargs in {"*", "+"} else [word]
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from walle_stream.errors import StoreCorruptedError, StoreError
+from walle_stream.ports import SnapshotPoint
 from walle_stream.store import snapshots
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.snapshots import PartitionSnapshots, Place, line_of
+from walle_stream.store.snapshots import FolderSnapshots, line_of
 
 ROWS = {b"\x10a\x00\x01": b"1", b"\x10b\x00\x01": b"2" * 5_000}
 
@@ -25,7 +26,7 @@ def read(path: Path) -> dict[bytes, bytes]:
         return dict(store.scan(b"\x10"))
 
 
-def put(made: PartitionSnapshots, path: Path, place: Place) -> None:
+def put(made: FolderSnapshots, path: Path, place: SnapshotPoint) -> None:
     copy = path.with_name(f"copy-{place.epoch}-{place.commits}")
     with PartitionStore.open(path) as store:
         store.checkpoint(copy)
@@ -33,31 +34,24 @@ def put(made: PartitionSnapshots, path: Path, place: Place) -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> PartitionSnapshots:
-    return PartitionSnapshots(tmp_path / "shared", 3)
+def made(tmp_path: Path) -> FolderSnapshots:
+    return FolderSnapshots(tmp_path / "shared", 3)
 
 
 def stored(tmp_path: Path, pattern: str) -> list[str]:
     return sorted(path.name for path in (tmp_path / "shared/p-03").glob(pattern))
 
 
-def test_what_was_put_comes_back(made: PartitionSnapshots, tmp_path: Path) -> None:
-    assert made.newest is None
-    assert made.fetch(tmp_path / "b") is None
+def test_a_fetched_database_has_a_line_of_its_own(made: FolderSnapshots, tmp_path: Path) -> None:
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", Place(1, 5))
-    assert made.newest == Place(1, 5)
-    write(tmp_path / "b", {b"\x10old\x00\x01": b"x"})
-    assert made.fetch(tmp_path / "b") == Place(1, 5)
+    put(made, tmp_path / "a", SnapshotPoint(1, 5))
+    made.fetch(tmp_path / "b")
     assert read(tmp_path / "b") == ROWS
-    # it is a database of its own from now on
     assert line_of(tmp_path / "b") != line_of(tmp_path / "a")
-    write(tmp_path / "b", {b"\x10c\x00\x01": b"3"})
-    assert read(tmp_path / "a") == ROWS
 
 
 def test_a_table_travels_once_and_what_is_replaced_goes(
-    made: PartitionSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: FolderSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied = []
     copy = snapshots._copy
@@ -69,11 +63,11 @@ def test_a_table_travels_once_and_what_is_replaced_goes(
     monkeypatch.setattr(snapshots, "_copy", counted)
     for commits in range(1, 6):
         write(tmp_path / "a", {b"\x10%d\x00\x01" % commits: b"x" * 1_000})
-        put(made, tmp_path / "a", Place(1, commits))
+        put(made, tmp_path / "a", SnapshotPoint(1, commits))
     tables = [name for name in copied if name.endswith(".sst")]
     assert len(tables) == len(set(tables))
     # in another process nothing is remembered, and still nothing travels again
-    put(PartitionSnapshots(tmp_path / "shared", 3), tmp_path / "a", Place(1, 6))
+    put(FolderSnapshots(tmp_path / "shared", 3), tmp_path / "a", SnapshotPoint(1, 6))
     again = [name for name in copied if name.endswith(".sst")]
     assert len(again) == len(set(again))
     assert len(stored(tmp_path, "*.json")) == 2
@@ -83,31 +77,31 @@ def test_a_table_travels_once_and_what_is_replaced_goes(
 
 
 def test_the_highest_epoch_counts_however_much_a_former_owner_writes(
-    made: PartitionSnapshots, tmp_path: Path
+    made: FolderSnapshots, tmp_path: Path
 ) -> None:
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", Place(1, 5))
+    put(made, tmp_path / "a", SnapshotPoint(1, 5))
     made.fetch(tmp_path / "b")
     write(tmp_path / "b", {b"\x10new\x00\x01": b"4"})
-    put(made, tmp_path / "b", Place(2, 6))
+    put(made, tmp_path / "b", SnapshotPoint(2, 6))
     # the former owner was only cut off
     write(tmp_path / "a", {b"\x10zombie\x00\x01": b"5"})
-    put(made, tmp_path / "a", Place(1, 900))
-    assert made.newest == Place(2, 6)
+    put(made, tmp_path / "a", SnapshotPoint(1, 900))
+    assert made.newest == SnapshotPoint(2, 6)
     made.fetch(tmp_path / "c")
     assert b"\x10new\x00\x01" in read(tmp_path / "c")
     assert b"\x10zombie\x00\x01" not in read(tmp_path / "c")
     # the next one of the owner clears up
-    put(made, tmp_path / "b", Place(2, 7))
+    put(made, tmp_path / "b", SnapshotPoint(2, 7))
     assert not stored(tmp_path, f"{line_of(tmp_path / 'a')}*")
     assert len(stored(tmp_path, "*.json")) == 2
 
 
 def test_a_snapshot_that_was_not_finished_leaves_the_one_before_whole(
-    made: PartitionSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: FolderSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", Place(1, 5))
+    put(made, tmp_path / "a", SnapshotPoint(1, 5))
     write(tmp_path / "a", {b"\x10c\x00\x01": b"3"})
 
     def die(path: Path, content: bytes) -> None:
@@ -116,40 +110,42 @@ def test_a_snapshot_that_was_not_finished_leaves_the_one_before_whole(
     # opened once more, and nothing was committed: the same count of commits
     monkeypatch.setattr(snapshots, "put_file", die)
     with pytest.raises(StoreError, match="the machine died"):
-        put(made, tmp_path / "a", Place(2, 5))
+        put(made, tmp_path / "a", SnapshotPoint(2, 5))
     # and a table of another content under the same name
     copy = tmp_path / "copy-1-5"
     for each in copy.glob("*.sst"):
         (copy / "new").write_bytes(each.read_bytes()[::-1])
         (copy / "new").rename(each)
     with pytest.raises(StoreError, match="the machine died"):
-        PartitionSnapshots(tmp_path / "shared", 3).put(copy, Place(3, 5), line_of(tmp_path / "a"))
+        FolderSnapshots(tmp_path / "shared", 3).put(
+            copy, SnapshotPoint(3, 5), line_of(tmp_path / "a")
+        )
     monkeypatch.undo()
-    assert made.fetch(tmp_path / "b") == Place(1, 5)
+    assert made.fetch(tmp_path / "b") == SnapshotPoint(1, 5)
     assert read(tmp_path / "b") == ROWS
 
 
 def test_a_snapshot_that_is_replaced_while_it_is_fetched_is_fetched_anew(
-    made: PartitionSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: FolderSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", Place(1, 1))
-    fetch = PartitionSnapshots._fetch
+    put(made, tmp_path / "a", SnapshotPoint(1, 1))
+    fetch = FolderSnapshots._fetch
 
-    def slow(self: PartitionSnapshots, manifest: snapshots._Manifest, target: Path) -> Place:
-        monkeypatch.setattr(PartitionSnapshots, "_fetch", fetch)
+    def slow(self: FolderSnapshots, manifest: snapshots._Manifest, target: Path) -> SnapshotPoint:
+        monkeypatch.setattr(FolderSnapshots, "_fetch", fetch)
         for commits in (2, 3, 4):
-            put(made, tmp_path / "a", Place(1, commits))
+            put(made, tmp_path / "a", SnapshotPoint(1, commits))
         return fetch(self, manifest, target)
 
-    monkeypatch.setattr(PartitionSnapshots, "_fetch", slow)
-    assert made.fetch(tmp_path / "b") == Place(1, 4)
+    monkeypatch.setattr(FolderSnapshots, "_fetch", slow)
+    assert made.fetch(tmp_path / "b") == SnapshotPoint(1, 4)
     assert read(tmp_path / "b") == ROWS
 
 
-def test_damage_is_named_and_what_is_there_stays(made: PartitionSnapshots, tmp_path: Path) -> None:
+def test_damage_is_named_and_what_is_there_stays(made: FolderSnapshots, tmp_path: Path) -> None:
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", Place(1, 1))
+    put(made, tmp_path / "a", SnapshotPoint(1, 1))
     write(tmp_path / "b", {b"\x10old\x00\x01": b"x"})
     table = min((tmp_path / "shared").rglob("*.sst"))
     content = table.read_bytes()
@@ -170,22 +166,10 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "shared").write_text("a file")
     write(tmp_path / "a", ROWS)
     with pytest.raises(StoreError, match=r"spec\.state\.snapshots"):
-        put(PartitionSnapshots(tmp_path / "shared", 3), tmp_path / "a", Place(1, 1))
-
-
-def test_owners_agree_on_whose_devices_they_are_before_any_snapshot(
-    made: PartitionSnapshots, tmp_path: Path
-) -> None:
-    assert made.incarnation("a" * 16) == "a" * 16
-    # the first one died before its first snapshot: what it sent is known as its own
-    other = PartitionSnapshots(tmp_path / "shared", 3)
-    assert other.newest is None
-    assert other.incarnation("b" * 16) == "a" * 16
-    assert PartitionSnapshots(tmp_path / "shared", 4).incarnation("b" * 16) == "b" * 16
-    assert stored(tmp_path, "*") == ["incarnation"]
+        put(FolderSnapshots(tmp_path / "shared", 3), tmp_path / "a", SnapshotPoint(1, 1))
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "shared").write_text("a file")
     with pytest.raises(StoreError, match="every machine may write"):
-        PartitionSnapshots(tmp_path / "shared", 3).incarnation("a" * 16)
+        FolderSnapshots(tmp_path / "shared", 3).incarnation("a" * 16)

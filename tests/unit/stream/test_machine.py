@@ -6,78 +6,21 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from walle_stream.events import Event
-from walle_stream.stream.commands import StreamCounts
+from walle_stream.stream.commands import RunTask, StreamCounts
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.pages import plain_page
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.snapshots import DeviceSnapshot
+from walle_stream.stream.task_sets import DEFAULT_SET, SetDefinition
+from walle_stream.testing.core_suite import MemoryRows, replayed
+from walle_stream.wire.event_batch import EventBatch, RefusedRow
+from walle_stream.wire.journal import encode_batch
 
 TRIGGERS = {"visit": [["page_exit"]], "funnel": [["page_enter", "click"]]}
-
-
-class Store:
-    """What a partition's database would hold, in memory and through bytes."""
-
-    def __init__(self, horizon):
-        self.devices, self.rows, self.deadlines = {}, {}, {}
-        self.journal, self.horizon = {}, horizon
-
-    def commit(self, machine, batch, watermark, *, is_end):
-        self.journal[machine.number] = (batch, watermark, is_end, machine.numbers())
-
-    def put(self, deltas):
-        for delta in deltas:
-            self.devices[delta.device_id] = msgspec.msgpack.encode(delta.snapshot)
-            rows = self.rows.setdefault(delta.device_id, {})
-            for ordinal, index, row in delta.new_rows:
-                rows.setdefault(ordinal, {})[index] = row
-            for ordinal, count in delta.closed_pages:
-                assert len(rows.pop(ordinal)) == count
-            if delta.snapshot.deadline_ms is None:
-                self.deadlines.pop(delta.device_id, None)
-            else:
-                self.deadlines[delta.device_id] = delta.snapshot.deadline_ms
-
-    def trim(self, machine):
-        oldest = machine.oldest_dirty
-        for number in list(self.journal):
-            if oldest is None or number < oldest:
-                del self.journal[number]
-
-    def load(self, machine, device_id):
-        found = self.devices.get(device_id)
-        snapshot = None if found is None else msgspec.msgpack.decode(found, type=DeviceSnapshot)
-        rows = {
-            ordinal: [by_index[index] for index in sorted(by_index)]
-            for ordinal, by_index in self.rows.get(device_id, {}).items()
-        }
-        machine.activate(device_id, snapshot, rows)
-        return 0 if snapshot is None else snapshot.as_of
-
-    def open(self, policy, watermark):
-        machine = PartitionMachine(TRIGGERS, policy)
-        for device_id, deadline in self.deadlines.items():
-            machine.arm(device_id, deadline)
-        ahead = {}
-        for number, (batch, watermark_before, is_end, numbers) in self.journal.items():
-            machine.number, machine.watermark_ms = number, watermark_before
-            for device_id in machine.absent(batch, is_end=is_end):
-                ahead[device_id] = self.load(machine, device_id)
-            skipping = {name for name, last in ahead.items() if last >= number}
-            machine.handle(batch, is_end=is_end, skipping=skipping)
-            for name, *found in numbers:
-                if not machine.is_active(name):
-                    ahead[name] = self.load(machine, name)
-                if ahead.get(name, 0) < number:
-                    machine.set_numbers(name, *found)
-            machine.mark_committed()
-        machine.watermark_ms = watermark
-        return machine
 
 
 class EveryId(dict[str, int]):
@@ -91,49 +34,76 @@ class How(NamedTuple):
     """How events are run."""
 
     keep: int = 10**9
-    reopen: bool = False
+    is_reopened: bool = False
     horizon: int = 0
     policy: SequencePolicy = SequencePolicy(page_timeout_ms=50, out_of_order_ms=5)
     make: Callable[..., PartitionMachine] = PartitionMachine
-    told: list[tuple[StreamCounts, list[Event]]] | None = None
+    told: list[tuple[StreamCounts, list[RefusedRow]]] | None = None
 
 
-def make_eager(triggers, policy):
-    machine = PartitionMachine(triggers, policy)
-    machine.trie.ids = EveryId(machine.trie.ids)
+def make_eager(find_set):
+    machine = PartitionMachine(find_set)
+    trie = machine._sets[DEFAULT_SET].trie
+    trie.ids = EveryId(trie.ids)
     return machine
 
 
+def reopen(rows, definition, watermark):
+    replayed(rows, lambda _: definition)
+    machine = PartitionMachine(lambda _: definition)
+    for device_id, deadline in sorted(rows.deadlines.items()):
+        machine.arm(device_id, deadline)
+    machine.watermark_ms = watermark
+    return machine
+
+
+def take(machine, rows, events, *, is_end=False):
+    batch = EventBatch(list(events))
+    rows.wake(machine, machine.absent(batch, is_end=is_end))
+    return batch, machine.take(batch, is_end=is_end)
+
+
+def runs_of(woken):
+    return [
+        RunTask(device_id, task, *given, program)
+        for (task, program), by_device in woken.runs.items()
+        for device_id, own in by_device.items()
+        for given in own
+    ]
+
+
 def run(events, cuts, **given):
-    keep, reopen, horizon, policy, make, told = How(**given)
-    store, seen = Store(horizon), []
-    machine = make(TRIGGERS, policy)
+    keep, is_reopened, horizon, policy, make, told = How(**given)
+    rows, seen, definition = MemoryRows(), [], SetDefinition(TRIGGERS, policy)
+    machine = make(lambda _: definition)
     bounds = [0, *sorted(cuts), len(events)]
     for number, (start, end) in enumerate(pairwise(bounds), 1):
-        is_end = number == len(bounds) - 1
-        batch, before = events[start:end], machine.watermark_ms
+        is_end, before = number == len(bounds) - 1, machine.watermark_ms
         machine.number = number
-        for device_id in machine.absent(batch, is_end=is_end):
-            store.load(machine, device_id)
-        runs = machine.handle(batch, is_end=is_end)
+        batch, woken = take(machine, rows, events[start:end], is_end=is_end)
         numbered = machine.complete(
-            [(each, [plain_page(each.page), each.clock_ms]) for each in runs]
+            [(each, [plain_page(each.page), each.clock_ms]) for each in runs_of(woken)]
         )
         seen += [(r.device_id, n, r.task, r.position, emit) for r, n, emit in numbered]
         if told is not None:
-            told.append((machine.counts, machine.late_events))
-        store.commit(machine, batch, before, is_end=is_end)
+            told.append((machine.counts, woken.refused))
+        numbers = machine.numbers()
+        rows.batches[number] = encode_batch([batch.encoded], before, is_end=is_end, numbers=numbers)
         gone = machine.excess(keep)
-        store.put(machine.delta(number - horizon, gone))
-        store.trim(machine)
+        rows.put(machine.delta(number - horizon, gone))
+        oldest = machine.oldest_dirty
+        rows.drop_batches(oldest)
         machine.mark_committed()
         machine.passivate(gone)
-        if reopen:
-            machine = store.open(policy, machine.watermark_ms)
-    store.put(machine.delta())
-    for name, row in store.devices.items():
-        store.devices[name] = msgspec.msgpack.decode(row)[:6]
-    return sorted(seen, key=lambda row: row[:2]), store.devices, store.rows
+        if is_reopened:
+            machine = reopen(rows, definition, machine.watermark_ms)
+    rows.put(machine.delta())
+    devices = {
+        name: msgspec.to_builtins(DeviceSnapshot.decoded(row))[:6]
+        for name, row in rows.devices.items()
+    }
+    pages = {name: own for name, own in rows.pages.items() if own}
+    return sorted(seen, key=lambda row: row[:2]), devices, pages
 
 
 def make_events(seed, count=120, lags=(0, 0, 0, 2, 9), steps=(0, 0, 1, 3, 40)):
@@ -169,8 +139,8 @@ def test_cuts_passivation_and_deaths_change_nothing(seed, cuts, keep, horizon):
     events = make_events(seed)
     whole = run(events, [])
     assert run(events, cuts, keep=keep, horizon=horizon) == whole
-    assert run(events, cuts, reopen=True, horizon=horizon) == whole
-    assert run(events, cuts, keep=keep, reopen=True, horizon=horizon) == whole
+    assert run(events, cuts, is_reopened=True, horizon=horizon) == whole
+    assert run(events, cuts, keep=keep, is_reopened=True, horizon=horizon) == whole
 
 
 @given(
@@ -193,7 +163,9 @@ def test_events_that_no_trigger_names_change_nothing(seed, cuts, policy, lags, s
     assert run(events, [], policy=policy) == whole
     assert run(events, cuts, policy=policy, horizon=3, told=told) == whole
     assert told == expected
-    again = run(events, cuts, policy=policy, keep=2, reopen=True, horizon=2, told=told_after_deaths)
+    again = run(
+        events, cuts, policy=policy, keep=2, is_reopened=True, horizon=2, told=told_after_deaths
+    )
     assert again == whole
     assert told_after_deaths == expected
 
@@ -211,26 +183,23 @@ def test_the_end_of_the_source_closes_open_pages():
     found, _, rows = run(events, [])
     [(task, page)] = [(row[2], row[4]) for row in found if row[1] == 1]
     assert (task, page[2]) == ("visit", "timeout")
-    assert not any(rows.values())
+    assert not rows
 
 
 def test_a_device_never_seen_is_counted_once():
-    machine = PartitionMachine(TRIGGERS, SequencePolicy())
+    machine = PartitionMachine(lambda _: SetDefinition(TRIGGERS, SequencePolicy()))
     events = [Event("a", "click", "click", "p", "", n, n) for n in range(3)]
-    assert machine.absent(events) == ["a"]
-    machine.activate("a", None, {})
-    machine.handle(events)
-    assert machine.counts.new_devices == 1
-    assert machine.counts.events == pytest.approx(3)
+    assert machine.absent(EventBatch(events)) == ["a"]
+    _, woken = take(machine, MemoryRows(), events)
+    assert (machine.counts.devices, machine.counts.events, woken.events) == (1, 3, 3)
 
 
 def test_a_run_over_an_open_page_is_given_the_pages_own_rows_and_how_many_it_sees():
     events = [Event("d", "page_enter", "page_enter", "p", "1", 0, 0)]
     events += [Event("d", "click", "click", "p", "1", n, n, {"item": n}) for n in range(1, 5)]
-    machine = PartitionMachine({"t": [["click"]]}, SequencePolicy())
-    for device_id in machine.absent(events):
-        machine.activate(device_id, None, {})
-    pages = [run.page for run in machine.handle(events)]
+    machine = PartitionMachine(lambda _: SetDefinition({"t": [["click"]]}, SequencePolicy()))
+    _, woken = take(machine, MemoryRows(), events)
+    pages = [run.page for run in runs_of(woken)]
     assert [page[1] for page in pages] == [2, 3, 4, 5]
     assert all(page[0] is pages[0][0] for page in pages)
     shown = [[row[2] for row in plain_page(page)[5]] for page in pages]

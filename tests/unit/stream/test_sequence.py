@@ -44,7 +44,7 @@ class Device:
         return self
 
     def commit(self):
-        new_rows, closed = self.sequence.take_changes()
+        new_rows, closed = self.sequence.pages.take_changes()
         for ordinal, index, row in new_rows:
             assert len(self.stored.setdefault(ordinal, [])) == index
             self.stored[ordinal].append(row)

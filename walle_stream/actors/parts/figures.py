@@ -30,19 +30,11 @@ class Figures(Part):
         head.watermark_ms = machine.watermark_ms
         if turn.deadline_ms is not None:
             return  # no commit of a turn
-        counters, stream = head.counters, machine.counts
+        counters = head.counters
+        counters.add(machine.counts)
         counters.task_runs += sum(counts.runs for counts in done.tasks.values())
         counters.task_failures += done.failures
         head.tasks = add_tasks(head.tasks, done.tasks)
-        counters.devices += stream.new_devices
-        counters.events += stream.events
-        counters.late_events += stream.late_events
-        counters.duplicate_events += stream.duplicate_events
-        counters.page_sequences += stream.page_sequences
-        counters.timed_out_pages += stream.timed_out_pages
-        counters.reentered_pages += stream.reentered_pages
-        counters.overflowed_pages += stream.overflowed_pages
-        counters.missing_enters += stream.missing_enters
         counters.features += len(turn.records)
         counters.feature_bytes += sum(len(record.feature) for record in turn.records)
         counters.encoded_bytes += sum(len(record.encoding) for record in turn.records)

@@ -6,6 +6,7 @@ from walle_stream.actors.installing import Wanted
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.turn import Turn
+from walle_stream.stream.snapshots import DeviceSnapshot
 from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
 
 
@@ -32,8 +33,7 @@ class Installations(Part):
         machine, sets = opening.machine, opening.sets
         after: dict[tuple[str, int], str] = {}
         for device_id, which in devices:
-            if not machine.is_active(device_id):
-                opening.wake([device_id])
+            opening.rows.wake(machine, [device_id])
             old = machine.task_set(device_id)
             if (old, which) not in after:
                 after[old, which] = sets.after(old, wanted[which])
@@ -59,8 +59,8 @@ class Installations(Part):
         opening = self._opening
         if opening.machine.is_active(device_id):
             return opening.sets.changes(opening.machine.task_set(device_id))
-        snapshot, _ = opening.rows.device(device_id)
-        return {} if snapshot is None else opening.sets.changes(snapshot.task_set)
+        row = opening.rows.device(device_id)
+        return {} if row is None else opening.sets.changes(DeviceSnapshot.decoded(row).task_set)
 
     def programs(self) -> dict[str, InstalledTask]:
         """Return all that devices have, and the definition's tasks, by program."""

@@ -1,21 +1,18 @@
 """What a commit part is, and the opened partition that all parts share."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
 from walle_stream.actors.calling import Runner
-from walle_stream.actors.dead_letters import event_dead_letter
 from walle_stream.actors.partition_plan import PartitionPlan
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.partition_sets import PartitionSets
-from walle_stream.actors.places import origin_of
 from walle_stream.actors.task_states import TaskStates
-from walle_stream.actors.turn import Delivery, Turn
+from walle_stream.actors.turn import Turn
 from walle_stream.ports import Downlink
-from walle_stream.stream.commands import Reply, RunTask
-from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.interface import Core
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.wire.rows import PartitionHead
 
@@ -54,52 +51,7 @@ class Opening(msgspec.Struct, frozen=True):
     """Of its devices."""
     sets: PartitionSets
     states: TaskStates
-    machine: PartitionMachine
-
-    def wake(self, device_ids: Iterable[str]) -> None:
-        """Bring devices into memory; blocks on the store.
-
-        Args:
-            device_ids: Such as the machine's ``absent`` names.
-        """
-        for device_id in device_ids:
-            self.machine.activate(device_id, *self.rows.device(device_id))
-
-    def take(self, delivery: Delivery, turn: Turn) -> None:
-        """Advance the devices of a batch; blocks on the store, where some are woken.
-
-        Args:
-            delivery: The next one.
-            turn: Gets what it woke.
-        """
-        machine, batch = self.machine, delivery.batch
-        events = delivery.events()
-        turn.parts.append(delivery.part)
-        self.wake(machine.absent(events, is_end=batch.is_end))
-        exits, late = machine.counts.page_sequences, len(machine.late_events)
-        woken = machine.handle(events, is_end=batch.is_end)
-        turn.places.add(len(turn.runs), len(woken), delivery.part, batch.origins)
-        turn.runs += woken
-        exits = machine.counts.page_sequences - exits
-        if exits:
-            turn.exits.append((delivery.delivered_ms, exits))
-        turn.add(batch, len(events))
-        turn.dead_letters += [
-            event_dead_letter(event, origin_of(event, events, batch.origins))
-            for event in machine.late_events[late:]
-        ]
-        turn.taken += 1
-
-    def answer(self, replies: Sequence[Reply]) -> list[RunTask]:
-        """Return the runs that replies of the cloud wake; blocks on the store.
-
-        Args:
-            replies: Behind the events so far.
-        """
-        if not replies:
-            return []
-        self.wake(self.machine.absent((), replies=replies))
-        return self.machine.answer(replies)
+    machine: Core
 
 
 class Part:

@@ -17,7 +17,8 @@ from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.turn import Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import StoreError
-from walle_stream.store.snapshots import PartitionSnapshots, Place, line_of
+from walle_stream.ports import SnapshotPoint, SnapshotStore
+from walle_stream.store.snapshots import line_of
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class SnapshotKeeper(Part):
 
     _rows: PartitionRows
 
-    def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
+    def __init__(self, snapshots: SnapshotStore, uploads: Executor, every_ms: float) -> None:
         """Begin.
 
         Args:
@@ -38,7 +39,7 @@ class SnapshotKeeper(Part):
             uploads: One thread, shared by the partitions of a process.
             every_ms: Shortest time between two.
         """
-        self._snapshots = snapshots
+        self.snapshots = snapshots
         self._uploads = uploads
         self._every_ms = every_ms
         self._last_ms = monotonic_ms()
@@ -62,15 +63,15 @@ class SnapshotKeeper(Part):
         """
         for left in path.parent.glob(f"{path.name}.{_COPY}-*"):
             shutil.rmtree(left, ignore_errors=True)
-        newest = self._snapshots.newest
+        newest = self.snapshots.newest
         if newest is None:
             self._last_ms = -math.inf  # the first commit makes the first
-        last = max(self._snapshots.last_epoch, newest.epoch if newest else 0)
+        last = max(self.snapshots.last_epoch, newest.epoch if newest else 0)
         if last <= own_epoch:
             return False
-        place = self._snapshots.fetch(path)
-        if place is not None:
-            _log.info("%s was taken over from the snapshot %s", path, place)
+        point = self.snapshots.fetch(path)
+        if point is not None:
+            _log.info("%s was taken over from the snapshot %s", path, point)
         elif own_epoch:
             aside = path.with_name(f"{path.name}.aside-{own_epoch}")
             try:
@@ -79,28 +80,7 @@ class SnapshotKeeper(Part):
             except OSError as error:
                 raise StoreError(f"{path} cannot be put aside: {error}") from error
             _log.warning("%s begins anew: its last owner left no snapshot", path)
-        return place is not None or own_epoch > 0
-
-    def own(self, epoch: int) -> None:
-        """Say that the partition was opened; see ``PartitionSnapshots.own``.
-
-        Raises:
-            StoreError: It cannot be written.
-        """
-        self._snapshots.own(epoch)
-
-    @property
-    def last_epoch(self) -> int:
-        """Epoch of the last opening by anybody, 0 where there was none."""
-        return self._snapshots.last_epoch
-
-    def incarnation(self, own: str) -> str:
-        """Return whose devices the partition's are; see ``PartitionSnapshots.incarnation``.
-
-        Raises:
-            StoreError: It cannot be read or written.
-        """
-        return self._snapshots.incarnation(own)
+        return point is not None or own_epoch > 0
 
     def restart(self, opening: Opening) -> None:
         """Copy the database that was opened."""
@@ -135,24 +115,24 @@ class SnapshotKeeper(Part):
     def _begin(self) -> None:
         rows, commits = self._rows, self._commits
         self._last_ms, self._last_commits = monotonic_ms(), commits
-        place = Place(rows.epoch, commits)
+        point = SnapshotPoint(rows.epoch, commits)
         # of its own: the last one of another opening may still travel
-        copy = rows.path.with_name(f"{rows.path.name}.{_COPY}-{place.epoch}-{commits}")
+        copy = rows.path.with_name(f"{rows.path.name}.{_COPY}-{point.epoch}-{commits}")
         try:
             line = line_of(rows.path)
             rows.checkpoint(copy)
         except StoreError as error:
             _log.warning("no snapshot of %s: %s", rows.path, error)
             return
-        self._upload = self._uploads.submit(self._put, copy, place, line)
+        self._upload = self._uploads.submit(self._put, copy, point, line)
 
-    def _put(self, copy: Path, place: Place, line: str) -> None:
+    def _put(self, copy: Path, point: SnapshotPoint, line: str) -> None:
         try:
-            self._snapshots.put(copy, place, line)
+            self.snapshots.put(copy, point, line)
         except StoreError as error:
             if copy.exists():
                 _log.warning("%s", error)
             else:
-                _log.info("the snapshot %s was given up: the next owner of %s is here", place, copy)
+                _log.info("the snapshot %s was given up: the next owner of %s is here", point, copy)
         finally:
             shutil.rmtree(copy, ignore_errors=True)

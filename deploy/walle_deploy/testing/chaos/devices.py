@@ -15,6 +15,7 @@ from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.testing.chaos.plan import OWN_TASK, TASK
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.app.query import features_lines, open_partitions, run_state
+from walle_stream.stream.snapshots import DeviceSnapshot
 from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.package.reader import read_package
 
@@ -71,10 +72,11 @@ def _installed(data_dir: Path, devices: Mapping[str, str]) -> dict[str, Installe
     for _, store in open_partitions(data_dir):
         rows = PartitionRows(store)
         for device in devices:
-            snapshot, _ = rows.device(device)
-            if snapshot is None or not snapshot.task_set:
+            row = rows.device(device)
+            task_set = "" if row is None else DeviceSnapshot.decoded(row).task_set
+            if not task_set:
                 continue
-            task = (rows.task_set(snapshot.task_set) or {}).get(name)
+            task = (rows.task_set(task_set) or {}).get(name)
             if task is not None:
                 # a device is in one partition alone: a second one would be a second version
                 found[device] = (

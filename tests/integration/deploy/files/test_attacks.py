@@ -222,7 +222,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n"
 )
 def test_a_server_that_sends_a_byte_now_and_then(world, device, stop, part, at_once, reason):
     world.spoil(part, trickle(at_once, b"y" * 5_000))
-    slow = world.device(idle_ms=150, grace_ms=50, bytes_per_second=100_000, attempts=1)
+    slow = world.device(idle_ms=1_000, grace_ms=50, bytes_per_second=100_000, attempts=1)
     with pytest.raises(ServiceUnreachableError, match=reason):
         world.pull(slow, world.push("v2"))
 

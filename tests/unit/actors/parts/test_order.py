@@ -7,7 +7,7 @@ from tests.unit.stream.test_machine import make_events
 from walle_stream.actors.parts import order
 from walle_stream.actors.parts.part import Part
 from walle_stream.actors.turn import Delivery
-from walle_stream.ports import SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
 
@@ -27,17 +27,21 @@ class Tally(Part):
         rows.batch.put(KEY, b"%d" % self.count)
 
 
+def made_batch(events, number):
+    return SourceBatch(0, EventBatch(events), b"%d" % number, SourceCounts(), [])
+
+
 def test_a_part_that_is_added_commits_with_the_others_through_any_death(tmp_path, monkeypatch):
     monkeypatch.setattr(order, "PARTS", [*order.PARTS, lambda _: Tally()])
     life = Life(tmp_path, 30, 5, SequencePolicy(page_timeout_ms=50, out_of_order_ms=5))
     host, events = life.open(), make_events(11)
     for number, start in enumerate(range(0, len(events), 10), 1):
-        batch = SourceBatch(0, events[start : start + 10], b"%d" % number, SourceCounts(), [])
+        batch = made_batch(events[start : start + 10], number)
         if number % 3 == 0:
             host.take([Delivery(batch, 0.0)])
             host.abandon()  # taken, not committed
             host = life.open()
-            batch = SourceBatch(0, events[start : start + 10], b"%d" % number, SourceCounts(), [])
+            batch = made_batch(events[start : start + 10], number)
         deliver(host, Delivery(batch, 0.0))
     features = host.status().counters.features
     host.close(0.0)

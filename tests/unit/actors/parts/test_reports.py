@@ -12,7 +12,7 @@ from walle_stream.actors.parts import reports as module
 from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.turn import Delivery
 from walle_stream.errors import StoreError
-from walle_stream.ports import Proof, SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, Proof, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.vm.results import GroupResult, RunResult
@@ -231,7 +231,9 @@ def test_a_commit_that_fails_counts_its_runs_once(tmp_path, monkeypatch):
     monkeypatch.setattr(PartitionRows, "commit", fail)
     events = make_events(11)
     for number, part in enumerate((events[:60], events[60:]), 1):
-        batch = SourceBatch(0, part, b"%d" % number, SourceCounts(), [], is_end=number == 2)
+        batch = SourceBatch(
+            0, EventBatch(part), b"%d" % number, SourceCounts(), [], is_end=number == 2
+        )
         delivery = Delivery(batch, 0.0)
         while True:
             try:

@@ -73,7 +73,7 @@ def test_a_file_gives_its_events_and_all_its_bytes(source, shape, batch_events, 
 
 def test_an_empty_file_ends(source):
     (batch,) = read(source(pack([])))
-    assert (batch.events, batch.is_end) == ([], True)
+    assert (len(batch.events), batch.is_end) == (0, True)
     assert read(source(None), {0: batch.offset}) == []
 
 

@@ -101,7 +101,7 @@ class TestOpen:
 
     def test_byte_order_mark_is_no_part_of_the_first_column(self, make: Make, read: Read) -> None:
         (batch,) = read(make("\ufeffd,t\na,1\n"))
-        assert batch.events[0].device_id == "a"
+        assert next(iter(batch.events)).device_id == "a"
 
     def test_missing_file_is_named(self, tmp_path: Path) -> None:
         source = FilesSource(FilesModel.model_validate(LEAST | {"path": tmp_path / "gone.csv"}))
