@@ -98,5 +98,5 @@ def test_a_reader_leaves_out_what_was_committed():
     rest = batches(offsets, 3)
     for batch in whole:
         events = [e for each in rest if each.partition == batch.partition for e in each.events]
-        assert events == batch.events[7:]
+        assert events == list(batch.events)[7:]
         assert int.from_bytes(batch.offset) == len(batch.events)
