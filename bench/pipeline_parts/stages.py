@@ -24,9 +24,9 @@ from walle_connectors.events.packed import PackedReader
 from walle_connectors.files.reader import FilesReader
 from walle_stream.actors.cloud import CloudActor
 from walle_stream.actors.device_host import DeviceHost
+from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts import devices, features
-from walle_stream.actors.parts.part import Opening
 from walle_stream.app.local import LocalRun
 from walle_stream.cli.__main__ import main
 from walle_stream.store.partition import PartitionStore
@@ -60,7 +60,7 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("numbers, features, frame", PartitionRows, "put_task_states"),
     ("write batch", PartitionRows, "commit"),
     ("write batch", PartitionStore, "write_rows"),
-    ("turns", Opening, "take"),
+    ("turns", PartitionHost, "take"),
     ("turns", DeviceHost, "on_message"),
     ("tunnel", EmbeddedTunnel, "send"),
     ("tunnel", CloudActor, "on_idle"),

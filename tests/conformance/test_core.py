@@ -65,12 +65,14 @@ class EndsMatchesWithABatch(PartitionMachine):
 
 
 class AppendsToRunsThatLeft(PartitionMachine):
-    def _touch(self, device_id):
-        pages = self._devices[device_id].pages
-        before = pages.wake_page
-        device = super()._touch(device_id)
-        pages.wake_page = before
-        return device
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._waking = Hidden()
+
+
+class Hidden(list):
+    def __iter__(self):
+        return iter(())
 
 
 class SeesTheFutureOfAPage(PartitionMachine):

@@ -167,7 +167,7 @@ class FirstRows:
     def _looked_at(self, batches: Sequence[SourceBatch]) -> Sequence[SourceBatch]:
         if self._left > 0:
             for batch in batches:
-                self._mistakes.look(batch.events, self._left)
+                self._mistakes.look(batch.events, max(self._left, 0))
                 self._left -= max(batch.counts.source_rows, len(batch.events))
             if self._left <= 0 or self._reader.is_done:
                 self._left = 0

@@ -7,16 +7,19 @@ A device here is a virtual actor: activated by its first event, passivated when
 others are more recent.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from walle_stream.events import Event
 from walle_stream.stream.commands import REPLY_POSITION, Reply, Runs, RunTask, StreamCounts, Woken
 from walle_stream.stream.interface import Core, FindSet
+from walle_stream.stream.open_pages import OpenPages
 from walle_stream.stream.ordering import NEVER_MS
 from walle_stream.stream.pages import OpenPage, page_input
 from walle_stream.stream.sequence import DeviceSequence
@@ -25,8 +28,6 @@ from walle_stream.stream.task_sets import DEFAULT_SET, TaskSet
 from walle_stream.stream.trigger import EMPTY_CURSOR, Cursor
 from walle_stream.wire.event_batch import EventBatch, RefusedRow
 from walle_stream.wire.rows import encode_row
-
-_NOBODY: Final[tuple[tuple[str, str], ...]] = ()
 
 
 class _Device:
@@ -40,8 +41,6 @@ class _Device:
         "pages",
         "sequence",
         "tasks",
-        "wakes",
-        "woken",
     )
 
     def __init__(self, device_id: str, sequence: DeviceSequence, tasks: TaskSet) -> None:
@@ -54,8 +53,6 @@ class _Device:
         self.next_number = 1
         self.next_call = 1
         self.as_of = -1
-        self.woken = _NOBODY  # last by the events at hand, and where its runs go
-        self.wakes: list[list[Any]] = []
 
 
 class PartitionMachine(Core):
@@ -77,7 +74,8 @@ class PartitionMachine(Core):
         self._resting: set[str] = set()  # those armed that are not in memory
         self._timers: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
-        self._runs: Runs = {}
+        self._runs = _no_runs()
+        self._waking = list[OpenPages]()  # those that append to runs by themselves
         self._device: _Device = _Device("", DeviceSequence(default.policy), default)
 
     @property
@@ -149,7 +147,7 @@ class PartitionMachine(Core):
     # A batch
 
     def take(self, batch: EventBatch, *, is_end: bool = False) -> Woken:  # noqa: D102 - inherited
-        events, self._runs, exits = batch.events(), {}, self.counts.page_sequences
+        events, self._runs, exits = batch.events(), _no_runs(), self.counts.page_sequences
         self.counts.events += len(events)
         devices, touched, touch = self._devices, self._touched, self._touch
         touched.clear()
@@ -171,17 +169,20 @@ class PartitionMachine(Core):
             self._finish()
         else:
             self._fire_timers(watermark)
+        for pages in self._waking:  # runs belong to their batch, and must not outlive it
+            pages.wake_page, pages.wakes = None, []
+        self._waking.clear()
         refused = [*batch.refused, *self._refused(batch, events)] if self._late else batch.refused
         batch.let_go()
         return Woken(self._runs, refused, len(events), self.counts.page_sequences - exits)
 
     def answer(self, replies: Iterable[Reply]) -> Runs:  # noqa: D102 - inherited
-        self._runs, clock_ms = {}, max(self.watermark_ms, 0)
+        self._runs, clock_ms = _no_runs(), max(self.watermark_ms, 0)
         for device_id, task, number, given in replies:
             program = self._touch(device_id).tasks.programs.get(task)
             if program is not None:  # else it was uninstalled since it called
                 run = (REPLY_POSITION + number, clock_ms, given)
-                self._runs_of((task, program), device_id).append(run)
+                self._runs[task, program][device_id].append(run)
         return self._runs
 
     def complete[T](  # noqa: D102 - inherited
@@ -261,18 +262,18 @@ class PartitionMachine(Core):
             device.cursor, woken = tasks.advance(device.cursor, event.id, event.page_id)
         if woken:
             pages = device.pages
-            if woken is not device.woken:
-                device.woken, name = woken, device.device_id
-                device.wakes = [self._runs_of(program, name) for program in woken]
+            device_id, all_runs = device.device_id, self._runs
             if page is None or page.rows is None:
                 given = page_input(event, page, tasks.policy.fields)
             else:  # an open page that woke tasks before
                 given = (page.rows, len(page.events))
                 if alone is not None:
-                    pages.wake_page, pages.wake_id, pages.wakes = page, event.id, device.wakes
+                    pages.wake_page, pages.wake_id = page, event.id
+                    pages.wakes = [all_runs[program][device_id] for program in woken]
+                    self._waking.append(pages)
             run = (pages.position, event.event_time_ms, given)
-            for runs in device.wakes:
-                runs.append(run)
+            for program in woken:
+                all_runs[program][device_id].append(run)
         return alone is None and bool(device.cursor)
 
     def closed(self, cause: str) -> None:
@@ -308,12 +309,6 @@ class PartitionMachine(Core):
             tasks = self._sets[set_id] = TaskSet(set_id, self._find_set(set_id))
         return tasks
 
-    def _runs_of(self, program: tuple[str, str], device_id: str) -> list[Any]:
-        by_device = self._runs.get(program)
-        if by_device is None:
-            by_device = self._runs[program] = {}
-        return by_device.setdefault(device_id, [])
-
     def _refused(self, batch: EventBatch, events: Sequence[Event]) -> Iterator[RefusedRow]:
         late, self._late, places = self._late, [], list(map(id, events))
         for event in late:
@@ -344,8 +339,6 @@ class PartitionMachine(Core):
         device = self._devices.pop(device_id)
         self._devices[device_id] = device  # the most recently used comes last
         self._touched[device_id] = self._device = device
-        if device.woken:
-            device.woken, device.pages.wake_page = _NOBODY, None
         if device_id not in self._dirty:
             self._dirty[device_id] = self.number
         return device
@@ -389,6 +382,10 @@ class PartitionMachine(Core):
                 if timers[place][1] in self._resting:
                     yield timers[place][1]
                 places += (2 * place + 1, 2 * place + 2)
+
+
+def _no_runs() -> Runs:
+    return defaultdict(partial(defaultdict, list))
 
 
 def _run_order(result: tuple[RunTask, Sequence[Any]]) -> tuple[str, int, str]:

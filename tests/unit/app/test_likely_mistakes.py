@@ -91,8 +91,9 @@ def test_times_in_another_unit_are_named(time_ms, unit):
 class Reader:
     """Gives batches of some rows, for ever or to an end."""
 
-    def __init__(self, rows, last):
+    def __init__(self, rows, last, partitions=1):
         self.rows, self.left, self.batch_events, self.keeps_raw = rows, last, 7, False
+        self.partitions = partitions
 
     @property
     def is_done(self):
@@ -101,7 +102,10 @@ class Reader:
     def read(self):
         self.left -= 1
         counts = SourceCounts(source_rows=self.rows, accepted_rows=self.rows)
-        return [SourceBatch(0, EventBatch([event("page_exti")]), b"", counts, [])]
+        return [
+            SourceBatch(number, EventBatch([event("page_exti")]), b"", counts, [])
+            for number in range(self.partitions)
+        ]
 
 
 def test_a_run_is_warned_once_after_its_first_rows():
@@ -114,6 +118,13 @@ def test_a_run_is_warned_once_after_its_first_rows():
     assert len(lines) == 1
     reader.batch_events = 3
     assert (reader.batch_events, reader.is_done) == (3, False)
+
+
+def test_a_read_of_many_partitions_may_have_more_than_the_first_rows():
+    lines = []
+    reader = FirstRows(Reader(FIRST_ROWS, 9, partitions=3), mistakes("clik"), lines.append)
+    assert len(reader.read()) == 3
+    assert len(lines) == 1
 
 
 def test_a_short_source_is_judged_at_its_end():
