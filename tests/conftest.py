@@ -22,7 +22,7 @@ settings.load_profile("walle")
 for _name in [name for name in os.environ if name.startswith("WALLE_") and "KAFKA" not in name]:
     del os.environ[_name]
 
-# packages that tests build are trusted by them alone (app/isolation.py)
+# packages that tests build are trusted by them alone (app/programs/isolation.py)
 _state = tempfile.TemporaryDirectory(prefix="walle-state-")
 os.environ["XDG_STATE_HOME"] = _state.name
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from fleet_parts.events import PARTITIONS, Pieces
 from walle_stream.actors import device_host
-from walle_stream.actors.calling import Calling, Runner
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.turns.calling import Calling, Runner
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.errors import WalleError
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict

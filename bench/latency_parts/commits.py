@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from walle_stream.actors.calling import Calling
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.calling import Calling
 from walle_stream.clock import monotonic_ms, process_cpu_s
 
 

@@ -22,11 +22,11 @@ from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.packed import PackedReader
 from walle_connectors.files.reader import FilesReader
-from walle_stream.actors.cloud import CloudActor
+from walle_stream.actors.cloud.cloud_actor import CloudActor
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts import devices, features
+from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.app.local import LocalRun
 from walle_stream.cli.__main__ import main
 from walle_stream.store.partition import PartitionStore

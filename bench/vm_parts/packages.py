@@ -9,7 +9,7 @@ from typing import Any, Final
 from vm_parts.contenders import ROOT
 from vm_parts.measuring import Settings, quartiles, say
 from vm_parts.plain import tune_gc
-from walle_stream.app.packages import find_task, package_task
+from walle_stream.app.programs.packages import find_task, package_task
 from walle_stream.vm.package.reader import read_package
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.results import DeviceGroup

@@ -2,7 +2,7 @@
 
 import pytest
 
-from walle_stream.app.models import OnnxModel
+from walle_stream.app.programs.models import OnnxModel
 from walle_stream.engine.hosted import HostedModel
 from walle_stream.testing.model_suite import TEXTS, ModelSuite, suite_models
 

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from walle_stream.app.letters import dead_letters
-from walle_stream.app.query import canonical_state, features_lines
+from walle_stream.app.data.letters import dead_letters
+from walle_stream.app.data.query import canonical_state, features_lines
+from walle_stream.app.figures.status import read_status
 from walle_stream.app.resources import shipped_configs
-from walle_stream.app.status import read_status
 from walle_stream.errors import ClusterError, EngineError, ModelError
 from walle_stream.testing.kit import run_pipeline
 from walle_stream.testing.model_suite import TEXTS

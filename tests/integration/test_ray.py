@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.query import canonical_state, features_lines
+from walle_stream.app.data.query import canonical_state, features_lines
+from walle_stream.app.figures.status import read_status
 from walle_stream.app.resources import shipped_configs
-from walle_stream.app.status import read_status
 from walle_stream.errors import ClusterError
 from walle_stream.store.datadir import DataDir
 
@@ -151,7 +151,7 @@ def test_a_signal_stops_the_run_and_the_next_one_goes_on(run, feed, ray_environ,
 
 SLOW_END = """
 import os, signal, threading
-from walle_stream.app.ray_session import ray_session
+from walle_stream.app.ray.session import ray_session
 told = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: told.set())
 with ray_session(1):

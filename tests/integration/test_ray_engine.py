@@ -11,10 +11,10 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from walle_stream.actors.engine import DEATHS_MAX, EnginePool
-from walle_stream.actors.engine_actors import EngineActors
-from walle_stream.actors.engine_worker import ModelBlueprint
-from walle_stream.app.ray_session import ray_session
+from walle_stream.actors.engine.actors import EngineActors
+from walle_stream.actors.engine.pool import DEATHS_MAX, EnginePool
+from walle_stream.actors.engine.worker import ModelBlueprint
+from walle_stream.app.ray.session import ray_session
 from walle_stream.errors import ClusterError, EngineError
 from walle_stream.spec.engine import EngineSpec
 from walle_stream.testing.model_suite import TEXTS, ModelSuite, here, suite_models

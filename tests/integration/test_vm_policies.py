@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.packages import find_task
-from walle_stream.app.programs import load_program
+from walle_stream.app.programs.packages import find_task
+from walle_stream.app.programs.programs import load_program
 from walle_stream.app.resources import shipped_configs
 from walle_stream.testing.kit import run_pipeline
 from walle_stream.vm import pool

@@ -15,8 +15,8 @@ from walle_connectors.kafka.source import KafkaSourceModel
 from walle_connectors.kafka.source.fetching import Record
 from walle_connectors.kafka.source.reader import KafkaReader
 from walle_connectors.kafka.source.records import RecordDecoder
-from walle_stream.actors.letter_rows import read_letters
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.rows.letter_rows import read_letters
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.reading import Opening
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore

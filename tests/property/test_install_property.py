@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.property.test_recovery_property import CountingPool, Life, canonical
 from tests.unit.stream.test_machine import TRIGGERS, make_events
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.unit.stream.test_machine import TRIGGERS, make_events
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionPlan
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import PartitionSetup
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.plan.partition_plan import PartitionPlan
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.in_hand import InHand

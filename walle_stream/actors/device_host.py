@@ -17,14 +17,14 @@ import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer, shared_by
-from walle_stream.actors.calling import run_alone, run_together
-from walle_stream.actors.installing import GetTasks, Installed, Installs, Refusals
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionStatus
 from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
+from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy, Supervisor
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.turns.calling import run_alone, run_together
+from walle_stream.actors.turns.installing import GetTasks, Installed, Installs, Refusals
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, WalleError
 from walle_stream.ports import SourceReader

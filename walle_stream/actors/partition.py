@@ -13,17 +13,17 @@ partition again from its last commit and the turn is tried again.
 
 from collections.abc import Iterable, Sequence
 
-from walle_stream.actors.calling import Calling, run_alone
-from walle_stream.actors.installing import Refused, Wanted
-from walle_stream.actors.opening import open_partition
-from walle_stream.actors.partition_plan import PartitionStatus
+from walle_stream.actors.opening.opening import open_partition
 from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.parts.order import CommitParts
 from walle_stream.actors.parts.outbox import Outbox
 from walle_stream.actors.parts.part import Opening, PartitionSetup
+from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.actors.runs import TaskRuns
-from walle_stream.actors.turn import Delivery, Turn
+from walle_stream.actors.turns.calling import Calling, run_alone
+from walle_stream.actors.turns.installing import Refused, Wanted
+from walle_stream.actors.turns.turn import Delivery, Turn
 from walle_stream.errors import ActorDeadError
 from walle_stream.faults import crash_point
 from walle_stream.types import UplinkFrame

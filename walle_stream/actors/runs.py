@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event as Flag
 from typing import Final
 
-from walle_stream.actors.attempts import QUARANTINED, Attempts, FailurePolicy
-from walle_stream.actors.calling import Call, Called, Calling
-from walle_stream.actors.dead_letters import run_dead_letter
 from walle_stream.actors.parts.containment import Containment
 from walle_stream.actors.parts.part import Opening
 from walle_stream.actors.parts.reports import Reports
-from walle_stream.actors.places import Places
-from walle_stream.actors.task_states import apply_changes
-from walle_stream.actors.turn import Done
+from walle_stream.actors.turns.attempts import QUARANTINED, Attempts, FailurePolicy
+from walle_stream.actors.turns.calling import Call, Called, Calling
+from walle_stream.actors.turns.dead_letters import run_dead_letter
+from walle_stream.actors.turns.places import Places
+from walle_stream.actors.turns.task_states import apply_changes
+from walle_stream.actors.turns.turn import Done
 from walle_stream.clock import wall_ms
 from walle_stream.faults import crash_point
 from walle_stream.stream.commands import Runs, RunTask

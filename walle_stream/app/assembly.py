@@ -11,19 +11,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
-from walle_stream.actors.cloud import CloudActor
-from walle_stream.actors.holdings import CloudHoldings
+from walle_stream.actors.cloud.cloud_actor import CloudActor
+from walle_stream.actors.cloud.holdings import CloudHoldings
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionPlan
+from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.app.connectors import ConnectorModels, load_connector
-from walle_stream.app.functions import load_functions
-from walle_stream.app.installed import InstalledPrograms
-from walle_stream.app.isolation import check_machine, ready_tasks
-from walle_stream.app.likely_mistakes import FirstRows, LikelyMistakes
-from walle_stream.app.models import load_models, onnx_models
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
-from walle_stream.app.programs import ReadyTask, unpack_task
+from walle_stream.app.programs.functions import load_functions
+from walle_stream.app.programs.installed import InstalledPrograms
+from walle_stream.app.programs.isolation import check_machine, ready_tasks
+from walle_stream.app.programs.likely_mistakes import FirstRows, LikelyMistakes
+from walle_stream.app.programs.models import load_models, onnx_models
+from walle_stream.app.programs.programs import ReadyTask, unpack_task
 from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
@@ -48,7 +48,7 @@ from walle_stream.vm.services import HostServices
 from walle_stream.wire.graph import Constant, Graph
 
 if TYPE_CHECKING:
-    from walle_stream.actors.engine_worker import ModelBlueprint
+    from walle_stream.actors.engine.worker import ModelBlueprint
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 """Bound of the batches that wait for one device host."""

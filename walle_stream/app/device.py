@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from walle_stream.actors.device_host import GetStatus, Settle
-from walle_stream.actors.partition_plan import PartitionPlan, PartitionStatus
+from walle_stream.actors.plan.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.connectors import load_connector
 from walle_stream.app.local import Beside, LocalRun

@@ -17,7 +17,7 @@ import msgspec
 
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.cloud import Drain
+from walle_stream.actors.cloud.cloud_actor import Drain
 from walle_stream.actors.device_host import (
     Close,
     DeviceHost,
@@ -27,16 +27,16 @@ from walle_stream.actors.device_host import (
     Settle,
     delivery_events,
 )
-from walle_stream.actors.latency import Latencies
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionStatus
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.actors.supervisor import RestartPolicy
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.installation import Installation
+from walle_stream.app.figures.status import HostStatus, RunPhase, RunStatus, write_status
 from walle_stream.app.options import RunOptions
+from walle_stream.app.programs.installation import Installation
 from walle_stream.app.report import CloudReport, RunReport
-from walle_stream.app.status import HostStatus, RunPhase, RunStatus, write_status
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ActorDeadError
 from walle_stream.ports import SourceBatch, SourceReader, Unread

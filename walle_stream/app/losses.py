@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.app.connectors import load_connector
 from walle_stream.app.report import RunReport
 from walle_stream.errors import DataLostError, StoreError

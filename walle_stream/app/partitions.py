@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_plan import PartitionPlan
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.parts.snapshots import SnapshotKeeper
+from walle_stream.actors.plan.partition_plan import PartitionPlan
+from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.errors import SourceMovedError
 from walle_stream.ports import Downlink, Holdings, Uplink
 from walle_stream.spec.models import StateSpec

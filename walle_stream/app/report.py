@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import msgspec
 
-from walle_stream.actors.latency import LatencyMs
-from walle_stream.actors.partition_plan import PartitionStatus
+from walle_stream.actors.plan.latency import LatencyMs
+from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.ledger import LedgerReport
-from walle_stream.app.task_figures import TaskFigures, task_figures, task_problems
+from walle_stream.app.figures.ledger import LedgerReport
+from walle_stream.app.figures.task_figures import TaskFigures, task_figures, task_problems
 from walle_stream.errors import DataLostError
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from walle_stream.app.device import DeviceAssembly, DeviceRun, device_folder
+from walle_stream.app.figures.logs import configure_logging
 from walle_stream.app.local import Beside
-from walle_stream.app.logs import configure_logging
 from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.resources import find_definition

@@ -9,9 +9,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from walle_stream.actors.runs import RETURNED
-from walle_stream.app.ledger import LedgerReport, Saving
+from walle_stream.app.figures.ledger import LedgerReport, Saving
+from walle_stream.app.figures.task_figures import TaskFigures
 from walle_stream.app.report import RunReport
-from walle_stream.app.task_figures import TaskFigures
 
 console = Console(stderr=True, highlight=False)
 """Progress and messages go to stderr, results to stdout."""

@@ -13,6 +13,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from walle_stream.app.assembly import Assembly
+from walle_stream.app.data.query import features_sample
+from walle_stream.app.figures.logs import configure_logging
 from walle_stream.app.local import (
     FINISH_TIMEOUT_S,
     FLUSH_TIMEOUT_S,
@@ -20,10 +22,8 @@ from walle_stream.app.local import (
     WORN_OUT,
     LocalRun,
 )
-from walle_stream.app.logs import configure_logging
 from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, stuck_error
-from walle_stream.app.query import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import StopTimeoutError, WalleError
@@ -31,7 +31,7 @@ from walle_stream.spec.document import masked
 from walle_stream.vm.memory import limit_data
 
 if TYPE_CHECKING:
-    from walle_stream.app.ray_run import RayRun
+    from walle_stream.app.ray.run import RayRun
 
 _LOOK_S: Final = 0.1
 
@@ -120,7 +120,7 @@ def carry_out(
 def _prepare(assembly: Assembly, how: RunOptions) -> "LocalRun | RayRun":
     if assembly.runtime == "ray":
         # imported where used: half of a short run is its imports
-        from walle_stream.app.ray_run import RayRun  # noqa: PLC0415
+        from walle_stream.app.ray.run import RayRun  # noqa: PLC0415
 
         return RayRun(assembly, how)
     limit_data(assembly.memory_bytes)
@@ -131,7 +131,7 @@ def _run(current: "LocalRun | RayRun", options: argparse.Namespace) -> RunReport
     with ExitStack() as stack:
         if options.metrics:
             # imported where used: half of a short run is its imports
-            from walle_stream.app.metrics import serve_metrics  # noqa: PLC0415
+            from walle_stream.app.figures.metrics import serve_metrics  # noqa: PLC0415
 
             serve_metrics(stack, options.metrics, current)
         on_progress = None

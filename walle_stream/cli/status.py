@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from walle_stream.actors.runs import RETURNED
-from walle_stream.app.status import HostStatus, RunStatus, read_status
-from walle_stream.app.task_figures import TaskFigures
+from walle_stream.app.figures.status import HostStatus, RunStatus, read_status
+from walle_stream.app.figures.task_figures import TaskFigures
 
 
 def status(options: argparse.Namespace) -> int:

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.isolation import note_built
-from walle_stream.app.packages import (
+from walle_stream.app.programs.isolation import note_built
+from walle_stream.app.programs.packages import (
     Size,
     find_task,
     package_sizes,

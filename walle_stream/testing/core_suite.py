@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from walle_stream.actors.recovery import replay
+from walle_stream.actors.opening.recovery import replay
 from walle_stream.stream.commands import Runs, RunTask
 from walle_stream.stream.interface import Core, FindSet, MakeCore
 from walle_stream.stream.machine import PartitionMachine

@@ -116,8 +116,8 @@ def _run_many(options: argparse.Namespace) -> int:
     from walle_deploy.device.machine import with_interpreter  # noqa: PLC0415 - beside it
     from walle_deploy.policy.population import read_population  # noqa: PLC0415 - beside it
     from walle_stream.app.assembly import Assembly  # noqa: PLC0415 - heavy
+    from walle_stream.app.figures.logs import configure_logging  # noqa: PLC0415 - beside it
     from walle_stream.app.local import LocalRun  # noqa: PLC0415 - heavy
-    from walle_stream.app.logs import configure_logging  # noqa: PLC0415 - beside it
     from walle_stream.app.options import RunOptions  # noqa: PLC0415 - beside it
     from walle_stream.app.resources import find_definition  # noqa: PLC0415 - beside it
     from walle_stream.cli.run import begin_anew, carry_out, conclude  # noqa: PLC0415 - heavy

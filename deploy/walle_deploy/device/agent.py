@@ -18,8 +18,8 @@ from walle_deploy.device.receipts import ReceiptBook
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.profile import DeviceProfile, with_versions
 from walle_deploy.model.pushes import PushedTask
-from walle_stream.app.installation import NO_HOST, Change, Installation
-from walle_stream.app.installed import NewVersion
+from walle_stream.app.programs.installation import NO_HOST, Change, Installation
+from walle_stream.app.programs.installed import NewVersion
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
     DeployError,

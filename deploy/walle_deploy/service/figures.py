@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.observability import Metrics
+from walle_stream.app.figures.observability import Metrics
 from walle_stream.clock import wall_ms
 
 TELL_MS: Final = 1_000

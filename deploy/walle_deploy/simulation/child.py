@@ -15,8 +15,8 @@ import msgspec
 
 from walle_deploy.simulation.jobs import LENGTH, PLACE, STUCK, Job, VersionResult, adapted
 from walle_deploy.simulation.report import FailedRun, VersionRun
-from walle_stream.actors.attempts import QUARANTINED
-from walle_stream.actors.task_states import apply_changes
+from walle_stream.actors.turns.attempts import QUARANTINED
+from walle_stream.actors.turns.task_states import apply_changes
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import WalleError
 from walle_stream.events import Event

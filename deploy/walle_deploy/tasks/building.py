@@ -20,8 +20,8 @@ from walle_deploy.tasks.checkouts import checkout
 from walle_deploy.tasks.definitions import read_definition, told_as
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import open_mirror
-from walle_stream.app.isolation import note_built
-from walle_stream.app.packages import package_task, write_package
+from walle_stream.app.programs.isolation import note_built
+from walle_stream.app.programs.packages import package_task, write_package
 from walle_stream.errors import PackageError, RefNotFoundError
 from walle_stream.vm.package.reader import read_package
 

@@ -15,7 +15,7 @@ import msgspec
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.audiences import OwnFile, find_own_files
-from walle_stream.app.programs import compile_task
+from walle_stream.app.programs.programs import compile_task
 from walle_stream.errors import PackageError, ScriptError, SpecFileError, WalleError
 from walle_stream.spec.loader import load_task
 from walle_stream.spec.models import Task

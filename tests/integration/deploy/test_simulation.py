@@ -17,7 +17,7 @@ from walle_deploy.simulation import interpreters
 from walle_deploy.simulation.events import record_events
 from walle_deploy.simulation.kinds import DeviceKindsSpec
 from walle_deploy.simulation.simulate import simulate
-from walle_stream.app.packages import find_task, package_task
+from walle_stream.app.programs.packages import find_task, package_task
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ReleaseStateError
 

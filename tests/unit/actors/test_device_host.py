@@ -9,9 +9,9 @@ from walle_stream.actors import device_host
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import Close, DeviceHost, GetStatus, Pull
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.supervisor import RestartPolicy
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError, VmCrashedError
 from walle_stream.events import Event

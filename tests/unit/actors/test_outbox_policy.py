@@ -5,9 +5,9 @@ import pytest
 from tests.property.test_recovery_property import Life, deliver
 from tests.unit.stream.test_machine import make_events
 from walle_stream.actors.partition import PartitionHost
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import PartitionSetup
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.sequence import SequencePolicy

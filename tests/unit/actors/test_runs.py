@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from walle_stream.actors.attempts import PAUSE_MAX_MS, FailurePolicy
-from walle_stream.actors.calling import run_alone
 from walle_stream.actors.runs import TaskRuns
-from walle_stream.actors.task_states import TaskStates
+from walle_stream.actors.turns.attempts import PAUSE_MAX_MS, FailurePolicy
+from walle_stream.actors.turns.calling import run_alone
+from walle_stream.actors.turns.task_states import TaskStates
 from walle_stream.vm.results import GroupResult, RunResult
 
 pytestmark = pytest.mark.actors

@@ -3,9 +3,9 @@
 import pytest
 
 from walle_connectors.embedded import CONNECTOR
-from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.app.ledger import LedgerReport
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.app.figures.ledger import LedgerReport
 from walle_stream.app.losses import tell_losses
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.errors import DataLostError

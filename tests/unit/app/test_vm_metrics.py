@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition_plan import PartitionStatus
-from walle_stream.app.metrics import render_metrics
-from walle_stream.app.status import HostStatus
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.app.figures.metrics import render_metrics
+from walle_stream.app.figures.status import HostStatus
 from walle_stream.ports import Unread
 from walle_stream.vm.counts import VmCounts
 from walle_stream.vm.pool import PoolLimits, VmPool

@@ -1,9 +1,9 @@
 """The ledger of bytes: which task's features and calls a commit's frames are."""
 
-from walle_stream.actors.ledger import book_measured, book_sent
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.ledger import book_measured, book_sent
+from walle_stream.actors.turns.turn import Turn
 
 
 class BytesSent(Part):

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, Downlink, HasLog
 from walle_stream.stream.commands import Reply

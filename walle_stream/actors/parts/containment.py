@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.store.in_hand import InHand
 
 _log: Final = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
 """The journal of what was taken, and the devices that must be written so that it can go."""
 
-from walle_stream.actors.journal import JournalWindow
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.plan.journal import JournalWindow
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.wire.journal import encode_batch
 
 

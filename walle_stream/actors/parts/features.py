@@ -1,8 +1,8 @@
 """What runs emitted: numbered, as rows of the device and in frames."""
 
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 
 

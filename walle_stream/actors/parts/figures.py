@@ -1,10 +1,10 @@
 """Counters of a partition, and the latencies of its run."""
 
-from walle_stream.actors.latency import Latencies
-from walle_stream.actors.partition_plan import PartitionStatus
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.wire.rows import PartitionHead, add_tasks
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from walle_stream.actors.installing import Wanted
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.installing import Wanted
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.stream.snapshots import DeviceSnapshot
 from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
 

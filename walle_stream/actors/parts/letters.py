@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.tunnel.letters import LetterSession
 
 

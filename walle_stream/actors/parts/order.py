@@ -6,7 +6,6 @@ A part that reads what another one puts into the turn stands behind it.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
-from walle_stream.actors.installing import Refusal
 from walle_stream.actors.parts.bytes_sent import BytesSent
 from walle_stream.actors.parts.calls import Calls
 from walle_stream.actors.parts.containment import Containment
@@ -19,6 +18,7 @@ from walle_stream.actors.parts.outbox import Outbox
 from walle_stream.actors.parts.part import Part, PartitionSetup
 from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.parts.states import States
+from walle_stream.actors.turns.installing import Refusal
 from walle_stream.clock import wall_ms
 
 _DOUBTED: Final = 5  # batches: a host's turn may have more than one's worth of events

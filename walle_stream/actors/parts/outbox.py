@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from walle_stream.actors.outgoing import Outgoing
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.parts.outgoing import Outgoing
 from walle_stream.actors.parts.part import Opening, OpenSession, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.types import UplinkFrame
 from walle_stream.wire.rows import PartitionHead

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from walle_stream.actors.calling import Runner
-from walle_stream.actors.partition_plan import PartitionPlan
-from walle_stream.actors.partition_rows import PartitionRows
-from walle_stream.actors.partition_sets import PartitionSets
-from walle_stream.actors.task_states import TaskStates
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.plan.partition_plan import PartitionPlan
+from walle_stream.actors.plan.partition_sets import PartitionSets
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.calling import Runner
+from walle_stream.actors.turns.task_states import TaskStates
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.ports import Downlink
 from walle_stream.stream.interface import Core
 from walle_stream.tunnel.session import UplinkSession

@@ -11,10 +11,10 @@ A turn's runs count when the turn has committed. One that is tried again counts 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from walle_stream.actors.attempts import QUARANTINED
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.attempts import QUARANTINED
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.clock import wall_ms
 from walle_stream.ports import Proof, ProofOf
 from walle_stream.vm.results import GroupResult

@@ -12,9 +12,9 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Final
 
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts.part import Opening, Part
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import StoreError
 from walle_stream.ports import SnapshotPoint, SnapshotStore

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.status import HostStatus, RunStatus
+from walle_stream.app.figures.status import HostStatus, RunStatus
 from walle_stream.errors import ActorDeadError, ChaosError
 from walle_stream.faults import CRASH_POINTS
 from walle_stream.testing.chaos import processes

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from walle_stream.actors.parts.calls import Calls
-from walle_stream.actors.turn import Turn
+from walle_stream.actors.turns.turn import Turn
 from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 from walle_stream.wire.rows import PartitionHead
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.property.test_recovery_property import Life, Tunnel, deliver
 from tests.unit.stream.test_machine import TRIGGERS, make_events
-from walle_stream.actors.partition_rows import PartitionRows
 from walle_stream.actors.parts import reports as module
 from walle_stream.actors.parts.reports import Reports
-from walle_stream.actors.turn import Delivery
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.turn import Delivery
 from walle_stream.errors import StoreError
 from walle_stream.ports import EventBatch, Proof, SourceBatch, SourceCounts
 from walle_stream.store.partition import PartitionStore

@@ -6,8 +6,8 @@ import pytest
 
 from walle_deploy.cli import fleet
 from walle_deploy.cli.fleet_device import given_profile
-from walle_stream.actors.latency import Latencies
-from walle_stream.app.ledger import LedgerReport
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.app.figures.ledger import LedgerReport
 from walle_stream.app.report import RunReport
 from walle_stream.errors import DeployError, IntegrityError, SpecFileError
 from walle_stream.wire.ledger import Ledger

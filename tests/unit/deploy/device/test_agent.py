@@ -10,7 +10,7 @@ from walle_deploy.model.held import HOUR_MS, HeldReceipt, HeldReceipts
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedTask
 from walle_deploy.model.receipts import Receipt, ReceiptKeys, peek
-from walle_stream.app.installation import NO_HOST
+from walle_stream.app.programs.installation import NO_HOST
 from walle_stream.errors import (
     IntegrityError,
     PackageError,

@@ -6,7 +6,7 @@ import sys
 import msgspec
 import pytest
 
-from walle_stream.app.status import HostStatus, RunStatus
+from walle_stream.app.figures.status import HostStatus, RunStatus
 from walle_stream.faults import CRASH_POINTS
 from walle_stream.testing.chaos import ChaosPlan, PartPlan
 from walle_stream.testing.chaos.processes import await_end, look_at

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from walle_stream.actors.partition_rows import PartitionRows
+from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.errors import StoreMissingError
 from walle_stream.store.partition import PartitionStore
 

@@ -1,0 +1,79 @@
+"""The driver's side of worker processes, with actors that are names: no Ray."""
+
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.app.options import RunOptions
+from walle_stream.app.ray.actors import DEATHS_MAX, Worker
+from walle_stream.app.ray.host import HostState
+from walle_stream.app.ray.run import RayRun
+from walle_stream.errors import ActorDeadError
+from walle_stream.ports import Unread
+from walle_stream.vm.counts import VmCounts
+from walle_stream.wire.ledger import Ledger
+from walle_stream.wire.rows import Counters
+
+
+@pytest.fixture
+def make():
+    """Make a worker whose calls nobody answers."""
+    numbers = count()
+    hello = SimpleNamespace(remote=lambda: f"call-{next(numbers)}")
+
+    def make(name):
+        actor = SimpleNamespace(hello=hello)
+        return Worker(SimpleNamespace(kill=lambda *_, **__: None), name, lambda: actor, None)
+
+    return make
+
+
+def state(commits, frames=1):
+    counters = Counters(commits=commits, uplink_frames=commits * frames)
+    status = PartitionStatus(
+        number=0, counters=counters, latencies=Latencies(), active_devices=0,
+        outbox_bytes=0, watermark_ms=-1, run_events=0, ledger=Ledger(),
+    )  # fmt: skip
+    return HostState(
+        phase="reading", failure=None, progress=0.0, unread=Unread(), is_ended=False, missing_replies=0, read_events=0,
+        mailbox_bytes=0, in_hand_events=0, statuses=[status], vm_counts=VmCounts(), vms=[], cpu_s=0.0, logs=[],
+    )  # fmt: skip
+
+
+def test_a_worker_that_dies_all_the_time_ends_the_run(make):
+    worker = make("host 0")
+    for _ in range(DEATHS_MAX):
+        worker.restart("its process died")
+    worker.restart("worn out", is_death=False)
+    with pytest.raises(ActorDeadError, match="died 13 times without a commit, last: gone"):
+        worker.restart("gone")
+
+
+def test_commits_begin_the_count_of_deaths_anew_for_host_and_cloud_side(make):
+    run = RayRun(
+        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+    )
+    host = make("host 0")
+    run._cloud = cloud = make("the cloud side")
+    for commits in range(3 * DEATHS_MAX):
+        run._look_at(host, state(commits))
+        host.restart("its process died")
+        cloud.restart("its process died")
+    assert host.restarts == cloud.restarts == 3 * DEATHS_MAX
+
+
+def test_commits_that_send_nothing_say_nothing_of_the_cloud_side(make):
+    run = RayRun(
+        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+    )
+    host = make("host 0")
+    run._cloud = cloud = make("the cloud side")
+    for commits in range(DEATHS_MAX):
+        run._look_at(host, state(commits, frames=0))
+        cloud.restart("its process died")
+    with pytest.raises(ActorDeadError):
+        cloud.restart("its process died")

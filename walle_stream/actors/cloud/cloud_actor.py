@@ -1,0 +1,170 @@
+"""The cloud actor: takes frames off the tunnel and keeps the feature table.
+
+Exactly-once is decided in its store: features, what has been seen of each
+device and the tunnel's position commit in one write batch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from walle_stream.actors.actor import Actor
+from walle_stream.actors.cloud.calls import CallStore, CloudCalls, Service
+from walle_stream.actors.cloud.holdings import CallsInHand, LastFrame, LastNumbers
+from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
+from walle_stream.types import partition_of
+
+MERGE_MAX_BYTES: Final = 1024 * 1024
+"""Most bytes of frames merged in one write batch."""
+
+
+class CloudStats(Protocol):
+    """What a feature store counts, cumulative."""
+
+    features: int
+    devices: int
+    duplicates_dropped: int
+    gaps: int
+    frames_refused: int
+
+
+class CloudStore(CallStore, Protocol):
+    """Where the cloud side keeps features. One thread, the cloud actor's."""
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """By lane of the tunnel, the position up to which frames are merged."""
+        ...
+
+    def durable_positions(self) -> Mapping[int, int]:
+        """Return up to where what was merged survives a power cut; never blocks."""
+        ...
+
+    def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
+        """Return a partition's highest epoch and last merged frame; 0 for none."""
+        ...
+
+    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:
+        """Return the numbers of devices' last features that were merged."""
+        ...
+
+    def settle(self) -> None:
+        """Block until what was merged survives a power cut."""
+        ...
+
+    @property
+    def stats(self) -> CloudStats:
+        """What was merged since the store was made."""
+        ...
+
+    def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> Any:
+        """Merge frames and remember their positions in one write batch; blocks.
+
+        Args:
+            frames: (lane, position, envelope), ascending within a lane, behind its position.
+        """
+        ...
+
+
+class Drain(msgspec.Struct):
+    """Question: merge all that is in the tunnel, answer with the statistics."""
+
+    is_last: bool = False
+    """Whether a run ends with it: what was merged is durable then."""
+
+
+class Send(msgspec.Struct):
+    """Question: send a message down to a device, answer its sequence number."""
+
+    device_id: str
+    kind: str
+    payload: bytes
+    """JSON."""
+
+
+class CloudActor(Actor):
+    """The cloud side of one tunnel; see the module's docstring."""
+
+    name = "cloud"
+    idle_interval_s = 0.02
+
+    def __init__(
+        self,
+        store: CloudStore,
+        receiver: UplinkReceiver,
+        sender: DownlinkSender,
+        downlink: Downlink,
+        partition_count: int,
+        close_tunnel: Callable[[], None],
+        services: Mapping[str, Service] | None = None,
+    ) -> None:
+        """Take over the cloud side.
+
+        Args:
+            store: The feature table.
+            receiver: The end of the tunnel's way up.
+            sender: The beginning of its way down.
+            downlink: The end of that, which is only looked at.
+            partition_count: Of the devices' data directory.
+            close_tunnel: Called after a failure: senders that wait for room
+                must learn that nobody will make any.
+            services: Answer the devices' calls, by name.
+        """
+        self._close_tunnel = close_tunnel
+        self._sender = sender
+        self._partition_count = partition_count
+        self._store = store
+        self._receiver = receiver
+        self._released: dict[int, int] = {}
+        self._calls = CloudCalls(store, sender, downlink, services or {})
+
+    def on_start(self) -> None:
+        """Let the tunnel forget what was merged before a death."""
+        self._release()
+
+    def on_message(self, message: Any) -> Any:
+        """Answer ``Drain``, ``Send`` and the questions of ``actors.holdings``.
+
+        Raises:
+            TypeError: Another message; a bug of the sender.
+        """
+        if isinstance(message, Drain):
+            self.on_idle()
+            if message.is_last:
+                self._store.settle()
+            return self._store.stats
+        if isinstance(message, Send):
+            partition = partition_of(message.device_id, self._partition_count)
+            number = self._sender.send(partition, message.device_id, message.kind, message.payload)
+            self._sender.settle()
+            return number
+        if isinstance(message, LastFrame):
+            self.on_idle()
+            return self._store.last_frame(message.incarnation, message.partition)
+        if isinstance(message, LastNumbers):
+            return self._store.last_numbers(message.incarnation, message.device_ids)
+        if isinstance(message, CallsInHand):
+            self.on_idle()
+            return self._calls.in_hand(message.incarnation, message.partition, message.position)
+        raise TypeError(f"the cloud actor got {type(message).__name__}")
+
+    def on_failure(self, error: BaseException) -> bool:
+        """End the tunnel with the actor: no sender may wait for ever."""
+        self._close_tunnel()
+        return super().on_failure(error)
+
+    def on_idle(self) -> None:
+        """Merge what has arrived, let the tunnel forget it, then see to the calls."""
+        store, receiver = self._store, self._receiver
+        while frames := receiver.receive(store.positions, MERGE_MAX_BYTES):
+            store.merge(frames)
+            self._release()
+        self._release()
+        self._calls.step()
+
+    def _release(self) -> None:
+        for lane, position in self._store.durable_positions().items():
+            if position != self._released.get(lane):
+                self._receiver.release(lane, position)
+                self._released[lane] = position

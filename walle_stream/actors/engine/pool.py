@@ -1,0 +1,225 @@
+"""The pool of engine actors as a host has it: models that are run somewhere in Ray.
+
+The driver makes the actors (``actors``), every host calls them. A request's
+inputs are put into the object store once and go by reference; its outputs come back
+the same way. An actor whose process ends is started again by Ray; what it had in
+hand goes to another one.
+"""
+
+import logging
+import threading
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from walle_stream.actors.engine.line import EngineLine
+from walle_stream.actors.engine.ray_errors import death_errors, last_line
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ClusterError, EngineError
+
+_log = logging.getLogger(__name__)
+
+DEATHS_MAX: Final = 3
+"""Actors that one request may end; it is not tried again then."""
+
+LOST_AFTER_MS: Final = 120_000.0
+"""How long an actor whose process ended is waited for, when no other one is up."""
+
+_LOOK_S: Final = 1.0
+
+
+class EngineHandles(NamedTuple):
+    """What a host needs to call the actors; travels to it."""
+
+    actors: tuple[Any, ...]
+    """Ray's handles of ``EngineWorker``."""
+    models: Mapping[str, Any]
+    """By name, the reference to a ``ModelBlueprint`` in the object store."""
+    in_flight: int
+    """Most requests of one host at an actor, and most that an actor computes at a time."""
+
+
+class EnginePool:
+    """Models in the engine actors. Thread-safe; close it."""
+
+    def __init__(
+        self,
+        ray: Any,
+        handles: EngineHandles,
+        *,
+        first: int = 0,
+        lost_after_ms: float = LOST_AFTER_MS,
+    ) -> None:
+        """Take over; waits for nothing.
+
+        Args:
+            ray: The module.
+            handles: Of the actors, which others may call as well.
+            first: The actor that is chosen first among equals.
+            lost_after_ms: See ``LOST_AFTER_MS``.
+        """
+        self._ray = ray
+        self._actors = handles.actors
+        self._references = handles.models
+        self._line = EngineLine(len(handles.actors), handles.in_flight, first)
+        self._lost_after_ms = lost_after_ms
+        self._is_closed = threading.Event()
+        self._deaths = death_errors(ray)
+
+    def models(self) -> Mapping[str, "PooledModel"]:
+        """Return the models, by name."""
+        return {name: PooledModel(self, name) for name in self._references}
+
+    def run(self, name: str, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Run a model in one of the actors; blocks, first for a place at one.
+
+        Args:
+            name: Of the model.
+            inputs: Arrays, by position; borrowed until return.
+
+        Returns:
+            Its outputs, in order; arrays of the caller's own.
+
+        Raises:
+            EngineError: What the model raised, or the request has ended three actors;
+                or the pool is closed.
+            ClusterError: No actor is up, and none comes up again.
+        """
+        ended: list[int] = []
+        given = None
+        while True:
+            index = self._line.take()
+            try:
+                if given is None:
+                    given = self._put(name, inputs)  # once there is a place: memory is bounded
+                outputs = self._ask(index, name, given, ended)
+            finally:
+                self._line.give(index)
+            if outputs is not None:
+                # the store's memory is read-only, and free again only when nobody looks at it
+                return tuple(each.copy() for each in outputs)
+            if len(ended) == DEATHS_MAX:
+                actors = ", ".join(map(str, ended))
+                raise EngineError(
+                    f"model {name!r}: the processes of engine actors {actors} ended one after the "
+                    "other while they ran this request, at last with nothing beside it: it needs "
+                    "more memory than there is, or crashes its process; give it smaller inputs, or "
+                    "try the model with `walle engine run`"
+                )
+
+    def close(self) -> None:
+        """Let nobody wait any more; the actors are the driver's. May be called twice."""
+        self._is_closed.set()
+        self._line.end(EngineError("the pool of engine actors is closed: its host is ending"))
+
+    @property
+    def loads(self) -> list[int]:
+        """Requests of this process at each actor, at the moment."""
+        return self._line.loads
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests of this process that wait for an actor, at the moment."""
+        return self._line.waiting_count
+
+    def _put(self, name: str, inputs: tuple[Any, ...]) -> Any:
+        try:
+            return self._ray.put(inputs)
+        except self._ray.exceptions.RayError as error:
+            raise ClusterError(
+                f"Ray cannot keep the inputs of model {name!r} ({last_line(error)}): give its "
+                "object store more room, with --object-store-memory of `ray start`"
+            ) from error
+
+    def _ask(self, index: int, name: str, given: Any, ended: list[int]) -> tuple[Any, ...] | None:
+        # None: again, somewhere else or here
+        ray, actor, errors = self._ray, self._actors[index], self._ray.exceptions
+        model = name, self._references[name]
+        ticket, is_running = "", False
+        try:
+            if ended:
+                # it may be what ends them: nobody else shall be there
+                ticket = uuid.uuid4().hex
+                ray.get(actor.reserve.remote(ticket))
+            is_running = True
+            outputs: tuple[Any, ...] | None = ray.get(actor.run.remote(model, given, ticket))
+        except self._deaths as error:
+            if is_running:
+                ended.append(index)
+            _log.warning(
+                "engine actor %d ended with a request for model %r, which goes on elsewhere: %s",
+                index,
+                name,
+                last_line(error),
+            )
+            if self._line.is_first_down(index):
+                threading.Thread(
+                    target=self._watch, args=(index,), name=f"walle-engine-{index}", daemon=True
+                ).start()
+            return None
+        except errors.RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, errors.RayError):
+                raise self._lost(name, cause) from error
+            raise (cause if isinstance(cause, Exception) else error) from None
+        except errors.RayError as error:
+            raise self._lost(name, error) from error
+        return outputs
+
+    def _lost(self, name: str, error: BaseException) -> ClusterError:
+        return ClusterError(
+            f"the Ray cluster lost a request for model {name!r} ({last_line(error)}): start the "
+            "cluster again, then run the same command"
+        )
+
+    def _watch(self, index: int) -> None:
+        # the call waits in Ray until the process is there again
+        began_ms = monotonic_ms()
+        try:
+            call = self._actors[index].hello.options(max_task_retries=-1).remote(self._references)
+            while not self._is_closed.is_set():
+                ready, _ = self._ray.wait([call], timeout=_LOOK_S)
+                if ready:
+                    self._ray.get(call)
+                    self._line.up(index)
+                    return
+                if monotonic_ms() - began_ms > self._lost_after_ms:
+                    self._line.lose(index, _gone(index, "the cluster starts no process for it"))
+        except Exception as error:  # noqa: BLE001 - whatever it is, this actor does not come back
+            self._line.lose(index, _gone(index, last_line(error)))
+
+
+class PooledModel:
+    """A model in the engine actors: a ``ModelRunner``."""
+
+    def __init__(self, pool: EnginePool, name: str) -> None:
+        """Take over.
+
+        Args:
+            pool: That runs it; stays the caller's to close.
+            name: Of the model.
+        """
+        self._pool: EnginePool | None = pool
+        self._name = name
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run it; see ``EnginePool.run``.
+
+        Raises:
+            EngineError: As there, or it was closed.
+        """
+        pool = self._pool
+        if pool is None:
+            raise EngineError("the model is closed: its host has ended, or is ending")
+        return pool.run(self._name, inputs)
+
+    def close(self) -> None:
+        """Refuse further calls; see ``ModelRunner``."""
+        self._pool = None
+
+
+def _gone(index: int, why: str) -> ClusterError:
+    return ClusterError(
+        f"no engine actor is left, the last one is {index}: {why}; look at `ray status`, then run "
+        "the same command"
+    )

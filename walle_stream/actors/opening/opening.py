@@ -1,0 +1,37 @@
+"""Opens a partition at its last commit, and makes its devices and the cloud side agree."""
+
+from contextlib import ExitStack
+
+from walle_stream.actors.opening.recovery import recover
+from walle_stream.actors.opening.resuming import resumed_head
+from walle_stream.actors.parts.part import Opening, PartitionSetup
+from walle_stream.actors.plan.partition_sets import PartitionSets
+from walle_stream.actors.turns.task_states import TaskStates
+from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.task_sets import SetDefinition
+
+
+def open_partition(setup: PartitionSetup) -> Opening:
+    """Open a partition; blocks on the store, and on the cloud side's answer.
+
+    Args:
+        setup: What its host is made of.
+
+    Raises:
+        WalleError: It cannot be opened; its database is closed.
+    """
+    plan, rows = setup.plan, setup.open_rows()
+    with ExitStack() as undo:
+        undo.callback(rows.close)
+        recover(rows, SetDefinition(plan.triggers, plan.policy))
+        incarnation = rows.incarnation(plan.incarnation)
+        head, seen_epoch = resumed_head(rows, plan, setup.number, incarnation)
+        sets = PartitionSets(rows, plan.policy, plan.tasks, plan.programs, plan.reported_as)
+        machine = PartitionMachine(sets.find)
+        machine.watermark_ms = head.watermark_ms
+        for device_id, deadline_ms in rows.timers():
+            machine.arm(device_id, deadline_ms)
+        undo.pop_all()
+    states = TaskStates(rows.task_state)
+    own = setup.number, plan, rows, head, seen_epoch, incarnation
+    return Opening(*own, sets, states, machine)

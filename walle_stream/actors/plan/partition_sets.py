@@ -1,0 +1,260 @@
+"""The task sets of one partition: what is installed on its devices, and their states then.
+
+An installation is an input as events are: it stands in the journal, behind the events of the
+commit that it is part of. So a recovery, which gives batches again, gives every event to the
+tasks that its device had when it came.
+
+A state follows its layout (``stateVersion``). Where a device gets a version of a task with a
+later layout, the state is kept as it is beside the one that the script migrates; where it goes
+back, what was kept takes the place again. One earlier layout is kept for each task; that there
+was no state, or no such task, is kept, too, so that a device can go back whatever it began with.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
+
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.actors.turns.attempts import FailurePolicy
+from walle_stream.actors.turns.installing import Wanted
+from walle_stream.actors.turns.task_states import TaskStates, apply_changes
+from walle_stream.actors.turns.turn import Turn
+from walle_stream.errors import StoreCorruptedError
+from walle_stream.stream.interface import Core
+from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.stream.task_sets import (
+    DEFAULT_SET,
+    Changes,
+    InstalledTask,
+    SetDefinition,
+    changed,
+    set_id_of,
+)
+from walle_stream.vm.guest.migration import VERSION_KEY
+
+_NO_LAYOUT: Final = 0
+"""Kept in place of one where a task's first version on a device has a later layout than 1."""
+
+
+class ProgramSource(Protocol):
+    """Has the pool of VMs run what is installed. Any thread."""
+
+    def ensure(self, task: str, installed: InstalledTask) -> None:
+        """Load a program into the pool, unless it is there; blocks.
+
+        Args:
+            task: The task's name.
+            installed: Which version.
+
+        Raises:
+            PackageError: Its package is not stored, or not for this interpreter.
+            VmStartError: No VM can be made.
+        """
+        ...
+
+
+class PartitionSets:
+    """What is installed in one partition. One thread, the device host's."""
+
+    def __init__(
+        self,
+        rows: PartitionRows,
+        policy: SequencePolicy,
+        default: Mapping[str, InstalledTask],
+        programs: ProgramSource | None = None,
+        reported_as: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """Take over what an opened partition has.
+
+        Args:
+            rows: The partition's rows.
+            policy: How page sequences are built.
+            default: The definition's tasks, by name.
+            programs: Loads others; None where nothing is installed ever.
+            reported_as: Names and versions in reports, for tasks of the definition.
+        """
+        self._rows = rows
+        self._policy = policy
+        self._programs = programs
+        self._definition = default
+        self._changes: dict[str, Changes] = {}
+        self.versions: dict[str, str] = {}
+        """By program."""
+        self.on_error: dict[str, FailurePolicy] = {}
+        """By program."""
+        self.labels: dict[str, tuple[str, str]] = dict(reported_as or {})
+        """Name and version in reports, by program; installed ones are called as they came."""
+        self.names: set[str] = set()
+        """Of all tasks that some device may have."""
+        self._learn(DEFAULT_SET, {})
+
+    def find(self, set_id: str) -> SetDefinition:
+        """Return a set, ready to run; blocks where its programs must be loaded.
+
+        Args:
+            set_id: Of a set that is stored, or was put.
+
+        Raises:
+            StoreCorruptedError: There is none.
+            PackageError: A package of it is not stored here any more.
+        """
+        changes = self.changes(set_id)
+        if self._programs is not None:
+            for name, task in changes.items():
+                if task is not None:
+                    self._programs.ensure(name, task)
+        return SetDefinition.of(changes, self._definition, self._policy)
+
+    def changes(self, set_id: str) -> Changes:
+        """Return what a set changes of the definition's tasks.
+
+        Args:
+            set_id: As for ``find``.
+
+        Raises:
+            StoreCorruptedError: There is none.
+        """
+        if set_id not in self._changes:
+            self._learn(set_id, stored_changes(self._rows, set_id))
+        return self._changes[set_id]
+
+    def after(self, set_id: str, wanted: Wanted) -> str:
+        """Return the set of a device that had one; a new one goes into the commit at hand.
+
+        Args:
+            set_id: Of the one before.
+            wanted: What changes.
+        """
+        changes = dict(self.changes(set_id))
+        for name, task in wanted.items():
+            if isinstance(task, InstalledTask) or (task is None and name in self._definition):
+                changes[name] = task
+            else:
+                changes.pop(name, None)
+        found = set_id_of(changes)
+        if found not in self._changes:
+            if self._rows.task_set(found) is None:
+                self._rows.put_task_set(found, changes)
+            self._learn(found, changes)
+        return found
+
+    def programs_of(self, set_ids: Collection[str]) -> dict[str, InstalledTask]:
+        """Return the tasks of sets by program.
+
+        Args:
+            set_ids: Stored ones.
+        """
+        found = [task for set_id in set_ids for task in self._tasks(set_id).values()]
+        return {task.program: task for task in found}
+
+    def move(self, turn: Turn, machine: Core, states: TaskStates) -> None:
+        """Give devices their new sets, in the commit at hand.
+
+        Args:
+            turn: Says which; those that stay as they were are taken out, and refused.
+            machine: Has these devices in memory.
+            states: The partition's.
+        """
+        counts, installs = dict(turn.head.task_sets), []
+        for device_id, set_id in turn.installs:
+            old = machine.task_set(device_id)
+            problem = self._move_states(device_id, old, set_id, states, turn)
+            if problem:
+                turn.refused[device_id] = problem
+                continue
+            machine.install(device_id, set_id)
+            installs.append((device_id, set_id))
+            counts[old] = counts.get(old, 0) - 1
+            counts[set_id] = counts.get(set_id, 0) + 1
+        turn.installs = installs
+        turn.head.task_sets = {name: n for name, n in counts.items() if name and n > 0}
+
+    def _move_states(
+        self, device_id: str, before: str, set_id: str, states: TaskStates, turn: Turn
+    ) -> str:
+        """Let a device's states follow the layouts of its next tasks, in the commit at hand.
+
+        Args:
+            device_id: In memory.
+            before: Id of the set that it has.
+            set_id: Of its next tasks.
+            states: The partition's.
+            turn: Gets what changes.
+
+        Returns:
+            Why it cannot be; nothing has changed then. Empty when it is done.
+        """
+        going = []
+        old = self._tasks(before)
+        for name, task in self._tasks(set_id).items():
+            found = old.get(name)
+            if found is not None and found.package and found.state_version == task.state_version:
+                continue  # what there was to keep was kept when its layout was installed
+            state = states.of_task(name)(device_id)
+            layout = _layout_of(state)
+            if not state:
+                # that there was none is kept as well; of a task that is new here, for any layout
+                layout = old[name].state_version if name in old else _NO_LAYOUT
+                is_later = max(layout, 1) < task.state_version
+                state = {VERSION_KEY: b"%d" % layout} if is_later else {}
+            if not state or layout == task.state_version:
+                continue
+            kept = None
+            if layout > task.state_version:
+                kept = self._rows.kept_state(device_id, name, task.state_version)
+                kept = kept or self._rows.kept_state(device_id, name, _NO_LAYOUT)
+                if not kept:
+                    return (
+                        f"task {name!r}: version {task.version!r} has stateVersion "
+                        f"{task.state_version}, the device's state is of {layout}, and none of the "
+                        "earlier layout was kept: install a version with that stateVersion"
+                    )
+            going.append((name, state, layout, kept))
+        for name, state, layout, kept in going:
+            self._rows.drop_kept_states(device_id, name)
+            if kept is None:
+                self._rows.keep_state(device_id, name, layout, state)
+                continue
+            back = {} if kept.keys() == {VERSION_KEY} else kept  # there was none
+            changes: dict[str, bytes | None] = {key: None for key in state if key not in back}
+            changes.update(back)
+            apply_changes(state, changes)
+            turn.changed_states.append((name, {device_id: changes}))
+        return ""
+
+    def _tasks(self, set_id: str) -> Mapping[str, InstalledTask]:
+        return changed(self._definition, self.changes(set_id))
+
+    def _learn(self, set_id: str, changes: Changes) -> None:
+        self._changes[set_id] = changes
+        tasks = changed(self._definition, changes)
+        self.names |= tasks.keys()
+        for task in tasks.values():
+            self.versions[task.program] = task.version
+            self.on_error[task.program] = FailurePolicy(*task.on_error)
+            if task.origin:
+                name, _, version = task.origin.rpartition("@")
+                self.labels[task.program] = (name, version)
+
+
+def stored_changes(rows: PartitionRows, set_id: str) -> Changes:
+    """Return what a stored set changes of the definition's tasks.
+
+    Args:
+        rows: The partition's.
+        set_id: Its id.
+
+    Raises:
+        StoreCorruptedError: There is none.
+    """
+    changes = rows.task_set(set_id) if set_id else {}
+    if changes is None:
+        raise StoreCorruptedError(
+            f"a device has the task set {set_id!r}, which is not stored: restore the data "
+            "directory from a copy"
+        )
+    return changes
+
+
+def _layout_of(state: Mapping[str, bytes]) -> int:
+    written = state.get(VERSION_KEY)
+    return 1 if written is None else int(written)

@@ -1,0 +1,119 @@
+"""The ledger of bytes as it is reported: by task, beside the raw rows.
+
+Cumulative for the data directory, as the counters are. The field names are
+stable for other programs. A saving is a share of the raw bytes, 0-1; below 0
+where a task sends more than the raw rows have.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from walle_stream.app.data.query import run_state
+from walle_stream.wire.ledger import Ledger, TaskBytes
+from walle_stream.wire.rows import Counters
+
+
+class Saving(msgspec.Struct, frozen=True):
+    """How far below the raw rows something is; None where that was not measured."""
+
+    raw: float | None
+    """Below the rows as the source had them."""
+    packed_raw: float | None
+    """Below the same rows as one zstd frame per batch."""
+
+
+class TaskReport(msgspec.Struct, frozen=True):
+    """What one task sent."""
+
+    task: str
+    bytes: TaskBytes
+    sent: Saving
+    """Of all that it sent."""
+    feature_alone: Saving
+    """If it sent its features alone."""
+    encoding_alone: Saving
+    """If it sent its encodings alone."""
+
+
+class LedgerReport(msgspec.Struct, frozen=True):
+    """What left, by task, beside what would have."""
+
+    source_rows: int
+    raw_bytes: int
+    uplink_bytes: int
+    """All that left, envelopes and framing included: the tasks' sum and what is not
+    assigned. A frame that is sent again after a kill is counted once."""
+    unassigned_bytes: int
+    """Left before the data directory had a ledger."""
+    measured_rows: int
+    """Rows of batches that ``walle run --ledger`` measured."""
+    measured_raw_bytes: int
+    packed_raw_bytes: int
+    tasks: list[TaskReport]
+
+    @classmethod
+    def of(cls, counters: Counters, ledger: Ledger) -> "LedgerReport":
+        """Make the report.
+
+        Args:
+            counters: Sums of all partitions.
+            ledger: The same.
+        """
+        sent_bytes = sum(each.sent_bytes for each in ledger.tasks.values())
+        return cls(
+            source_rows=counters.source_rows,
+            raw_bytes=counters.raw_bytes,
+            uplink_bytes=counters.uplink_bytes,
+            unassigned_bytes=counters.uplink_bytes - sent_bytes,
+            measured_rows=ledger.measured_rows,
+            measured_raw_bytes=ledger.measured_raw_bytes,
+            packed_raw_bytes=ledger.packed_raw_bytes,
+            tasks=[
+                _task_report(task, each, counters.raw_bytes, ledger)
+                for task, each in sorted(ledger.tasks.items())
+            ],
+        )
+
+    def to_builtins(self) -> dict[str, Any]:
+        """Return the stable JSON object: a task's bytes beside its name."""
+        made: dict[str, Any] = msgspec.to_builtins(self)
+        made["tasks"] = [
+            {
+                "task": each["task"],
+                **each["bytes"],
+                "sent_bytes": task.bytes.sent_bytes,
+                "saving": {
+                    name: each[name] for name in ("sent", "feature_alone", "encoding_alone")
+                },
+            }
+            for each, task in zip(made["tasks"], self.tasks, strict=True)
+        ]
+        return made
+
+
+def read_ledger(data_dir: Path) -> LedgerReport:
+    """Read what is kept in a data directory; also while a run writes it.
+
+    Raises:
+        StoreMissingError: There is none.
+    """
+    state = run_state(data_dir)
+    return LedgerReport.of(state.counters, state.ledger)
+
+
+def _task_report(task: str, size: TaskBytes, raw_bytes: int, ledger: Ledger) -> TaskReport:
+    plain, packed = ledger.measured_raw_bytes, ledger.packed_raw_bytes
+    feature, encoding = size.feature_alone_bytes, size.encoding_alone_bytes
+    return TaskReport(
+        task,
+        size,
+        Saving(_below(size.sent_bytes, raw_bytes), _below(size.measured_sent_bytes, packed)),
+        Saving(_below(feature, plain), _below(feature, packed)),
+        Saving(_below(encoding, plain), _below(encoding, packed)),
+    )
+
+
+def _below(size_bytes: int, raw_bytes: int) -> float | None:
+    return round(1.0 - size_bytes / raw_bytes, 6) if raw_bytes else None

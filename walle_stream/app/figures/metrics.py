@@ -1,0 +1,156 @@
+"""What a run shows of itself for ``--metrics ADDR``: its figures as metrics.
+
+The partition hosts count; this module only renames their figures for
+Prometheus at each scrape (``observability`` holds the format, ``metrics_server``
+the server).
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final, Protocol
+
+import msgspec
+
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.app.figures.metrics_server import MetricsServer
+from walle_stream.app.figures.observability import Metrics
+from walle_stream.app.figures.status import HostStatus
+from walle_stream.app.figures.task_figures import TaskFigures, task_figures
+from walle_stream.vm.counts import VmCounts, VmStatus
+from walle_stream.wire.rows import Counters
+
+_log = logging.getLogger(__name__)
+
+_BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
+_GAUGES: Final = {
+    "active_devices": "Devices in memory.",
+    "outbox_bytes": "Frames without acknowledgement, bytes.",
+    "watermark_ms": "Ingest watermark, epoch milliseconds.",
+}
+_TASK_COUNTERS: Final = {
+    "runs": "Runs of a task, cumulative for the data directory.",
+    "failures": "Runs of a task that failed for good, the same.",
+    "features": "Features of a task, the same.",
+}
+_UNREAD: Final = {
+    "unread": "Share of the source that a host has yet to read.",
+    "unread_rows": "Records of the source that a host has yet to read.",
+    "unread_bytes": "Bytes of the source that a host has yet to read.",
+    "unread_ms": "Milliseconds from the event that a host read last to the newest of its source.",
+    "in_hand_events": "Events that a host has read and not committed.",
+}
+
+
+class ObservedRun(Protocol):
+    """What is read of a run."""
+
+    is_ready: bool
+
+    def status(self) -> list[PartitionStatus]:
+        """Return the figures of all partitions."""
+        ...
+
+    def host_status(self) -> list[HostStatus]:
+        """Return how each host goes, and what it has yet to read."""
+        ...
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks."""
+        ...
+
+    def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
+        """Return what the pool has done, and its VMs."""
+        ...
+
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for."""
+        ...
+
+
+def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
+    """Serve until the stack is closed.
+
+    Args:
+        stack: Gets the server's closing.
+        address: See ``MetricsServer``.
+        run: What is observed.
+
+    Raises:
+        MetricsAddressError: The address is malformed or taken.
+    """
+
+    def render() -> str:
+        counts, machines = run.vm_status()
+        return render_metrics(
+            run.status(), counts, machines, run.task_names, run.host_status(), run.cloud_losses
+        )
+
+    server = MetricsServer(address, render, lambda: run.is_ready)
+    stack.callback(server.close)
+    _log.info("metrics: http://%s:%d/metrics", server.host, server.port)
+    return server.port
+
+
+def render_metrics(
+    statuses: list[PartitionStatus],
+    counts: VmCounts,
+    machines: list[VmStatus],
+    task_names: Sequence[str] = (),
+    hosts: Sequence[HostStatus] = (),
+    cloud_losses: int = 0,
+) -> str:
+    """Return the figures in Prometheus' text format."""
+    metrics, total = Metrics(), Counters()
+    for status in statuses:
+        total.add(status.counters)
+    _add_tasks(metrics, task_figures(task_names, statuses))
+    _add_unread(metrics, hosts)
+    for name, value in msgspec.structs.asdict(total).items():
+        if name in {"task_runs", "task_failures"}:
+            continue  # the sums of those above
+        text = f"Cumulative for the data directory: {name}."
+        metrics.counter(f"walle_{name}_total", text).raise_to(value)
+    text = "Features and frames that the cloud side lacks, or has others for."
+    metrics.gauge("walle_cloud_losses", text).set(cloud_losses)
+    for name, text in _GAUGES.items():
+        gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
+        for status in statuses:
+            gauge.set(getattr(status, name), partition=str(status.number))
+    for name, value in msgspec.structs.asdict(counts).items():
+        metrics.counter(f"walle_vm_{name}_total", f"Of this process: {name}.").raise_to(value)
+    labels = ["task", "vm"]
+    running = metrics.gauge("walle_vm_running", "1 while a run is at hand.", labels)
+    calls = metrics.gauge("walle_vm_calls", "Batches that a VM has run.", labels)
+    runs = metrics.gauge("walle_vm_runs", "Runs in those batches.", labels)
+    for machine in machines:
+        vm = {"task": machine.task, "vm": str(machine.serial)}
+        running.set(machine.is_running, **vm)
+        calls.set(machine.calls, **vm)
+        runs.set(machine.runs, **vm)
+    latency = metrics.histogram(
+        "walle_exit_to_commit_ms",
+        "From the delivery of a page exit, or of what released it, to its commit.",
+        _BUCKETS_MS,
+    )
+    below = [sum(s.latencies.count_below(bound) for s in statuses) for bound in _BUCKETS_MS]
+    everything = sum(status.latencies.count for status in statuses)
+    latency.replace([*below, everything], sum(status.latencies.sum_ms for status in statuses))
+    return metrics.render()
+
+
+def _add_tasks(metrics: Metrics, tasks: Sequence[TaskFigures]) -> None:
+    for name, text in _TASK_COUNTERS.items():
+        counter = metrics.counter(f"walle_task_{name}_total", text, ["task"])
+        for task in tasks:
+            counter.raise_to(getattr(task, name), task=task.task)
+
+
+def _add_unread(metrics: Metrics, hosts: Sequence[HostStatus]) -> None:
+    for name, text in _UNREAD.items():
+        gauge = metrics.gauge(f"walle_{name}", text, ["host"])
+        for host in hosts:
+            if (unread := getattr(host, name)) >= 0:
+                gauge.set(unread, host=str(host.index))

@@ -1,0 +1,156 @@
+"""Models of the host that a pipeline names: ONNX files and Python functions.
+
+An ONNX file is read by the processes that run it: each host reads it from the
+path that the definition gives, when it opens its VMs. Where engine actors run it
+the driver alone reads it.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from walle_stream.app.programs.functions import load_function
+from walle_stream.errors import EngineError
+from walle_stream.spec.models import ModelReference
+
+if TYPE_CHECKING:
+    from walle_stream.actors.engine.worker import ModelBlueprint
+    from walle_stream.engine.batching import BatchedModel
+    from walle_stream.engine.hosted import HostedModel
+
+
+class OnnxModel:
+    """A model in an ONNX file, read once: a ``ModelRunner`` in this process."""
+
+    def __init__(
+        self, place: str, file: Path, backend: str, threads: int | None, batch: int | None = None
+    ) -> None:
+        """Keep what is needed to read it.
+
+        Args:
+            place: Where the definition names it, for errors.
+            file: Of the model.
+            backend: Of the tensor engine.
+            threads: Of products of matrices; None: one, if numpy's library can be told.
+            batch: Rows of each evaluation; None: as many as are asked for.
+        """
+        self._place = place
+        self._file = file
+        self._backend = backend
+        self._threads = threads
+        self._batch = batch
+        self._lock = threading.Lock()
+        self._model: HostedModel | BatchedModel | None = None
+        self._is_closed = False
+
+    def check(self) -> None:
+        """Read it, and keep nothing.
+
+        Raises:
+            EngineError: As ``read``.
+        """
+        self._read()
+
+    def read(self) -> "HostedModel | BatchedModel":
+        """Read it, unless it was.
+
+        Raises:
+            EngineError: It is no model, or none for scripts, or its backend is cupy and
+                there is no CUDA device; the message says where the definition names it.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise EngineError(f"{self._place}: the model is closed: its host is ending")
+            if self._model is None:
+                self._model = self._read()
+            return self._model
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run it; see ``HostedModel``."""
+        return self.read()(*inputs)
+
+    def close(self) -> None:
+        """Let go of it; see ``ModelRunner``."""
+        with self._lock:
+            self._is_closed = True
+            self._model = None
+
+    def blueprint(self) -> "ModelBlueprint":
+        """Read it for other processes, which may have what its backend needs; keeps nothing.
+
+        Returns:
+            What they need.
+
+        Raises:
+            EngineError: As ``read``, but for its backend and threads.
+        """
+        from walle_stream.actors.engine.worker import (  # noqa: PLC0415 - see _read
+            ModelBlueprint,
+        )
+
+        model = self._read(is_here=False).module.model
+        return ModelBlueprint(self._place, model, self._backend, self._threads, self._batch)
+
+    def _read(self, *, is_here: bool = True) -> "HostedModel | BatchedModel":
+        # numpy and onnx take 0.3 s: they are for pipelines that have models
+        from walle_stream.engine.batching import hosted  # noqa: PLC0415 - see above
+        from walle_stream.engine.loading import read_model  # noqa: PLC0415 - see above
+
+        own = (self._backend, self._threads) if is_here else ("numpy", None)
+        try:
+            return hosted(self._place, read_model(self._file), *own, self._batch)
+        except EngineError as error:
+            if error.message.startswith(f"{self._place}: "):
+                raise
+            file = str(self._file)
+            where = "" if file in error.message else f"{file}: "
+            raise type(error)(f"{self._place}: {where}{error.message}") from error
+
+
+class BatchedOnnxModel(OnnxModel):
+    """The same with ``batch``: takes rows of many requests at once."""
+
+    def run_many(self, requests: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """Run it for several requests; see ``engine.batching``."""
+        model: Any = self.read()
+        found: list[tuple[Any, ...]] = model.run_many(requests)
+        return found
+
+
+def load_models(
+    references: Mapping[str, ModelReference], threads: int | None = None
+) -> dict[str, Callable[..., Any]]:
+    """Import functions, and prepare ONNX files, which are not read yet.
+
+    Args:
+        references: By name.
+        threads: Of ONNX models that do not say their own; see ``OnnxModel``.
+
+    Returns:
+        Functions of arrays; those of ONNX files are ``OnnxModel``.
+
+    Raises:
+        FunctionError: A function cannot be imported.
+    """
+    return {name: _load(f"spec.models.{name}", each, threads) for name, each in references.items()}
+
+
+def onnx_models(models: Mapping[str, Callable[..., Any]]) -> dict[str, OnnxModel]:
+    """Say which models are ONNX files.
+
+    Args:
+        models: As ``load_models`` made them.
+
+    Returns:
+        Those, by name.
+    """
+    return {name: each for name, each in models.items() if isinstance(each, OnnxModel)}
+
+
+def _load(place: str, reference: ModelReference, threads: int | None) -> Callable[..., Any]:
+    if reference.onnx is not None:
+        own = threads if reference.threads is None else reference.threads
+        kind = OnnxModel if reference.batch is None else BatchedOnnxModel
+        return kind(place, reference.onnx, reference.backend, own, reference.batch)
+    return load_function(place, reference.file, str(reference.function))

@@ -1,0 +1,171 @@
+"""Programs from definitions: scripts, resources and packages are read here.
+
+Place in the flow: ``assembly`` asks for tasks that are ready to run. Whether one
+came as source or as a package is known here, and nowhere after.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from walle_stream.actors.turns.attempts import FailurePolicy
+from walle_stream.errors import ScriptError
+from walle_stream.spec.isolation import IsolationSpec
+from walle_stream.spec.models import OnErrorSpec, Task
+from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.vm.limits import Confinement, RunLimits
+from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
+from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
+
+
+class ReadyTask(msgspec.Struct, frozen=True):
+    """A task that was checked and can run."""
+
+    name: str
+    version: str
+    """Stands beside every feature."""
+    triggers: tuple[tuple[str, ...], ...]
+    """Each of them wakes the task."""
+    fields: tuple[str, ...] | None
+    """Contents of events that the script reads; all when None."""
+    pages: tuple[str, ...] | None
+    """Only events on these pages wake the task; on any page when None."""
+    program: CompiledProgram
+    on_error: FailurePolicy = FailurePolicy()
+    """What becomes of a run that fails."""
+    state_version: int = 1
+    """Layout of its states."""
+    package: str = ""
+    """SHA-256 of the package that it came in; empty for a script."""
+
+    def installed(self, program: str = "", package: str = "") -> InstalledTask:
+        """Return it as devices have it.
+
+        Args:
+            program: What the pool of VMs knows it by; its name by default.
+            package: Where it lies in the data directory; empty for one of a definition.
+        """
+        return InstalledTask(
+            self.version,
+            self.triggers,
+            program or self.name,
+            self.state_version,
+            self.fields,
+            self.pages,
+            (self.on_error.attempts, self.on_error.backoff_ms, self.on_error.leaves_letter),
+            package,
+        )
+
+
+def compile_task(task: Task) -> ReadyTask:
+    """Read a task's script and resources, check and compile it.
+
+    Raises:
+        ScriptError: A file cannot be read, or the script is wrong.
+    """
+    spec = task.spec
+    program = compile_program(load_program(task))
+    return ReadyTask(
+        name=task.metadata.name,
+        version=spec.version,
+        triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
+        fields=spec.fields,
+        pages=spec.pages,
+        program=msgspec.structs.replace(program, confinement=confinement_of(spec.isolation)),
+        on_error=FailurePolicy(*on_error_values(spec.on_error)),
+        state_version=spec.state_version,
+    )
+
+
+def confinement_of(spec: IsolationSpec) -> Confinement:
+    """Return how a task's processes are confined.
+
+    Args:
+        spec: ``spec.isolation`` of a task.
+    """
+    return Confinement(spec.memory_bytes, spec.cpu_ms or 0, tuple(sorted(spec.require)))
+
+
+def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
+    """Return attempts, pause in milliseconds, and whether a dead letter is left.
+
+    Args:
+        spec: ``spec.onError`` of a task.
+    """
+    return spec.retry.attempts, spec.retry.backoff_ms, spec.dead_letter
+
+
+def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -> ReadyTask:
+    """Read a package, check every byte of it and compile its script.
+
+    Args:
+        file: Where it lies, or its bytes.
+        beside: Resources that the package has not; of one name these.
+
+    Raises:
+        PackageError: It is no package, altered, cut, or its script may not run here.
+    """
+    package = read_package(file)
+    task = package.manifest.task
+    program = msgspec.structs.replace(package.program(beside), confinement=task.confinement)
+    return ReadyTask(
+        task.name,
+        task.version,
+        task.triggers,
+        task.fields,
+        task.pages,
+        program,
+        FailurePolicy(*task.on_error),
+        task.state_version,
+        package.sha256,
+    )
+
+
+def load_program(task: Task) -> TaskProgram:
+    """Read a task's script and resources; nothing is compiled.
+
+    Raises:
+        ScriptError: A file cannot be read.
+    """
+    spec, name = task.spec, task.metadata.name
+    try:
+        source = spec.script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScriptError(
+            f"task {name!r}: the script {spec.script} cannot be read: {error}",
+            name,
+            str(spec.script),
+        ) from error
+    return TaskProgram(
+        name=name,
+        version=spec.version,
+        source=source,
+        file=str(spec.script),
+        config=dict(spec.config),
+        limits=RunLimits(**spec.limits.model_dump()),
+        isolation=spec.isolation.policy,
+        state_version=spec.state_version,
+        resources={each: _resource(name, each, path) for each, path in spec.resources.items()},
+    )
+
+
+def _resource(task: str, name: str, path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(PACKAGE_MAX_BYTES + 1)
+    except OSError as error:
+        raise ScriptError(
+            f"task {task!r}: the resource {name!r} cannot be read: {path}: "
+            f"{error.strerror or error}: correct spec.resources",
+            task,
+            str(path),
+        ) from error
+    if len(data) > PACKAGE_MAX_BYTES:
+        raise ScriptError(
+            f"task {task!r}: the resource {name!r} ({path}) has more than {PACKAGE_MAX_BYTES} "
+            "bytes: split it, or leave it out of spec.resources",
+            task,
+            str(path),
+        )
+    return data

@@ -1,0 +1,182 @@
+"""The driver's side of one worker process: started, asked, started again when it dies.
+
+A worker moves through *steps*, each a call that the driver waits for without
+blocking: ``hello`` (is it like us?), ``open`` (locks, databases), then for a
+host ``begin``, then ``state`` again and again.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+from walle_stream.actors.engine.ray_errors import last_line
+from walle_stream.app.ray.session import Versions, check_worker
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import ActorDeadError, ClusterError, StoreLockedError, WalleError
+
+_log = logging.getLogger(__name__)
+
+POLL_MS: Final = 200.0
+"""How often a worker that is open is asked how it goes."""
+
+START_TIMEOUT_MS: Final = 120_000.0
+"""Longest wait for a process that the cluster starts."""
+
+DEATHS_MAX: Final = 12
+"""Deaths in a row, without a commit between them, after which the run gives up."""
+
+type Step = Literal["starting", "opening", "opened", "running", "done"]
+
+
+class Worker:
+    """One worker process. One thread, the driver's."""
+
+    def __init__(self, ray: Any, name: str, make: Callable[[], Any], here: Versions) -> None:
+        """Start it; does not wait.
+
+        Args:
+            ray: The module.
+            name: For logs and errors.
+            make: Makes the Ray actor.
+            here: What it must have in common with this process.
+        """
+        self.name = name
+        self.step: Step = "starting"
+        self.pid = 0
+        self.restarts = 0
+        self.opened: Any = None
+        """What ``open`` returned."""
+        self.state: Any = None
+        """What ``state`` returned last."""
+        self.answer: Any = None
+        """What the last call returned."""
+        self._cpu_s = 0.0
+        self._ray = ray
+        self._make = make
+        self._here = here
+        self._deaths = 0
+        self._asked_ms = 0.0
+        self._method = ""
+        self.ref: Any = None
+        """The call that is waited for, None between calls."""
+        self._start()
+
+    def call(self, method: str, *arguments: Any) -> None:
+        """Put a call whose answer ``take`` looks at; does not wait."""
+        self._method = method
+        self._asked_ms = monotonic_ms()
+        self.ref = getattr(self.actor, method).remote(*arguments)
+
+    def tell(self, method: str, *arguments: Any) -> None:
+        """Put a call that nobody waits for; one to a dead worker is lost."""
+        getattr(self.actor, method).remote(*arguments)
+
+    def ask_again(self) -> None:
+        """Ask how it goes, when it is time to; does not wait.
+
+        Raises:
+            ClusterError: It does not even start.
+        """
+        waited_ms = monotonic_ms() - self._asked_ms
+        if self.ref is None and self.step == "running" and waited_ms >= POLL_MS:
+            self.call("state")
+        elif self.step == "starting" and self.ref is not None and waited_ms > START_TIMEOUT_MS:
+            raise ClusterError(
+                f"the Ray cluster started no process for {self.name} in "
+                f"{START_TIMEOUT_MS / 1000.0:g} s: it has no room, or its node is gone; look at "
+                "`ray status`, or unset RAY_ADDRESS"
+            )
+
+    def take(self) -> str:
+        """Take the answer that is there, which may be that the worker died.
+
+        Returns:
+            The method that answered; empty when the worker was started again.
+
+        Raises:
+            ClusterError: It cannot be started, or the cluster is gone.
+            WalleError: What the call raised, or the worker dies all the time.
+        """
+        ref, self.ref = self.ref, None
+        errors = self._ray.exceptions
+        try:
+            value = self._ray.get(ref)
+        except errors.RayActorError as error:
+            if getattr(error, "actor_init_failed", False):
+                raise ClusterError(
+                    f"a worker of the Ray cluster cannot run {self.name} ({last_line(error)}): "
+                    "start the cluster from this environment"
+                ) from error
+            self.restart("its process died")
+            return ""
+        except errors.RayTaskError as error:
+            cause = error.cause
+            is_lock = isinstance(cause, StoreLockedError)  # it was waited for already
+            is_retryable = isinstance(cause, WalleError) and cause.is_retryable and not is_lock
+            if is_retryable and self.step == "opening":
+                self.restart(str(cause))
+                return ""
+            if not isinstance(cause, WalleError):
+                _log.error("%s failed in its call %s: %s", self.name, self._method, error)
+            raise (cause if isinstance(cause, BaseException) else error) from None
+        except errors.RayError as error:
+            raise ClusterError(
+                f"the Ray cluster lost {self.name} ({last_line(error)}): start the cluster again, "
+                "then run the same command"
+            ) from error
+        self.answer = value
+        if self._method == "hello":
+            self.pid, there = value
+            check_worker(f"{self.name} (process {self.pid})", self._here, there)
+        elif self._method == "open":
+            self.step, self.opened = "opened", value
+        elif self._method == "state":
+            self.state = value
+        return self._method
+
+    def commits_came(self) -> None:
+        """Take note that work was committed: the next death is the first in a row."""
+        self._deaths = 0
+
+    def restart(self, why: str, *, is_death: bool = True) -> None:
+        """End what is left of the process and start another one; does not wait.
+
+        Args:
+            why: For the log.
+            is_death: Whether it counts as a death.
+
+        Raises:
+            ActorDeadError: It died too often in a row.
+        """
+        self.kill()
+        self._deaths += is_death
+        self.restarts += 1
+        if self.state is not None:
+            self._cpu_s += self.state.cpu_s
+            self.state = None
+        if self._deaths > DEATHS_MAX:
+            raise ActorDeadError(
+                f"{self.name} (process {self.pid}) died {self._deaths} times without a commit, "
+                f"last: {why}; what was committed stays. Look into its log with --log-level debug, "
+                "then run the same command"
+            )
+        _log.warning(
+            "%s (process %d) is started again from its last commits: %s", self.name, self.pid, why
+        )
+        self._start()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of its processes, as of the last time that each told."""
+        return self._cpu_s + (self.state.cpu_s if self.state is not None else 0.0)
+
+    def kill(self) -> None:
+        """End the process at once; a cluster that is gone has done so."""
+        with suppress(Exception):
+            self._ray.kill(self.actor, no_restart=True)
+
+    def _start(self) -> None:
+        self.step, self.pid, self.opened = "starting", 0, None
+        self.actor = self._make()
+        self.call("hello")

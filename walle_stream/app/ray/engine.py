@@ -1,0 +1,91 @@
+"""Engine actors of a run over Ray: what the driver starts, and what a host has of them.
+
+Everything of the engine is imported when it is wanted: most pipelines have no models.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.ray.actors import START_TIMEOUT_MS
+from walle_stream.app.ray.session import Versions, check_worker, versions_here
+
+if TYPE_CHECKING:
+    from walle_stream.actors.engine.actors import EngineActors
+    from walle_stream.actors.engine.pool import EngineHandles
+
+
+def engine_versions() -> Versions:
+    """Return what an engine actor must have in common with the driver."""
+    # sums may be added up in another order by another numpy
+    return {**versions_here(), "numpy": version("numpy")}
+
+
+def engine_needs(assembly: Assembly) -> dict[str, int]:
+    """Say what a cluster of our own has to have for the engine actors.
+
+    Returns:
+        Arguments of ``ray_session``.
+    """
+    if assembly.engine is None:
+        return {}
+    weights_bytes = sum(each.size_bytes for each in assembly.blueprints.values())
+    cpus = math.ceil(assembly.engine.actors * assembly.engine.cpus)
+    return {"more_cpus": cpus, "more_bytes": weights_bytes}
+
+
+def start_engine(
+    ray: Any, stack: ExitStack, assembly: Assembly, hosts: int
+) -> "EngineActors | None":
+    """Start the engine actors of a pipeline that has some; does not wait.
+
+    Args:
+        ray: The module.
+        stack: Gets their end.
+        assembly: Its blueprints are taken: the object store has them.
+        hosts: Processes that call them.
+
+    Returns:
+        Them; None where hosts run their models.
+
+    Raises:
+        ClusterError: The cluster cannot keep the models.
+    """
+    if assembly.engine is None:
+        return None
+    from walle_stream.actors.engine.actors import EngineActors  # noqa: PLC0415 - few have it
+
+    actors = EngineActors(
+        ray, assembly.blueprints, assembly.engine, hosts=hosts, describe=engine_versions
+    )
+    stack.callback(actors.close)
+    assembly.blueprints = {}
+    return actors
+
+
+def await_engine(actors: "EngineActors", is_stopped: Callable[[], bool]) -> None:
+    """Wait until the actors have their models; blocks.
+
+    Raises:
+        WalleError: One does not start, is not like this process, or cannot run its models.
+    """
+    here = engine_versions()
+
+    def check(name: str, there: Versions) -> None:
+        check_worker(name, here, there)
+
+    actors.await_ready(check, is_stopped, START_TIMEOUT_MS)
+
+
+def open_engine(stack: ExitStack, assembly: Assembly, handles: "EngineHandles", index: int) -> None:
+    """Let the engine actors run a host's models."""
+    import ray  # noqa: PLC0415 - only where Ray runs
+
+    from walle_stream.actors.engine.pool import EnginePool  # noqa: PLC0415 - few have it
+
+    pool = EnginePool(ray, handles, first=index)
+    stack.callback(pool.close)
+    assembly.run_models_with(pool.models())

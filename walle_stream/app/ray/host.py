@@ -1,0 +1,342 @@
+"""A device host as a process of its own: it reads the source for its partitions.
+
+Threads: Ray's, which answer the driver; one that reads the source; the device
+host's, which runs the turns; those of the VMs and of the way to the cloud.
+Every host reads the whole source and keeps what is its own, so that no event
+crosses a process; where the source's own group places partitions, each reads what
+it is given. With a broker as tunnel hosts send to it themselves.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import Any, Literal
+
+import msgspec
+
+from walle_stream.actors.actor import ActorRef
+from walle_stream.actors.batching import BatchSizer
+from walle_stream.actors.cloud.holdings import CloudHoldings
+from walle_stream.actors.cloud.remote_tunnel import RemoteDownlink, RemoteUplink
+from walle_stream.actors.device_host import (
+    Close,
+    DeviceHost,
+    GetOffsets,
+    GetStatus,
+    Pull,
+    Settle,
+    delivery_events,
+)
+from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.actors.supervisor import RestartPolicy
+from walle_stream.actors.turns.turn import Delivery
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.local import FLUSH_TIMEOUT_S, REPLIES_TIMEOUT_S, calm_collector
+from walle_stream.app.options import RunOptions
+from walle_stream.app.partitions import HostPlace
+from walle_stream.app.ray.engine import open_engine
+from walle_stream.app.ray.link import RayLink
+from walle_stream.app.ray.logs import LogQueue, LogRecords
+from walle_stream.app.ray.session import Versions, versions_here
+from walle_stream.clock import process_cpu_s
+from walle_stream.errors import ActorDeadError, SourceChangedError, WalleError
+from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
+from walle_stream.store.locks import wait_for_locks
+from walle_stream.vm.counts import VmCounts, VmStatus
+from walle_stream.vm.memory import limit_data
+
+type Phase = Literal["reading", "closing", "done", "worn out"]
+"""``done``: everything is committed and closed; ``worn out``: the same, but there
+is more to read, in a new process."""
+
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 0.2
+"""How often a host that waits for the cloud side looks whether it is asked to stop."""
+
+
+class HostState(msgspec.Struct, kw_only=True):
+    """What the driver asks for about five times a second."""
+
+    phase: Phase
+    failure: BaseException | None
+    progress: float
+    """Share of the source that was read, below 0 when unknown."""
+    unread: Unread
+    """What is left of it."""
+    is_ended: bool
+    """Whether one of its partitions was told of the source's natural end."""
+    missing_replies: int
+    read_events: int
+    """Of this process, where the source places partitions; else 0."""
+    mailbox_bytes: int
+    in_hand_events: int
+    statuses: list[PartitionStatus]
+    vm_counts: VmCounts
+    vms: list[VmStatus]
+    cpu_s: float
+    logs: LogRecords
+
+
+class HostProcess:
+    """Class of the Ray actor. Its calls run in several threads, and may block."""
+
+    def __init__(
+        self, assembly: Assembly, options: RunOptions, index: int, cwd: str, log_level: int
+    ) -> None:
+        """Keep what it needs; nothing is opened.
+
+        Args:
+            assembly: The pipeline.
+            options: Of the run.
+            index: Which host.
+            cwd: The driver's working directory: paths are relative to it.
+            log_level: Of the driver's log.
+        """
+        os.chdir(cwd)
+        self._logs = LogQueue(log_level)
+        self._assembly = assembly
+        self._options = options
+        self._index = index
+        self._link = RayLink()
+        self._stack = ExitStack()
+        self._sizer = BatchSizer(
+            assembly.latency_target_ms,
+            assembly.batch_events,
+            partitions=assembly.partition_count // options.hosts,
+        )
+        self._stop = Flag()
+        self._host: ActorRef | None = None
+        self._uplink: RemoteUplink | None = None
+        self._reader: SourceReader | None = None
+        self._passed: dict[int, bytes] = {}
+        self._state = HostState(
+            phase="reading",
+            failure=None,
+            progress=0.0,
+            unread=Unread(),
+            is_ended=False,
+            missing_replies=0,
+            read_events=0,
+            mailbox_bytes=0,
+            in_hand_events=0,
+            statuses=[],
+            vm_counts=VmCounts(),
+            vms=[],
+            cpu_s=0.0,
+            logs=[],
+        )
+
+    # What the driver calls
+
+    def hello(self) -> tuple[int, Versions]:
+        """Return the process id, and what must be as at the driver's."""
+        return os.getpid(), versions_here()
+
+    def open(
+        self, cloud: Any | None, engine: Any | None = None
+    ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
+        """Open the partitions; blocks for a dying owner.
+
+        Args:
+            cloud: Ray's handle of the cloud side; None where that is another program.
+            engine: ``EngineHandles`` of the engine actors; None where there are none.
+
+        Returns:
+            The committed offset of every partition that has one, and their figures.
+
+        Raises:
+            WalleError: They cannot be opened.
+        """
+        assembly, stack, options = self._assembly, self._stack, self._options
+        stack.enter_context(calm_collector())
+        limit_data(assembly.memory_bytes)
+        uplink, downlink = self._open_tunnel(cloud)
+        holdings = None if cloud is None else CloudHoldings(self._link.ask)
+        place = HostPlace(self._index, options.hosts, uplink, downlink, holdings)
+        # what the source places comes with its reader
+        numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
+        folder = Path(options.data_dir)
+        wait_for_locks([folder / "partitions" / f"{n:02d}" for n in numbers])
+        if engine is not None:
+            open_engine(stack, assembly, engine, self._index)
+        assembly.open_host(stack, options, place)
+
+        def open_partitions() -> list[PartitionHost]:
+            return [assembly.open_partition(number) for number in numbers]
+
+        placed = assembly.open_partition if assembly.is_placed else None
+        self._devices = DeviceHost(
+            f"host-{self._index}",
+            open_partitions,
+            RestartPolicy(),
+            self._sizer,
+            placed,
+            incarnation=assembly.incarnation,
+            may_begin_anew=assembly.has_snapshots,
+        )
+        self._host = ActorRef(self._devices, assembly.mailbox_bytes)
+        stack.callback(self._end, self._host)
+        return self._ask(GetOffsets()), self._ask(GetStatus())
+
+    def _open_tunnel(self, cloud: Any | None) -> tuple[Uplink, Downlink]:
+        stack = self._stack
+        if cloud is None:
+            tunnel = self._assembly.open_device_end(stack)
+            return tunnel, tunnel.downlink
+        self._link.connect(cloud)
+        stack.callback(self._link.close)
+        uplink, downlink = RemoteUplink(self._link), RemoteDownlink(self._link)
+        self._uplink = uplink
+        stack.callback(uplink.close)
+        stack.callback(downlink.close)
+        return uplink, downlink
+
+    def connect(self, cloud: Any) -> None:
+        """Send to another cloud side from now on."""
+        self._link.connect(cloud)
+
+    def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
+        """Read the source in a thread of its own, to its end or the run's limit.
+
+        Args:
+            offsets: Of all partitions when the run began, which a limit counts from.
+            own: Of its partitions, now.
+        """
+        Thread(target=self._work, args=(offsets, own), name="walle-source", daemon=True).start()
+
+    def stop(self) -> None:
+        """Read no more: finish what was read, commit, flush, close."""
+        self._stop.set()
+        if not self._assembly.has_cloud:
+            self._assembly.relax_tunnel()
+
+    def state(self) -> HostState:
+        """Return how it goes, as of the last commits; waits for nothing."""
+        state, host = self._state, self._host
+        if host is not None and state.phase == "reading":
+            state.statuses = self._devices.peek()
+            state.mailbox_bytes = host.mailbox_bytes
+            read_events = Delivery.count_events(host.waiting)
+            state.in_hand_events = self._devices.in_hand_events + read_events
+            pool = self._assembly.pool
+            state.vm_counts, state.vms = pool.counts, pool.machines
+        if self._reader is not None:
+            state.progress, state.unread = self._reader.progress, self._reader.unread
+        return msgspec.structs.replace(state, cpu_s=process_cpu_s(), logs=self._logs.take())
+
+    # The thread that reads
+
+    def _work(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
+        state = self._state
+        try:
+            is_placed = self._assembly.is_placed
+            is_worn = self._pull() if is_placed else self._read(offsets, own)
+            state.phase = "closing"
+            # after a stop, or a limit, the next run takes the replies
+            is_limited = self._options.limit is not None and not state.is_ended
+            if not (is_limited or is_worn or self._stop.is_set()):
+                state.missing_replies = self._ask(Settle(REPLIES_TIMEOUT_S))
+            self._await_cloud()
+            state.statuses = self._ask(Close(FLUSH_TIMEOUT_S))
+            self._stack.close()
+            state.phase = "worn out" if is_worn else "done"
+        except BaseException as error:  # noqa: BLE001 - the driver decides what becomes of it
+            if not isinstance(error, WalleError):
+                _log.exception("host %d failed", self._index)  # the driver has one line for it
+            state.failure = error
+
+    def _read(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> bool:
+        limit, is_worn = self._options.limit, False
+        if self._stop.is_set():
+            return False
+        if limit is None:
+            offsets = {**offsets, **own}
+        else:
+            # the limit counts from the run's beginning: read from there again, in batches of
+            # one size, and pass over what was committed meanwhile
+            self._passed = {n: at for n, at in own.items() if at != offsets.get(n)}
+        reader = self._reader = self._assembly.open_source(offsets, limit)
+        try:
+            while not self._stop.is_set() and not is_worn and not reader.is_done:
+                if limit is None:
+                    most = delivery_events(self._assembly.partition_count)
+                    reader.batch_events = min(most, self._sizer.events)
+                self._deliver(reader.read())
+                is_worn = limit is None and self._assembly.pool.is_worn_out
+            if self._stop.is_set() or is_worn:
+                self._deliver(reader.drain())
+            elif self._passed:
+                raise SourceChangedError(
+                    f"the source gives other batches for partitions {sorted(self._passed)} than "
+                    "before in this run: give the same source, or a new --data-dir"
+                )
+        finally:
+            reader.close()
+        return is_worn
+
+    def _pull(self) -> bool:
+        limit, is_worn = self._options.limit, False
+        host = self._opened()
+        self._reader = self._assembly.join_source(self._devices, limit)
+        pull = Pull(self._reader, host.tell)
+        host.tell(pull)
+        while not pull.done.wait(_LOOK_S):
+            self._state.read_events = pull.events
+            if not host.is_alive:
+                error = ActorDeadError(f"actor {host.name} has stopped")
+                raise self._cause(host, error)
+            is_worn = is_worn or (limit is None and self._assembly.pool.is_worn_out)
+            if is_worn or self._stop.is_set():
+                pull.stop.set()
+        self._state.is_ended, self._state.read_events = pull.is_ended, pull.events
+        return is_worn
+
+    def _deliver(self, batches: Sequence[SourceBatch]) -> None:
+        host, count = self._opened(), self._options.hosts
+        for batch in batches:
+            number = batch.partition
+            if number % count != self._index:
+                continue
+            self._state.is_ended = self._state.is_ended or batch.is_end
+            if number in self._passed:
+                if batch.offset == self._passed[number]:
+                    del self._passed[number]
+                continue
+            try:
+                host.tell(Delivery.of(batch), batch.size_bytes)
+            except ActorDeadError as error:
+                raise self._cause(host, error) from error
+
+    def _await_cloud(self) -> None:
+        # while the cloud side is started again: a run that ended with frames in its outbox
+        # would have said that all is done. One that was asked to stop may leave some
+        self._ask(GetStatus())  # behind all that was read
+        uplink = self._uplink
+        while uplink is not None and not self._stop.is_set():
+            if uplink.await_idle(_LOOK_S):
+                return
+
+    def _ask(self, question: Any) -> Any:
+        host = self._opened()
+        try:
+            return host.ask(question)
+        except ActorDeadError as error:
+            raise self._cause(host, error) from error
+
+    def _opened(self) -> ActorRef:
+        if self._host is None:
+            raise ActorDeadError(f"host {self._index} is not open")
+        return self._host
+
+    def _cause(self, host: ActorRef, error: ActorDeadError) -> BaseException:
+        return host.failure if host.failure is not None else error
+
+    def _end(self, host: ActorRef) -> None:
+        host.stop()
+        host.join(FLUSH_TIMEOUT_S)

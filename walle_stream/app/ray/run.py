@@ -1,0 +1,429 @@
+"""Runtime ``ray``: a process per device host and one for the cloud side, in Ray actors.
+
+The driver holds the data directory's lock, starts the processes, starts again
+what dies, and asks each how it goes; no event and no feature passes it. A host
+that was cut off cannot do harm: on one machine RocksDB's lock keeps its
+successor waiting, and the cloud side refuses frames of an older epoch.
+"""
+
+import logging
+import os
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from threading import Event as Flag
+from typing import Any
+
+import msgspec
+
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.figures.status import (
+    HostStatus,
+    PartitionFigures,
+    RunPhase,
+    RunStatus,
+    with_lags,
+    write_status,
+)
+from walle_stream.app.figures.task_figures import task_figures
+from walle_stream.app.local import OnProgress
+from walle_stream.app.options import RunOptions, end_process
+from walle_stream.app.ray.actors import POLL_MS, Worker
+from walle_stream.app.ray.cloud import CloudProcess
+from walle_stream.app.ray.engine import await_engine, engine_needs, start_engine
+from walle_stream.app.ray.host import HostProcess, HostState
+from walle_stream.app.ray.logs import log_again
+from walle_stream.app.ray.session import Versions, check_cluster, ray_session, versions_here
+from walle_stream.app.report import CloudReport, RunReport
+from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
+from walle_stream.errors import ClusterError, WalleError
+from walle_stream.ports import Unread
+from walle_stream.store.datadir import DataDir
+from walle_stream.vm.counts import VmCounts, VmStatus
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 4
+"""Of a worker that answer the driver; a host has no other caller."""
+
+
+class RayRun:
+    """One run of a pipeline over Ray. Use once; the same calls as ``LocalRun``."""
+
+    def __init__(self, assembly: Assembly, options: RunOptions) -> None:
+        """Prepare; nothing is opened yet."""
+        hosts = min(options.hosts, assembly.partition_count)
+        path = options.data_dir.absolute()
+        self._assembly = assembly
+        self._data_dir = str(options.data_dir)
+        # a stuck script ends its host: the driver starts another one
+        self._options = msgspec.structs.replace(
+            options, data_dir=path, hosts=hosts, on_stuck=end_process
+        )
+        self._stop = Flag()
+        self._stopped_by = "end"
+        self._cloud: Worker | None = None
+        """None where the cloud side is another program."""
+        self._engine: Any = None
+        """Handles of engine actors, for every host that is started; None where there are none."""
+        self._hosts: list[Worker] = []
+        self._base: dict[int, bytes] | None = None
+        self._statuses: dict[int, PartitionStatus] = {}
+        self._owners: dict[int, int] = {}  # hosts of partitions that are no fixed one's
+        self._before: list[PartitionStatus] = []
+        self._read: dict[tuple[str, int], int] = {}  # by host and life, of a placing source
+        self._latencies = Latencies()
+        self._is_stopping = False
+        self._started_ms = wall_ms()
+        self._told_ms = 0.0
+        self.is_ready = False
+
+    def stop(self, reason: str) -> None:
+        """Ask the run to stop; see ``LocalRun.stop``."""
+        if not self._stop.is_set():
+            self._stopped_by = reason
+            self._stop.set()
+
+    def run(
+        self, on_progress: OnProgress | None = None, cpu_before_s: float | None = None
+    ) -> RunReport:
+        """Run to the end of the source, to the limit or to ``stop``; blocks.
+
+        Args:
+            on_progress: See ``OnProgress``; called in this thread.
+            cpu_before_s: See ``LocalRun.run``.
+
+        Returns:
+            What was done.
+
+        Raises:
+            WalleError: A part failed for good; what was committed stays.
+        """
+        started_ms = monotonic_ms()
+        started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
+        assembly, options = self._assembly, self._options
+        check_cluster()  # before the data directory is made
+        with ExitStack() as stack:
+            directory = assembly.open_directory(stack, options.data_dir)
+            # at its full size, before several processes share it
+            directory.open_in_hand(options.hosts, ())
+            stack.push(partial(self._end_failed, directory))
+            self._tell("starting")
+            ray = stack.enter_context(ray_session(options.hosts, **engine_needs(assembly)))
+            engine = start_engine(ray, stack, assembly, options.hosts)
+            self._start_workers(ray, stack)
+            if engine is not None:
+                await_engine(engine, self._stop.is_set)
+                self._engine = engine.handles
+            while any(host.step != "done" for host in self._hosts):
+                self._turn(ray)
+                if on_progress is not None:
+                    on_progress(self._progress(), self.run_events)
+            report = self._close_cloud(ray)
+            self._end_of_limit()
+            self._tell("ended")
+        cpu_s = process_cpu_s() - started_cpu_s
+        cpu_s += sum(each.cpu_s for each in self._workers)
+        return RunReport.of(
+            assembly,
+            self._before,
+            self.status(),
+            self._stopped_by,
+            data_dir=self._data_dir,
+            cloud=report,
+            exit_to_commit_ms=self._latencies.report(),
+            run_events=self.run_events,
+            wall_s=(monotonic_ms() - started_ms) / 1000.0,
+            cpu_s=cpu_s,
+        )
+
+    def status(self) -> list[PartitionStatus]:
+        """Return the figures of all partitions, as of the last time they were asked for."""
+        return [self._statuses[number] for number in sorted(self._statuses)]
+
+    @property
+    def cloud_losses(self) -> int:
+        """Features and frames that the cloud side lacks, or has others for, when last asked."""
+        state = None if self._cloud is None else self._cloud.state
+        return 0 if state is None else state.losses
+
+    def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
+        """Return what the hosts' pools have done, and their VMs."""
+        counts, machines = VmCounts(), []
+        for state in self._states():
+            counts.add(state.vm_counts)
+            machines += state.vms
+        return counts, machines
+
+    def host_status(self) -> list[HostStatus]:
+        """Return how each host goes, and what it has yet to read, as of its last answer."""
+        told = []
+        for index, host in enumerate(self._hosts):
+            state: HostState | None = host.state
+            progress, unread = (-1.0, Unread()) if state is None else (state.progress, state.unread)
+            is_at_work = state is not None and host.step != "done"
+            told.append(
+                HostStatus.of(
+                    index,
+                    progress,
+                    unread,
+                    pid=host.pid,
+                    step=host.step,
+                    restarts=host.restarts,
+                    mailbox_bytes=state.mailbox_bytes if state and is_at_work else 0,
+                    in_hand_events=state.in_hand_events if state and is_at_work else 0,
+                )
+            )
+        return told
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, for metrics."""
+        return self._assembly.task_names
+
+    @property
+    def run_events(self) -> int:
+        """Events of this run so far: of every host's processes."""
+        if self._assembly.is_placed:
+            # what partitions had before they came is nobody's to know
+            return sum(self._read.values())
+        return sum(map(_events, self._statuses.values())) - sum(map(_events, self._before))
+
+    # The workers
+
+    def _start_workers(self, ray: Any, stack: ExitStack) -> None:
+        options, here = self._options, versions_here()
+        level = logging.getLogger("walle_stream").getEffectiveLevel()
+        assembly = ray.put(self._assembly)
+        node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        # no CPU is asked for: --hosts may be more than there are. Ray starts nothing again by
+        # itself, so that a restart is counted, logged, and waits for the locks
+        common = {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": node}
+        cloud = ray.remote(CloudProcess).options(
+            **common, max_concurrency=2 * options.hosts + _THREADS
+        )
+        host = ray.remote(HostProcess).options(**common, max_concurrency=_THREADS)
+        place = (str(Path.cwd()), level)
+        if self._assembly.has_cloud:
+            self._cloud = self._add(
+                ray,
+                stack,
+                "the cloud side",
+                lambda: cloud.remote(assembly, str(options.data_dir), *place),
+                here,
+            )
+        for index in range(options.hosts):
+            self._hosts.append(
+                self._add(
+                    ray,
+                    stack,
+                    f"host {index}",
+                    lambda index=index: host.remote(assembly, options, index, *place),
+                    here,
+                )
+            )
+
+    def _add(self, ray: Any, stack: ExitStack, name: str, make: Any, here: Versions) -> Worker:
+        worker = Worker(ray, name, make, here)
+        stack.callback(worker.kill)
+        return worker
+
+    def _turn(self, ray: Any) -> None:
+        workers = self._workers
+        for worker in workers:
+            worker.ask_again()
+        by_ref = {worker.ref: worker for worker in workers if worker.ref is not None}
+        if by_ref:
+            ready, _ = ray.wait(list(by_ref), num_returns=1, timeout=POLL_MS / 1000.0)
+            for ref in ready:
+                worker = by_ref[ref]
+                method = worker.take()
+                if worker is self._cloud:
+                    self._cloud_answered(worker, method)
+                else:
+                    self._host_answered(worker, method)
+        elif not self._is_stopping:
+            self._stop.wait(POLL_MS / 1000.0 / 4)
+        else:
+            Flag().wait(POLL_MS / 1000.0 / 4)
+        if self._stop.is_set() and not self._is_stopping:
+            self._is_stopping = True
+            for host in self._hosts:
+                host.tell("stop")
+        if monotonic_ms() - self._told_ms >= POLL_MS:
+            self._tell("running")
+
+    @property
+    def _workers(self) -> list[Worker]:
+        return [*self._hosts] if self._cloud is None else [self._cloud, *self._hosts]
+
+    def _cloud_answered(self, cloud: Worker, method: str) -> None:
+        if method == "hello":
+            cloud.step = "opening"
+            cloud.call("open")
+        elif method == "open":
+            cloud.step = "running"
+            for host in self._hosts:
+                if host.step == "starting" and host.ref is None:
+                    self._open(host)
+                elif host.step != "starting":
+                    host.tell("connect", cloud.actor)
+        elif method == "state":
+            log_again(cloud.state.logs, cloud.name)
+            if cloud.state.failure is not None:
+                raise cloud.state.failure
+
+    def _open(self, host: Worker) -> None:
+        host.step = "opening"
+        host.call("open", None if self._cloud is None else self._cloud.actor, self._engine)
+
+    def _host_answered(self, host: Worker, method: str) -> None:
+        if method == "hello" and (self._cloud is None or self._cloud.step == "running"):
+            self._open(host)
+        elif method == "open":
+            self._opened()
+        elif method == "begin":
+            host.step = "running"
+        elif method == "state":
+            self._look_at(host, host.state)
+
+    def _opened(self) -> None:
+        if self._base is None:
+            if any(host.step != "opened" for host in self._hosts):
+                return
+            self._base = {n: at for host in self._hosts for n, at in host.opened[0].items()}
+            for host in self._hosts:
+                self._statuses |= {each.number: each for each in host.opened[1]}
+            self._before = self.status()
+            if not self._assembly.is_placed:
+                self._assembly.mark_open()
+            self.is_ready = True
+        for host in self._hosts:
+            if host.step == "opened" and host.ref is None:
+                if self._is_stopping:
+                    host.tell("stop")
+                host.call("begin", self._base, host.opened[0])
+
+    def _look_at(self, host: Worker, state: HostState) -> None:
+        log_again(state.logs, host.name)
+        self._read[host.name, host.restarts] = state.read_events
+        for status in state.statuses:
+            known = self._statuses.get(status.number)
+            if known is not None and status.counters.commits > known.counters.commits:
+                host.commits_came()
+                is_sent = status.counters.uplink_frames > known.counters.uplink_frames
+                if is_sent and self._cloud is not None:
+                    # with more than two on their way a host waits for the cloud side
+                    self._cloud.commits_came()
+            self._see(status)
+            if self._assembly.is_placed and state.phase == "reading":
+                self._owners[status.number] = self._hosts.index(host)
+        if state.failure is not None:
+            if isinstance(state.failure, WalleError) and state.failure.is_retryable:
+                self._keep(state)
+                host.restart(str(state.failure))
+                return
+            # the cloud side's own failure is the cause of what hosts say of it
+            raise state.failure
+        if state.phase == "worn out":
+            self._keep(state)
+            host.restart("its VMs have left too much memory behind", is_death=False)
+        elif state.phase == "done":
+            self._keep(state)
+            host.step = "done"
+            if state.missing_replies:
+                _log.warning(
+                    "%s: %d calls of services have no reply: the next run takes them",
+                    host.name,
+                    state.missing_replies,
+                )
+
+    def _see(self, status: PartitionStatus) -> None:
+        number, known = status.number, self._statuses.get(status.number)
+        # a host that closes tells of partitions, too, that have gone to another one since
+        if known is None or status.counters.commits >= known.counters.commits:
+            self._statuses[number] = status
+
+    def _keep(self, state: HostState) -> None:
+        for status in state.statuses:
+            self._latencies.merge(status.latencies)
+
+    def _close_cloud(self, ray: Any) -> CloudReport | None:
+        # as a host may have died of what it acknowledged, so may the cloud side now
+        cloud = self._cloud
+        while cloud is not None:
+            if cloud.ref is None and cloud.step == "running":
+                cloud.call("close")
+            ray.wait([cloud.ref], num_returns=1, timeout=None)
+            method = cloud.take()
+            self._cloud_answered(cloud, method)
+            if method == "close":
+                report: CloudReport = cloud.answer
+                return report
+        return None
+
+    # What is told
+
+    def _end_of_limit(self) -> None:
+        if self._options.limit is not None and self._stopped_by == "end":
+            is_ended = any(state.is_ended for state in self._states())
+            self._stopped_by = "end" if is_ended else "limit"
+
+    def _end_failed(
+        self, directory: DataDir, _kind: object, error: BaseException | None, _trace: object
+    ) -> None:
+        if error is not None:
+            self._stopped_by = str(error)
+            self._tell("failed")
+            if isinstance(error, ClusterError):
+                directory.discard_if_bare()
+
+    def _states(self) -> list[HostState]:
+        return [host.state for host in self._hosts if host.state is not None]
+
+    def _progress(self) -> float:
+        shares = [host.state.progress if host.state else 0.0 for host in self._hosts]
+        return min(shares, default=0.0)
+
+    def _tell(self, phase: RunPhase) -> None:
+        self._told_ms = monotonic_ms()
+        cloud = self._cloud
+        write_status(
+            self._assembly.status_path,
+            RunStatus(
+                pipeline=self._assembly.name,
+                runtime="ray",
+                phase=phase,
+                pid=os.getpid(),
+                started_ms=self._started_ms,
+                stopped_by="" if phase in {"starting", "running"} else self._stopped_by,
+                cloud_pid=cloud.pid if cloud is not None else 0,
+                cloud_restarts=cloud.restarts if cloud is not None else 0,
+                hosts=self.host_status(),
+                task_names=self.task_names,
+                tasks=task_figures(self.task_names, self.status()),
+                partitions=with_lags(
+                    [
+                        PartitionFigures.of(
+                            each.counters,
+                            number=each.number,
+                            host=self._host_of(each.number),
+                            outbox_bytes=each.outbox_bytes,
+                            watermark_ms=each.watermark_ms,
+                        )
+                        for each in self.status()
+                    ]
+                ),
+            ),
+        )
+
+    def _host_of(self, number: int) -> int:
+        return self._owners.get(number, number % self._options.hosts)
+
+
+def _events(status: PartitionStatus) -> int:
+    return status.counters.events

@@ -1,0 +1,264 @@
+"""Ray itself: found, started or joined, compared, left.
+
+The only module that knows how Ray is set up. Ray is imported here and in no
+module that a local run imports.
+"""
+
+import logging
+import os
+import platform
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from walle_stream import __version__
+from walle_stream.app.ray.auth import adopt_auth_mode
+from walle_stream.app.ray.folder import cluster_folder
+from walle_stream.errors import ClusterError
+from walle_stream.errors.extras import how_to_install
+
+OBJECT_STORE_BYTES: Final = 150 * 2**20
+"""Of an embedded cluster: nothing large goes through it, but for what engine actors are given."""
+
+CONNECT_TIMEOUT_S: Final = 10.0
+"""Longest wait for the port of ``RAY_ADDRESS``."""
+
+_ENVIRON: Final = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "PYTHONHASHSEED": "0",
+}
+_LEAST_S: Final = 0.001
+_HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_HTTP2_SETTINGS: Final = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+type Versions = Mapping[str, str]
+"""What a worker must have in common with the driver, by name.
+
+Plain, as it travels: a worker whose walle_stream is another one must be able to say so.
+"""
+
+
+def versions_here() -> Versions:
+    """Return this process's."""
+    import ray  # noqa: PLC0415 - only where Ray runs
+
+    return {
+        "Python": platform.python_version(),
+        "Ray": str(ray.__version__),
+        "walle_stream": __version__,
+        "msgspec": msgspec.__version__,
+        "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "random"),
+    }
+
+
+def check_worker(name: str, here: Versions, there: Versions) -> None:
+    """Refuse a worker that is not like this process.
+
+    Args:
+        name: The worker.
+        here: This process's versions.
+        there: The worker's; a name that it does not know is another version.
+
+    Raises:
+        ClusterError: They differ.
+    """
+    other = [key for key in here if there.get(key) != here[key]]
+    if other:
+        has = ", ".join(f"{key} {there.get(key, 'unknown')}" for key in other)
+        wanted = ", ".join(f"{key} {here[key]}" for key in other)
+        raise ClusterError(
+            f"{name} of the Ray cluster has {has}, this process {wanted}: start the cluster from "
+            "the same environment, or unset RAY_ADDRESS"
+        )
+
+
+def check_cluster() -> None:
+    """Look whether Ray is installed and the cluster of ``RAY_ADDRESS`` answers; starts nothing.
+
+    Blocks, for twice ``CONNECT_TIMEOUT_S`` at most: to connect, and for an answer.
+
+    Raises:
+        ClusterError: It is not, or does not.
+    """
+    ray, address = _import()
+    if ray.is_initialized() or not address:
+        return
+    if address != "auto":
+        _knock(address)
+
+
+@contextmanager
+def ray_session(hosts: int, *, more_cpus: int = 0, more_bytes: int = 0) -> Iterator[Any]:
+    """Join the cluster of ``RAY_ADDRESS``, or start one on this machine; blocks.
+
+    A cluster that this process has joined already is used and left as it is.
+
+    Args:
+        hosts: Actors that shall run beside the cloud side's.
+        more_cpus: What other actors reserve, of a cluster that is started.
+        more_bytes: What they keep in its object store.
+
+    Yields:
+        The module ``ray``.
+
+    Raises:
+        ClusterError: Ray is not installed, or its cluster is not there or not
+            like this process.
+    """
+    ray, address = _import()
+    if ray.is_initialized():
+        yield ray
+        return
+    with ExitStack() as stack:
+        # in the main thread Ray puts its own handlers of signals in the place of ours, and its
+        # processes end with the thread that started them
+        thread = stack.enter_context(ThreadPoolExecutor(1, "ray-init"))
+        if address:
+            stack.callback(ray.shutdown)
+            thread.submit(_join, ray, address).result()
+        else:
+            folder = stack.enter_context(cluster_folder())
+            stack.callback(ray.shutdown)
+            thread.submit(_start, ray, folder, hosts + more_cpus, more_bytes).result()
+        _take_signals_back()
+        stack.enter_context(_without_notices(ray))
+        yield ray
+
+
+def _take_signals_back() -> None:
+    # Ray's own handler of a SIGTERM aborts the process 3 s later, whatever ours does meanwhile
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _without_notices(ray: Any) -> Iterator[None]:
+    # Ray prints a paragraph of advice to stdout for every process that dies, where the report
+    # goes; we log those deaths ourselves. There is no public switch
+    module: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    printer = getattr(module, "print_to_stdstream", None)
+    if printer is None:
+        yield
+        return
+    module.print_to_stdstream = _print_nothing
+    try:
+        yield
+    finally:
+        module.print_to_stdstream = printer
+
+
+def _print_nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _import() -> tuple[Any, str]:
+    # the module, which reads the environment, and the address of a cluster to join
+    os.environ |= _ENVIRON
+    # what a worker compiles the next one finds
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address == "local":  # Ray's word for a cluster of one's own
+        address = ""
+    if not address:
+        # only who has the token can run code in a cluster of ours
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    else:
+        adopt_auth_mode(address)
+    try:
+        import ray  # noqa: PLC0415 - only where Ray runs
+    except ImportError as error:
+        raise ClusterError(
+            f"the runtime ray needs Ray ({error}): {how_to_install('ray')}"
+        ) from error
+    return ray, address
+
+
+def _join(ray: Any, address: str) -> None:
+    environ = {name: os.environ[name] for name in ("PYTHONPATH", *_ENVIRON) if name in os.environ}
+    try:
+        ray.init(
+            address=address,
+            runtime_env={"env_vars": environ},
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except Exception as error:
+        raise ClusterError(
+            f"the Ray cluster {address!r} (RAY_ADDRESS) cannot be used: {_one_line(error)}. Start "
+            "it from this environment (ray start --head), or unset RAY_ADDRESS"
+        ) from error
+
+
+def _knock(address: str) -> None:
+    # Ray itself tries for minutes, with a line on stderr each time
+    host, _, port = address.rpartition(":")
+    if not host or "://" in address or not port.isdecimal():
+        raise ClusterError(
+            f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster, give "
+            "HOST:PORT or auto"
+        )
+    way_out = "Start it from this environment (ray start --head), or unset RAY_ADDRESS"
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S) as found:
+            is_ray = _speaks_http2(found)
+    except (OSError, OverflowError) as error:
+        raise ClusterError(
+            f"the Ray cluster {address!r} (RAY_ADDRESS) cannot be reached: {error}. {way_out}"
+        ) from error
+    if not is_ray:
+        raise ClusterError(
+            f"what listens at {address!r} (RAY_ADDRESS) does not answer as Ray does. {way_out}"
+        )
+
+
+def _speaks_http2(connection: socket.socket) -> bool:
+    # as gRPC does: its first frame is SETTINGS, whatever comes after that
+    if os.environ.get("RAY_USE_TLS", "0") not in {"", "0"}:
+        return True  # it would want a certificate first
+    deadline_s = time.monotonic() + CONNECT_TIMEOUT_S
+    connection.sendall(_HTTP2_PREFACE + _HTTP2_SETTINGS)
+    head = b""
+    while len(head) < len(_HTTP2_SETTINGS):
+        connection.settimeout(max(deadline_s - time.monotonic(), _LEAST_S))
+        part = connection.recv(64)
+        if not part:
+            break
+        head += part
+    return head[3:4] == _HTTP2_SETTINGS[3:4] and head[5:9] == bytes(4)
+
+
+def _start(ray: Any, folder: Path, hosts: int, more_bytes: int) -> None:
+    try:
+        ray.init(
+            address="local",
+            num_cpus=hosts + 1,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES + more_bytes,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            _temp_dir=str(folder),
+            _node_ip_address="127.0.0.1",
+        )
+    except Exception as error:
+        raise ClusterError(
+            f"Ray cannot be started on this machine: {_one_line(error)}; its log is in {folder}"
+        ) from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500] or type(error).__name__
