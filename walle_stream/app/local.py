@@ -179,9 +179,6 @@ class LocalRun:
             statuses = self._close_hosts()
             cloud = self._close_cloud()
             self._tell("ended")
-        latencies = Latencies()
-        for status in statuses:
-            latencies.merge(status.latencies)
         return RunReport.of(
             assembly,
             before,
@@ -189,7 +186,7 @@ class LocalRun:
             self._stopped_by,
             data_dir=str(self._options.data_dir),
             cloud=cloud,
-            exit_to_commit_ms=latencies.report(),
+            exit_to_commit_ms=Latencies.of(each.latencies for each in statuses).report(),
             run_events=sum(status.run_events for status in statuses),
             wall_s=(monotonic_ms() - started_ms) / 1000.0,
             cpu_s=process_cpu_s() - started_cpu_s,

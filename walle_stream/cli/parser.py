@@ -103,9 +103,6 @@ def _add_run(commands: Any) -> None:
         "--hosts", type=_hosts, help="device hosts that share the partitions (default: YAML's)"
     )
     run.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
-    )
-    run.add_argument(
         "--data-dir",
         type=Path,
         metavar="D",
@@ -119,12 +116,7 @@ def _add_run(commands: Any) -> None:
         action="store_true",
         help="also compress the raw rows and compare: costs CPU",
     )
-    run.add_argument(
-        "--allow-empty",
-        action="store_true",
-        help="exit with 0 also where every run of a task failed, or one never fired",
-    )
-    _add_watching(run)
+    add_running(run, can_be_empty=True)
     run.set_defaults(run=_later("run", "run"))
 
 
@@ -144,19 +136,31 @@ def _add_device(commands: Any) -> None:
         "--follow", action="store_true", help="wait for more at the end, until SIGTERM"
     )
     device.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
-    )
-    device.add_argument(
         *("--data-dir", "--data"),
         type=Path,
         metavar="D",
         help="its own (default: walle-data/NAME-devices/device-DEVICE)",
     )
-    _add_watching(device)
+    add_running(device)
     device.set_defaults(run=_later("device", "device"))
 
 
-def _add_watching(parser: Any) -> None:
+def add_running(parser: Any, *, can_be_empty: bool = False) -> None:
+    """Add the options of every command that runs a pipeline.
+
+    Args:
+        parser: The command's.
+        can_be_empty: Whether its exit code tells of tasks that did nothing.
+    """
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
+    )
+    if can_be_empty:
+        parser.add_argument(
+            "--allow-empty",
+            action="store_true",
+            help="exit with 0 also where every run of a task failed, or one never fired",
+        )
     parser.add_argument(
         "--json", action="store_true", help="the last line of stdout is one JSON object"
     )

@@ -156,12 +156,7 @@ class DataDir:
                     _write_meta(path, meta)
             if is_shared:
                 fcntl.flock(lock, fcntl.LOCK_SH)
-            _check(path, meta, partition_count, pipeline)
-            if meta.has_cloud != has_cloud:
-                raise StoreError(
-                    f"{path} was made with another kind of tunnel (spec.tunnel.connector): give "
-                    "the one of before, or a new --data-dir"
-                )
+            _check(path, meta, partition_count, pipeline, has_cloud=has_cloud)
             undo.pop_all()
         return cls(path, meta, lock, is_own_folder=is_own_folder, is_shared=is_shared)
 
@@ -440,7 +435,12 @@ def _write_meta(path: Path, meta: Meta) -> None:
     sync_folder(path.parent)  # it may have been made by somebody else just now
 
 
-def _check(path: Path, meta: Meta, partition_count: int, pipeline: str) -> None:
+def _check(path: Path, meta: Meta, partition_count: int, pipeline: str, *, has_cloud: bool) -> None:
+    if meta.has_cloud != has_cloud:
+        raise StoreError(
+            f"{path} was made with another kind of tunnel (spec.tunnel.connector): give the one "
+            "of before, or a new --data-dir"
+        )
     if meta.partition_count != partition_count:
         raise FormatVersionError(
             f"{path} was made with {meta.partition_count} partitions, the pipeline has "

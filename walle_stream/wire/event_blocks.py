@@ -133,22 +133,38 @@ def try_decode_block_head(data: bytes, marker: bytes) -> BlockHead | None:
     return head if 0 < head.records <= RECORDS_MAX else None
 
 
-type _Columns = tuple[
-    list[str],
-    bytes,
-    list[str],
-    bytes,
-    list[str],
-    bytes,
-    list[str],
-    bytes,
-    bytes,
-    bytes,
-    bytes,
-    bytes,
-    list[str],
-    bytes,
-]
+class _Columns(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    devices: list[str]
+    homes: bytes
+    ids: list[str]
+    of_ids: bytes
+    pages: list[str]
+    of_pages: bytes
+    instances: list[str]
+    of_instances: bytes
+    kinds: bytes
+    event_times: bytes
+    ingest_times: bytes
+    contents: bytes
+    uids: list[str]
+    payload_sizes: bytes
+
+    def events(self, times_ms: Sequence[int], ingest_times_ms: Sequence[int]) -> list[Event]:
+        # calls of C all the way: constructing from tuples costs half of a loop's time
+        columns = zip(
+            map(self.devices.__getitem__, self.homes),
+            map(self.ids.__getitem__, self.of_ids),
+            map(_kind, self.kinds),
+            map(self.pages.__getitem__, self.of_pages),
+            map(self.instances.__getitem__, self.of_instances),
+            times_ms,
+            ingest_times_ms,
+            _decode_contents(self.contents),
+            self.uids,
+            strict=True,
+        )
+        return list(starmap(Event, columns))
+
 
 _decode_columns: Final = msgspec.msgpack.Decoder(_Columns).decode
 _decode_contents: Final = msgspec.json.Decoder(list[dict[str, Any]]).decode
@@ -171,43 +187,11 @@ def decode_headers(data: bytes, head: BlockHead) -> BlockHeaders:
         raise SourceFormatError("the headers were altered: their checksum does not match")
     count = head.records
     try:
-        (
-            devices,
-            homes,
-            ids,
-            of_ids,
-            pages,
-            of_pages,
-            instances,
-            of_instances,
-            kinds,
-            event_times,
-            ingest_times,
-            contents,
-            uids,
-            payload_sizes,
-        ) = _decode_columns(data)
-        times_ms = unpack(f"<{count}q", event_times)
-        ingest_times_ms = unpack(f"<{count}q", ingest_times)
-        sizes = unpack(f"<{count}I", payload_sizes)
-        # calls of C all the way: constructing from tuples costs half of a loop's time
-        events = list(
-            starmap(
-                Event,
-                zip(
-                    map(devices.__getitem__, homes),
-                    map(ids.__getitem__, of_ids),
-                    map(_kind, kinds),
-                    map(pages.__getitem__, of_pages),
-                    map(instances.__getitem__, of_instances),
-                    times_ms,
-                    ingest_times_ms,
-                    _decode_contents(contents),
-                    uids,
-                    strict=True,
-                ),
-            )
-        )
+        columns = _decode_columns(data)
+        times_ms = unpack(f"<{count}q", columns.event_times)
+        ingest_times_ms = unpack(f"<{count}q", columns.ingest_times)
+        sizes = unpack(f"<{count}I", columns.payload_sizes)
+        events = columns.events(times_ms, ingest_times_ms)
     except (
         msgspec.MsgspecError,
         UnicodeDecodeError,
@@ -224,7 +208,7 @@ def decode_headers(data: bytes, head: BlockHead) -> BlockHeaders:
     has_valid_times = all(
         min(times) >= 0 and max(times) <= TIME_MAX_MS for times in (times_ms, ingest_times_ms)
     )
-    return BlockHeaders(devices, homes, events, sizes, has_valid_times)
+    return BlockHeaders(columns.devices, columns.homes, events, sizes, has_valid_times)
 
 
 def encode_block(

@@ -64,6 +64,18 @@ class _Last(NamedTuple):
 _NOTHING: Final = _Last(0, FIRST_NUMBERING)
 
 
+class _Merging:
+    # frames that become one write batch
+    def __init__(self, counts: MergeCounts) -> None:
+        self.batch = WriteBatch(raw_mode=True)
+        self.counts = counts
+        self.touched: dict[str, DeviceSeen] = {}
+        self.positions: dict[int, int] = {}
+        self.reports: list[ReportFrame] = []
+        self.rows: dict[bytes, bytes] = {}
+        self.last_frames: dict[tuple[str, int], _Last] = {}
+
+
 class FeatureStore:
     """The feature table. One writing thread; readers open it read-only."""
 
@@ -119,66 +131,65 @@ class FeatureStore:
         Raises:
             StoreError: Nothing of them was written.
         """
-        batch = WriteBatch(raw_mode=True)
-        counts = msgspec.structs.replace(self.stats)
-        touched: dict[str, DeviceSeen] = {}
-        positions: dict[int, int] = {}
-        reports: list[ReportFrame] = []
-        rows: dict[bytes, bytes] = {}
-        last_frames: dict[tuple[str, int], _Last] = {}
+        merging = _Merging(msgspec.structs.replace(self.stats))
         for lane, position, data in frames:
-            positions[lane] = position
-            counts.frames += 1
-            try:
-                envelope = decode_uplink(data)
-                calls, records = _decoded(envelope.body)
-            except EnvelopeError:
-                counts.frames_refused += 1
-                continue
-            sender = (envelope.incarnation, envelope.partition)
-            known = last_frames.get(sender) or self._last_frames.get(sender, _NOTHING)
-            last, number = known.number, envelope.number
-            # frames of a numbering that this side, or the copy that it is of, was not asked about:
-            # their partition finds at its next opening that this side is behind
-            is_foreign = envelope.numbering != known.numbering and not (
-                number == envelope.numbering.first == last + 1
-            )
-            if is_foreign or not self._fence.admits(*sender, envelope.epoch):
-                counts.frames_refused += 1
-                continue
-            counts.missing_frames += max(number - last - 1, 0)
-            last_frames[sender] = _Last(max(number, last), envelope.numbering)
-            batch.put(
-                b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
-                _SENDER.pack(envelope.epoch, last_frames[sender].number, *envelope.numbering),
-            )
-            reports += _reports_in(envelope)
-            if calls is None:
-                self._merge_records(rows, records, envelope.incarnation, touched, counts)
-            elif envelope.number > last:
-                _open(batch, calls, envelope, counts)
-            else:
-                counts.duplicates_dropped += len(calls)
-        for key, row in rows.items():
+            merging.positions[lane] = position
+            self._merge_frame(merging, data)
+        batch, counts, positions = merging.batch, merging.counts, merging.positions
+        for key, row in merging.rows.items():
             batch.put(key, row)
-        for device_id, seen in touched.items():
+        for device_id, seen in merging.touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(seen))
         for lane, position in positions.items():
             batch.put(_LANE + _U32.pack(lane), _U64.pack(position))
         counts.told = min(counts.told, counts.losses)  # some may have been sent again
         batch.put(b"\x00counts", _encode(counts))
-        self._hand_over(reports)
+        self._hand_over(merging.reports)
         crash_point("cloud.before")
         with map_rocks_errors(self._path):
             self._database.write(batch)
         self._merged.append((self._durability.commit(), positions))
         crash_point("cloud.after")
         self.positions.update(positions)
-        self._last_frames.update(last_frames)
+        self._last_frames.update(merging.last_frames)
         self.stats = counts
         if len(self._seen) > _CACHE_DEVICES:
             self._seen.clear()
         return counts
+
+    def _merge_frame(self, merging: "_Merging", data: bytes) -> None:
+        counts = merging.counts
+        counts.frames += 1
+        try:
+            envelope = decode_uplink(data)
+            calls, records = _decoded(envelope.body)
+        except EnvelopeError:
+            counts.frames_refused += 1
+            return
+        sender = (envelope.incarnation, envelope.partition)
+        known = merging.last_frames.get(sender) or self._last_frames.get(sender, _NOTHING)
+        last, number = known.number, envelope.number
+        # frames of a numbering that this side, or the copy that it is of, was not asked about:
+        # their partition finds at its next opening that this side is behind
+        is_foreign = envelope.numbering != known.numbering and not (
+            number == envelope.numbering.first == last + 1
+        )
+        if is_foreign or not self._fence.admits(*sender, envelope.epoch):
+            counts.frames_refused += 1
+            return
+        counts.missing_frames += max(number - last - 1, 0)
+        merging.last_frames[sender] = _Last(max(number, last), envelope.numbering)
+        merging.batch.put(
+            b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
+            _SENDER.pack(envelope.epoch, max(number, last), *envelope.numbering),
+        )
+        merging.reports += _reports_in(envelope)
+        if calls is None:
+            self._merge_records(merging, records, envelope.incarnation)
+        elif number > last:
+            _open(merging.batch, calls, envelope, counts)
+        else:
+            counts.duplicates_dropped += len(calls)
 
     def durable_positions(self) -> Mapping[int, int]:
         """Return up to where the frames' features survive a power cut, by lane; never blocks.
@@ -270,14 +281,9 @@ class FeatureStore:
             self.report_sink.take(reports)
 
     def _merge_records(
-        self,
-        rows: dict[bytes, bytes],
-        records: list[FeatureRecord],
-        incarnation: str,
-        touched: dict[str, DeviceSeen],
-        counts: MergeCounts,
+        self, merging: "_Merging", records: list[FeatureRecord], incarnation: str
     ) -> None:
-        pack = _FEATURE.pack
+        rows, touched, counts, pack = merging.rows, merging.touched, merging.counts, _FEATURE.pack
         device_id, prefix, seen = "", b"", DeviceSeen([], [])
         merged = last = 0
         for record in records:

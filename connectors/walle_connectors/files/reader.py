@@ -15,8 +15,7 @@ time that was already released. An event whose own time lies before its row's
 time may be released behind later ones: lateness gives it time to find its place.
 """
 
-from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple, override
 from zlib import crc32
@@ -28,6 +27,7 @@ from walle_connectors.files.model import OrderModel
 from walle_connectors.files.offsets import FilePosition, Replayed
 from walle_connectors.files.scope import Held, RowLane, Scope
 from walle_stream.errors import SourceChangedError
+from walle_stream.events import Event
 from walle_stream.ports import DeadLetter, DeadLetterRoute
 from walle_stream.reading import Lane, Opening, record_dead_letter
 from walle_stream.reading.mapping.compiling import InvalidRow, RowResult
@@ -126,10 +126,9 @@ class FilesReader(FileReader[FilePosition]):
     def _read_rows(self, stop: int) -> bool:  # noqa: C901, PLR0912, PLR0915 - the hot loop
         """Read up to a row, or until batches are ready; False at the end of the file."""
         build, places, seen, ready = self._build, self._places, self._seen, self._ready
-        lateness_ms, batch_events = self._lateness_ms, self.batch_events
+        lateness_ms, taken = self._lateness_ms, 0
         rows, step, replay_step = self._row, self._step, self._replayed.step
         keeps_raw, digest = self.keeps_raw, self._digest
-        count, taken = self._count, 0
         try:
             for record in islice(self._records, stop - rows):
                 rows += 1
@@ -163,40 +162,23 @@ class FilesReader(FileReader[FilePosition]):
                 if time_ms > scope.highest_ms:  # noqa: PLR1730 - max() takes longer
                     scope.highest_ms = time_ms
                 watermark_ms = scope.highest_ms - lateness_ms
+                self._step = step
                 if watermark_ms != time_ms or step <= replay_step:
-                    self._step, self._count = step, count
                     self._release(scope.order(_held(step, lane, result), watermark_ms))
-                    count = self._count
                 else:
                     # the usual case: the row's own events (``now``) come behind all that is due
-                    held = scope.held
-                    for number, (at_ms, event) in enumerate(timed):
-                        heappush(held, (at_ms, step, number, lane, event))
-                    at_ms = -1
-                    while held and held[0][0] <= time_ms:
-                        at_ms, _, _, target, event = heappop(held)
-                        target.events.append(event)
-                        count += 1
-                        if count >= batch_events:
-                            self._step, count = step, 0
-                            self._cut()
+                    if timed or scope.held:
+                        self._release(scope.order(_timed(step, lane, timed), time_ms))
                     if now:
-                        at_ms = time_ms
-                        for event in now:
-                            lane.events.append(event)
-                            count += 1
-                            if count >= batch_events:
-                                self._step, count = step, 0
-                                self._cut()
-                    if at_ms > scope.released_ms:  # noqa: PLR1730 - same
-                        scope.released_ms = at_ms
+                        scope.released_ms = time_ms
+                        self._give(lane, now)
                 taken += record[1]
                 if ready or taken > FLUSH_BYTES:
                     break
             else:
                 return rows == stop
         finally:
-            self._row, self._step, self._count = rows, step, count
+            self._row, self._step = rows, step
             self._passed += taken
         return True
 
@@ -205,6 +187,10 @@ class FilesReader(FileReader[FilePosition]):
             if lane.to_skip:
                 lane.to_skip -= 1
                 continue
+            self._give(lane, (event,))
+
+    def _give(self, lane: RowLane, events: Iterable[Event]) -> None:
+        for event in events:
             lane.events.append(event)
             self._count += 1
             if self._count >= self.batch_events:
@@ -336,5 +322,8 @@ class FilesReader(FileReader[FilePosition]):
 def _held(step: int, lane: RowLane, result: tuple[Any, ...]) -> list[Held]:
     _, time_ms, _, now, timed = result
     held: list[Held] = [(time_ms, step, place, lane, event) for place, event in enumerate(now)]
-    held += [(at_ms, step, place, lane, event) for place, (at_ms, event) in enumerate(timed)]
-    return held
+    return held + _timed(step, lane, timed)
+
+
+def _timed(step: int, lane: RowLane, timed: Iterable[tuple[int, Event]]) -> list[Held]:
+    return [(at_ms, step, place, lane, event) for place, (at_ms, event) in enumerate(timed)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from walle_deploy.cli.addresses import need_url
 from walle_deploy.cli.fleet_device import add_device, given_profile, refuse_device_options
+from walle_stream.cli.parser import add_running
 from walle_stream.errors import DeployError, SpecFileError
 from walle_stream.errors.extras import how_to_install
 from walle_stream.wire.bearer import TOKEN_VARIABLE, token_from
@@ -63,25 +64,12 @@ def add(commands: Any) -> None:
         "--every", type=_duration, default="10s", metavar="TIME", help="between requests (10s)"
     )
     fleet.add_argument(
-        "--allow-empty",
-        action="store_true",
-        help="exit with 0 also where every run of a task failed, or one never fired",
-    )
-    fleet.add_argument(
-        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
-    )
-    fleet.add_argument(
         "--data-dir",
         type=Path,
         metavar="D",
         help="(default: walle-data/NAME, with --id walle-data/NAME-devices/device-DEVICE)",
     )
-    fleet.add_argument("--metrics", metavar="ADDR", help="serve /metrics, /healthz and /readyz")
-    fleet.add_argument("--log-format", choices=("text", "json"), default="text")
-    fleet.add_argument(
-        "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
-    )
-    fleet.add_argument("--json", action="store_true", help="the last line is one JSON object")
+    add_running(fleet, can_be_empty=True)
     fleet.set_defaults(run=run_fleet)
 
 

@@ -16,14 +16,14 @@ sent again, and answered again. So none is ever lost, and none waits for ever.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import batched
-from typing import Final
+from typing import Final, NamedTuple
 
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.rows.partition_rows import PartitionRows
-from walle_stream.wire.calls import decode_calls, encode_calls
+from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
 from walle_stream.wire.frame import FeatureRecord, encode_body, split_records
 from walle_stream.wire.numbering import Numbering
 from walle_stream.wire.reports import is_reports
@@ -55,49 +55,35 @@ def resumed_head(
     if holdings is None:
         return head, 0
     outbox = rows.outbox()
-    made = head.next_frame - 1
-    acknowledged = outbox[0][0] - 1 if outbox else made
-    epoch, held = holdings.last_frame(incarnation, partition)
-    # another copy was opened meanwhile, and its frames may have numbers of these
-    is_other = epoch > rows.epoch
-    # one that has seen none of this numbering yet is the one that was asked for it, or a copy
-    is_asked = (epoch, held + 1) == (head.asked_epoch, head.numbering.first)
-    is_older = 0 < epoch < head.numbering.since and not is_asked
-    is_agreed = acknowledged <= held <= made and not is_other and not is_older
-    calls = list(rows.calls())
-    if calls:
-        unseen = [body for number, body in outbox if is_agreed and number > held]
-        known = {call.digest for body in unseen for call in decode_calls(body) or ()}
-        known |= holdings.calls_in_hand(incarnation, partition, head.downlink_position)
-        calls = [call for call in calls if call.digest not in known]
-    if is_agreed and not calls:
-        return head, epoch
+    sides = _compare(rows, head, outbox, holdings.last_frame(incarnation, partition))
+    unseen = [body for number, body in outbox if sides.is_agreed and number > sides.held]
+    calls = _forgotten_calls(
+        rows,
+        unseen,
+        partial(holdings.calls_in_hand, incarnation, partition, head.downlink_position),
+    )
+    if sides.is_agreed and not calls:
+        return head, sides.epoch
     head = head.copied()
     bodies = list(encode_calls(calls, plan.compression))
     head.counters.resent_calls += len(calls)
-    if not is_agreed:
-        forgotten = max(held - made, int(is_other))
-        is_all = is_other or head.counters.forgotten_frames > 0
+    if not sides.is_agreed:
+        is_all = sides.is_other or head.counters.forgotten_frames > 0
         records = _missing(rows, head, partial(holdings.last_numbers, incarnation), is_all=is_all)
         features = [encode_body(part, plan.compression) for part in split_records(records)]
         bodies = [*features, *(body for _, body in outbox if is_reports(body)), *bodies]
-        head.next_frame = held + 1
-        head.numbering = Numbering(max(rows.epoch, epoch) + 1, held + 1)
-        head.asked_epoch = epoch
         head.counters.resent_features += len(records)
-        head.counters.forgotten_frames += forgotten
+        _renumber(head, sides, max(rows.epoch, sides.epoch) + 1)
         if plan.report_ms:
-            # numbers of an older numbering say nothing: any of the frames
-            kept = head.counted_frame if is_older else max(head.counted_frame, held)
-            head.counters.lost_reports += max(acknowledged - kept, 0)
-        if is_older or head.counted_frame >= held:
-            head.counted_frame = held + len(features)
+            _count_reports(head, sides)
+        if sides.is_older or head.counted_frame >= sides.held:
+            head.counted_frame = sides.held + len(features)
         rows.put_outbox((), [number for number, _ in outbox])
         _log.info(
             "partition %d and the cloud side disagree after a power cut, or since a copy was "
             "restored: %s has forgotten frames, %d features are sent again",
             partition,
-            "the partition" if forgotten else "the cloud side",
+            "the partition" if sides.forgotten else "the cloud side",
             len(records),
         )
     frames = list(enumerate(bodies, head.next_frame))
@@ -107,7 +93,73 @@ def resumed_head(
     rows.durability.wait()
     if calls:
         _log.info("partition %d asks %d calls of services again", partition, len(calls))
-    return head, epoch
+    return head, sides.epoch
+
+
+class _Sides(NamedTuple):
+    # what a partition and the cloud side have of its frames
+    made: int
+    acknowledged: int
+    epoch: int
+    held: int
+    is_other: bool
+    """Another copy was opened meanwhile, and its frames may have numbers of these."""
+    is_older: bool
+    """The cloud side is a copy of before the frames were last numbered anew."""
+
+    @property
+    def is_agreed(self) -> bool:
+        is_between = self.acknowledged <= self.held <= self.made
+        return is_between and not self.is_other and not self.is_older
+
+    @property
+    def forgotten(self) -> int:
+        return max(self.held - self.made, int(self.is_other))
+
+
+def _compare(
+    rows: PartitionRows,
+    head: PartitionHead,
+    outbox: Sequence[tuple[int, bytes]],
+    last_frame: tuple[int, int],
+) -> _Sides:
+    made = head.next_frame - 1
+    epoch, held = last_frame
+    # one that has seen none of this numbering yet is the one that was asked for it, or a copy
+    is_asked = (epoch, held + 1) == (head.asked_epoch, head.numbering.first)
+    return _Sides(
+        made,
+        outbox[0][0] - 1 if outbox else made,
+        epoch,
+        held,
+        is_other=epoch > rows.epoch,
+        is_older=0 < epoch < head.numbering.since and not is_asked,
+    )
+
+
+def _forgotten_calls(
+    rows: PartitionRows, unseen: Sequence[bytes], in_hand: Callable[[], Collection[str]]
+) -> list[CloudCall]:
+    calls = list(rows.calls())
+    if not calls:
+        return []
+    known = {call.digest for body in unseen for call in decode_calls(body) or ()}
+    known |= set(in_hand())
+    return [call for call in calls if call.digest not in known]
+
+
+def _renumber(head: PartitionHead, sides: _Sides, epoch: int) -> None:
+    head.next_frame = sides.held + 1
+    head.numbering = Numbering(epoch, sides.held + 1)
+    head.asked_epoch = sides.epoch
+    head.counters.forgotten_frames += sides.forgotten
+
+
+def _count_reports(head: PartitionHead, sides: _Sides) -> None:
+    # numbers of an older numbering say nothing: any of the frames
+    counted = head.counted_frame
+    kept = counted if sides.is_older else max(counted, sides.held)
+    head.counters.lost_reports += max(sides.acknowledged - kept, 0)
 
 
 def _missing(

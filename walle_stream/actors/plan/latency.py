@@ -3,6 +3,8 @@
 Wall-clock measurement only; nothing here reaches a feature or a state row.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -26,6 +28,14 @@ class Latencies:
         self.buckets: dict[int, int] = {}
         self.count = 0
         self.sum_ms = 0.0
+
+    @classmethod
+    def of(cls, others: Iterable["Latencies"]) -> "Latencies":
+        """Return the samples of several collections."""
+        merged = cls()
+        for other in others:
+            merged.merge(other)
+        return merged
 
     def add(self, latency_ms: float, times: int = 1) -> None:
         """Count a latency.
