@@ -14,7 +14,7 @@ from vm_parts.measuring import distribution, rollup_bytes, rss_bytes, say
 from fleet_parts.events import FILL_EVENTS, Pieces, fill, name_of, touch
 from fleet_parts.running import Fleet
 from fleet_parts.source import Stage, Turn
-from walle_stream.app.data.query import features_lines
+from walle_stream.app.queries.query import features_lines
 
 _BULK: Final = 500
 _WARM_UP_SHARE: Final = 0.1

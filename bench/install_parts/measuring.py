@@ -12,11 +12,11 @@ from latency_parts.paced import CONNECTOR, Schedule
 from pipeline_parts.shop import DEFINITION, overrides
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import features_lines
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs.installed import NewVersion
 from walle_stream.app.programs.packages import find_task, package_task
+from walle_stream.app.queries.query import features_lines
 from walle_stream.clock import monotonic_ms
 
 TASK: Final = "shop-ipv"

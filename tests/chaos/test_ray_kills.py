@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.scripted_visits import PIPELINE
-from walle_stream.app.data.query import features_lines
+from walle_stream.app.queries.query import features_lines
 from walle_stream.testing.chaos import Campaign, ChaosPlan, PartPlan, render
 from walle_stream.testing.scripted import Gates, pause, write_script
 

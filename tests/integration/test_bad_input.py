@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import canonical_state
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import canonical_state
 from walle_stream.cli.__main__ import main
 from walle_stream.faults import CRASH_POINTS
 

@@ -13,9 +13,9 @@ from tests.integration.conftest import ROOT, Job
 from tests.integration.noting_syncs import cut
 from walle_connectors.embedded import log
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import features_lines
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import features_lines
 
 pytestmark = pytest.mark.integration
 

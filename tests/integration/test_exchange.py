@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from walle_stream.app.data.query import canonical_state
+from walle_stream.app.queries.query import canonical_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import FunctionError, SpecFileError
 from walle_stream.testing.kit import run_pipeline

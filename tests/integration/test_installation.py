@@ -8,11 +8,11 @@ import pytest
 
 from tests.integration.scripted_visits import PIPELINE
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import canonical_state, features_lines
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs.installed import NewVersion
 from walle_stream.app.programs.packages import find_task, package_task
+from walle_stream.app.queries.query import canonical_state, features_lines
 from walle_stream.errors import PackageError
 from walle_stream.testing.scripted import Gates, pause, write_script
 

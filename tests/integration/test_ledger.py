@@ -16,10 +16,10 @@ from walle_connectors.simulator import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import canonical_state
 from walle_stream.app.figures.ledger import read_ledger
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import canonical_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.store.rocks import open_rocks
 

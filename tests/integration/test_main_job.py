@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import canonical_state, features_lines
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import canonical_state, features_lines
 from walle_stream.app.resources import shipped_configs
 
 pytestmark = pytest.mark.integration

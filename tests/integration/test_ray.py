@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.data.query import canonical_state, features_lines
 from walle_stream.app.figures.status import read_status
+from walle_stream.app.queries.query import canonical_state, features_lines
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ClusterError
 from walle_stream.store.datadir import DataDir

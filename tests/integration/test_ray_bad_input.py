@@ -10,8 +10,8 @@ import pytest
 
 from walle_connectors.simulator import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
-from walle_stream.app.data.query import canonical_state, features_lines
 from walle_stream.app.figures.status import read_status
+from walle_stream.app.queries.query import canonical_state, features_lines
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ActorDeadError, ClusterError, StoreError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.scripted_visits import PIPELINE
-from walle_stream.app.data.query import canonical_state, features_lines
+from walle_stream.app.queries.query import canonical_state, features_lines
 from walle_stream.testing.model_suite import TEXTS
 from walle_stream.testing.scripted import Gates, pause, write_script
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import features_lines
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
-from walle_stream.app.programs.programs import isolation
+from walle_stream.app.programs import isolation
+from walle_stream.app.queries.query import features_lines
 from walle_stream.cli.__main__ import main
 from walle_stream.errors import IsolationError, MalformedRowError
 from walle_stream.vm import task_pool

@@ -16,11 +16,11 @@ from collections import Counter
 
 from walle_connectors.embedded import log
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import canonical_state, features_lines, run_state
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.programs.installed import NewVersion
 from walle_stream.app.programs.packages import find_task, package_task
+from walle_stream.app.queries.query import canonical_state, features_lines, run_state
 from walle_stream.cli.__main__ import main
 from walle_stream.errors import DataLostError, StoreError, WalleError
 from walle_stream.store.datadir import DataDir

@@ -11,9 +11,9 @@ import msgspec
 
 from walle_stream.actors.rows.letter_rows import encode_letter
 from walle_stream.app.connectors import ConnectorModels, load_connector
-from walle_stream.app.data.letters import dead_letters, kept_letters
-from walle_stream.app.data.record_file import RecordFile
-from walle_stream.app.data.replay import Mark, ReplayReport, Wanted, replay
+from walle_stream.app.queries.letters import dead_letters, kept_letters
+from walle_stream.app.queries.record_file import RecordFile
+from walle_stream.app.queries.replay import Mark, ReplayReport, Wanted, replay
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import SpecFileError
 from walle_stream.ports import KeptLetter, RecordReturn

@@ -7,8 +7,8 @@ from itertools import islice
 
 import msgspec
 
-from walle_stream.app.data.query import canonical_state, features_lines, full_state
 from walle_stream.app.figures.ledger import read_ledger
+from walle_stream.app.queries.query import canonical_state, features_lines, full_state
 
 
 def features_list(options: argparse.Namespace) -> int:

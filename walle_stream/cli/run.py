@@ -13,7 +13,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import features_sample
 from walle_stream.app.figures.logs import configure_logging
 from walle_stream.app.local import (
     FINISH_TIMEOUT_S,
@@ -24,6 +23,7 @@ from walle_stream.app.local import (
 )
 from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, stuck_error
+from walle_stream.app.queries.query import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import StopTimeoutError, WalleError

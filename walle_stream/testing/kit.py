@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import features_lines
 from walle_stream.app.local import WORN_OUT, LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import features_lines
 
 
 def run_pipeline(

@@ -14,9 +14,9 @@ import msgspec
 
 from walle_deploy.tasks.definitions import PIPELINE_FILE, TASK_FILE
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import features_lines
 from walle_stream.app.local import WORN_OUT, LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import features_lines
 from walle_stream.app.validation import validate_file
 
 TIMEOUT_S: Final = 600

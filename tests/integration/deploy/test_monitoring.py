@@ -27,9 +27,9 @@ from walle_deploy.monitoring.webhook import Webhook, WebhookOptions, sign
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import canonical_state
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import canonical_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import EnvelopeError
 from walle_stream.testing.scripted import Gates, pause, write_script

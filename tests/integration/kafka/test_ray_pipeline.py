@@ -13,7 +13,7 @@ from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
-from walle_stream.app.data.query import features_lines
+from walle_stream.app.queries.query import features_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
 from topics_of_tests import fresh_model, shop_pipeline

@@ -13,7 +13,7 @@ from tests.integration.kafka.test_device import merged, written
 from tests.integration.kafka.test_tunnel_faults import Forwarder
 from tests.integration.kafka.topics_of_tests import fresh_model
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
-from walle_stream.app.data.query import run_state
+from walle_stream.app.queries.query import run_state
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import StoreError
 from walle_stream.store import keys

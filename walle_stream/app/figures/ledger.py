@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from walle_stream.app.data.query import run_state
+from walle_stream.app.queries.query import run_state
 from walle_stream.wire.ledger import Ledger, TaskBytes
 from walle_stream.wire.rows import Counters
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from walle_stream.app.data.query import RunState, canonical_state, features_lines, run_state
+from walle_stream.app.queries.query import RunState, canonical_state, features_lines, run_state
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import CampaignError, ChaosError, StoreError, VmError
 from walle_stream.faults import CRASH_POINTS

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from walle_stream.app.data.query import RunState
+from walle_stream.app.queries.query import RunState
 from walle_stream.errors import CampaignError
 from walle_stream.testing.chaos.plan import ChaosPlan
 

@@ -21,9 +21,9 @@ from walle_deploy.model.pushes import PUSH_TYPE, Push, PushedTask
 from walle_deploy.trust.publishing import publish_version
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.data.query import features_lines
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
+from walle_stream.app.queries.query import features_lines
 from walle_stream.testing.scripted import Gates, pause, write_script
 from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import build_package

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from walle_stream.app.programs import installed as module
 from walle_stream.app.programs.installed import InstalledPrograms, NewVersion
-from walle_stream.app.programs.programs import installed as module
 from walle_stream.errors import StoreError
 from walle_stream.stream.task_sets import InstalledTask
 

@@ -5,9 +5,10 @@ import logging
 import msgspec
 import pytest
 
+from walle_stream.app.programs import isolation
 from walle_stream.app.programs.isolation import admit, check_machine, note_built
 from walle_stream.app.programs.packages import find_task, package_task
-from walle_stream.app.programs.programs import compile_task, isolation, unpack_task
+from walle_stream.app.programs.programs import compile_task, unpack_task
 from walle_stream.errors import IsolationError
 from walle_stream.spec.loader import ISOLATION
 from walle_stream.vm.containment import measures_here

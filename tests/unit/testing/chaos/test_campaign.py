@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from walle_stream.app.data.query import RunState
+from walle_stream.app.queries.query import RunState
 from walle_stream.errors import CampaignError, ChaosError
 from walle_stream.testing.chaos import Campaign, ChaosPlan, PartPlan
 from walle_stream.testing.chaos.targets import Role, RunEnd

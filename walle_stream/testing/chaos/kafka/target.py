@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from walle_stream.app.data.query import RunState, canonical_state
+from walle_stream.app.queries.query import RunState, canonical_state
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import (
     BrokerUnreachableError,

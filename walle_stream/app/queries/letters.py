@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from walle_stream.actors.rows.letter_rows import decode_letter, read_letters
-from walle_stream.app.data.query import open_partitions
+from walle_stream.app.queries.query import open_partitions
 from walle_stream.ports import DeadLetter, KeptLetter
 from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir

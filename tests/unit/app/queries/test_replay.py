@@ -5,9 +5,9 @@ import json
 import msgspec
 import pytest
 
-from walle_stream.app.data import replay as replaying
-from walle_stream.app.data.record_file import RecordFile
-from walle_stream.app.data.replay import Wanted, replay
+from walle_stream.app.queries import replay as replaying
+from walle_stream.app.queries.record_file import RecordFile
+from walle_stream.app.queries.replay import Wanted, replay
 from walle_stream.errors import SourceError
 from walle_stream.ports import KeptLetter
 from walle_stream.reading.dead_letters import record_dead_letter
