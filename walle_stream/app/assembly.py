@@ -354,7 +354,7 @@ class Assembly:
             # a script's body can end its process as a run can, before anyone is told whose
             check_bodies([task.program for task in self.tasks], self.memory_bytes, services)
             in_hand.settle(start)
-        in_hand.take(start)
+        in_hand.mark(start)
         try:
             return VmPool(
                 {task.name: task.program for task in self.tasks},

@@ -30,7 +30,7 @@ _AGAIN_S: Final = 0.5
 _RECORD_BYTES: Final = 200  # key, headers and objects, about
 
 
-class _Lane:
+class _Queue:
     # records of one partition, ascending in offset
 
     __slots__ = ("is_moved", "position", "records")
@@ -60,7 +60,7 @@ class TopicReader:
         self._has_all = has_all
         self._condition = Condition()
         self._stopped = Event()
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, _Queue] = {}
         self._bytes = 0
         self._thread = Thread(target=self._run, name=f"walle-kafka-{topic}", daemon=True)
         self._is_begun = False
@@ -107,7 +107,7 @@ class TopicReader:
     def _move(self, partition: int, position: int) -> None:
         lane = self._lanes.get(partition)
         if lane is None:
-            self._lanes[partition] = _Lane(position)
+            self._lanes[partition] = _Queue(position)
             self._condition.notify_all()
             return
         if position < lane.position:
@@ -207,7 +207,7 @@ class TopicReader:
     def _add_all(self, partitions: Any) -> None:
         with self._condition:
             for partition in partitions:
-                self._lanes.setdefault(partition, _Lane(0))
+                self._lanes.setdefault(partition, _Queue(0))
 
     def _assign(self, consumer: Any, assigned: set[int]) -> dict[int, int]:
         # where the consumer must go: new partitions, and those that were moved back

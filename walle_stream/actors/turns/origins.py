@@ -17,7 +17,7 @@ class _Part(NamedTuple):
     before: str
 
 
-class Places:
+class RunOrigins:
     """Of one turn. One thread, the partition host's."""
 
     __slots__ = ("_parts", "last")

@@ -1,7 +1,7 @@
 """Which record of the source a run or an event is of."""
 
 from walle_stream.actors.turns.dead_letters import refused_dead_letter
-from walle_stream.actors.turns.places import Places
+from walle_stream.actors.turns.origins import RunOrigins
 from walle_stream.events import Event
 from walle_stream.ports import EventBatch, Origins, SourceBatch, SourceCounts
 from walle_stream.stream.commands import RunTask
@@ -30,7 +30,7 @@ def woken(*runs):
 
 
 def places(*runs, events=None):
-    made = Places()
+    made = RunOrigins()
     made.add(woken(*runs), batch(EVENTS if events is None else events))
     return made
 
@@ -56,7 +56,7 @@ def test_where_no_event_came_with_it_a_run_is_of_the_last_record_before():
     made = places()
     made.add(woken(run("a", 5)), batch([]))
     assert made.of_run(run("a", 5)) == made.last == "raw[2]@40"
-    later = Places(made.last)
+    later = RunOrigins(made.last)
     later.add(woken(run("a", 5)), batch([]))
     assert later.of_run(run("a", 5)) == "raw[2]@40"
 
@@ -66,7 +66,7 @@ def test_a_run_of_another_batch_or_of_a_reply_is_of_none():
     assert not made.of_run(run("a", 5, 1))
     assert not made.of_run(run("b", 5, 2))
     assert made.of_run(run("a", 5, 2)) == "raw[2]@20"
-    assert not Places().of_run(run("a", 5))
+    assert not RunOrigins().of_run(run("a", 5))
 
 
 def test_events_that_cannot_be_stored_are_set_aside_and_the_others_keep_their_places():
@@ -77,7 +77,7 @@ def test_events_that_cannot_be_stored_are_set_aside_and_the_others_keep_their_pl
     assert refused_dead_letter(row, given.origins).origin == "raw[2]@10"
     assert refused_dead_letter(row, None).origin == "a@3"
     assert len(events) == 3
-    made = Places()
+    made = RunOrigins()
     made.add(woken(run("a", 3)), given)
     events.let_go()
     assert made.of_run(run("a", 3)) == "raw[2]@20"
