@@ -52,10 +52,10 @@ def task_figures(names: Iterable[str], parts: Iterable[Counted]) -> list[TaskFig
     for part in parts:
         tasks = add_tasks(tasks, part.tasks)
         ledger = ledger.plus(part.ledger)
-    made = []
+    figures = []
     for name in dict.fromkeys((*names, *sorted(tasks))):
         counts = tasks.get(name, TaskCounts())
-        made.append(
+        figures.append(
             TaskFigures(
                 task=name,
                 runs=counts.runs,
@@ -66,7 +66,7 @@ def task_figures(names: Iterable[str], parts: Iterable[Counted]) -> list[TaskFig
                 first_failure=counts.failure,
             )
         )
-    return made
+    return figures
 
 
 def task_problems(
