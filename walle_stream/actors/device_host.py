@@ -18,6 +18,7 @@ import msgspec
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer, shared_by
 from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.parts.containment import Containment
 from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.plan.partition_plan import PartitionStatus
@@ -475,6 +476,9 @@ class DeviceHost(Actor):
 
     def on_stop(self) -> None:
         """Close what a failure left open; commits nothing."""
+        for partition in self._partitions.values():
+            # first of all: a database on a full disk may close for longer than anybody waits
+            partition.parts[Containment].close(None)
         for partition in self._partitions.values():
             partition.abandon()
         self._partitions = {}

@@ -19,10 +19,11 @@ def status(options: argparse.Namespace) -> int:
         return 0
     print(_headline(run))
     for host in run.hosts:
-        place = _process(host.pid)
-        # of a killed run the databases say more than it could
-        unread = "" if run.phase == "killed" else _unread(host)
-        print(f"host {host.index}: {host.step}, {place}, {host.restarts} restarts{unread}")
+        is_killed = run.phase == "killed"
+        state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}"
+        # of a killed run the databases say more than it could: these figures are its last ones
+        when = " (as it last said)" if is_killed else ""
+        print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{when}")
     if run.cloud_restarts or run.cloud_pid:
         print(f"cloud side: {_process(run.cloud_pid)}, {run.cloud_restarts} restarts")
     _print_tasks(run.tasks)
