@@ -179,7 +179,7 @@ def test_a_service_that_is_away_is_said_in_the_systems_words():
     with pytest.raises(ServiceUnreachableError) as caught:
         client.check(DeviceProfile("d"))
     client.close()
-    assert str(caught.value) == f"{url}: the release service does not answer: Connection refused"
+    assert all(part in caught.value.message for part in (url, "Connection refused"))
 
 
 def test_a_service_that_says_nothing_is_said_to_be_late():
