@@ -20,8 +20,8 @@ from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.port import ReleaseStore
 
 _LEASE: Final = "alarms"
-_TOLD: Final = "alarms/audit"
-_TOLD_OF: Final = frozenset({"rollback", "stop", "pause"})
+_AUDIT_KEY: Final = "alarms/audit"
+_REPORTED_ACTIONS: Final = frozenset({"rollback", "stop", "pause"})
 _ALL: Final = 99.0  # percent: the rest is a hold-out, which may be no device at all
 _LOOKS: Final = 3
 """A lease lasts as long as so many looks."""
@@ -36,7 +36,7 @@ class OfferedVersions:
     def __init__(self, store: ReleaseStore) -> None:
         """Look at nothing yet."""
         self._store = store
-        self._found: frozenset[tuple[str, str]] = frozenset()
+        self._versions: frozenset[tuple[str, str]] = frozenset()
         self._generation = -1
 
     def look(self) -> frozenset[tuple[str, str]]:
@@ -48,19 +48,23 @@ class OfferedVersions:
         with self._store.reading() as transaction:
             generation = transaction.generation()
             if generation == self._generation:
-                return self._found
+                return self._versions
             releases, stable = transaction.releases(), transaction.stable()
-        offers = [each.offer for each in releases if each.offer is not None and each.is_offered]
+        offers = [
+            release.offer
+            for release in releases
+            if release.offer is not None and release.is_offered
+        ]
         # of a task that a release gives to everybody nobody should have the stable version
-        taken = {each.task for each in offers if _is_for_all(each)}
+        taken = {offer.task for offer in offers if _is_for_all(offer)}
         kept = {pair for pair in stable.items() if pair[1] and pair[0] not in taken}
-        self._found = frozenset(kept | {(each.task, each.version) for each in offers})
+        self._versions = frozenset(kept | {(offer.task, offer.version) for offer in offers})
         self._generation = generation
-        return self._found
+        return self._versions
 
     def has(self, task: str, version: str) -> bool:
         """Return whether a version was among them when somebody looked last."""
-        return (task, version) in self._found
+        return (task, version) in self._versions
 
 
 class ReleaseNews:
@@ -73,7 +77,7 @@ class ReleaseNews:
         """Look at nothing yet."""
         self._store = store
         self._rows = StoredRows(store)
-        self._given = 0
+        self._last_number = 0
         """Entries of the log up to this one were looked at."""
 
     def look(self) -> list[AlarmMessage]:
@@ -82,19 +86,19 @@ class ReleaseNews:
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
-        told = self._rows.read(_TOLD)
+        row = self._rows.read(_AUDIT_KEY)
         with self._store.reading() as transaction:
             head = transaction.audit_head().number
-            after = max(int(told or 0), self._given)
-            sealed = [] if told is None else transaction.audit(after=after)
-        entries = (read_entry(each) for each in sealed)
+            after = max(int(row or 0), self._last_number)
+            sealed = [] if row is None else transaction.audit(after=after)
+        entries = (read_entry(entry) for entry in sealed)
         messages = [
-            _message(each)
-            for each in entries
-            if each.by == CONTROLLER and each.release and each.action in _TOLD_OF
+            _message(entry)
+            for entry in entries
+            if entry.by == CONTROLLER and entry.release and entry.action in _REPORTED_ACTIONS
         ]
-        self._given = head
-        if told is None:
+        self._last_number = head
+        if row is None:
             self.keep()
         return messages
 
@@ -104,7 +108,7 @@ class ReleaseNews:
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
-        self._rows.save(_TOLD, b"%d" % self._given)
+        self._rows.save(_AUDIT_KEY, b"%d" % self._last_number)
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def _run_many(options: argparse.Namespace) -> int:
     refuse_device_options(options)
     assembly = Assembly.load(find_definition(options.file), _overrides(options))
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
-    profiles = [with_interpreter(each) for each in read_population(options.profiles)]
+    profiles = [with_interpreter(profile) for profile in read_population(options.profiles)]
     data_dir = options.data_dir or Path("walle-data") / assembly.name
     hosting = _hosting(options, profiles, data_dir)
     hosting.fit(assembly)
@@ -174,15 +174,15 @@ def read_secrets(file: Path) -> dict[str, str]:
     import msgspec  # noqa: PLC0415 - of this alone
 
     enrolled = msgspec.defstruct("Enrolled", [("device", str), ("secret", str)])
-    found = {}
+    secrets = {}
     for number, line in enumerate(_read(file).splitlines(), 1):
         if line.strip():
             try:
-                each: Any = msgspec.json.decode(line, type=enrolled)
+                enrolment: Any = msgspec.json.decode(line, type=enrolled)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise SpecFileError(f"{file}:{number}: {error}", str(file), number) from error
-            found[each.device] = each.secret
-    return found
+            secrets[enrolment.device] = enrolment.secret
+    return secrets
 
 
 def _read(file: Path) -> bytes:

@@ -62,8 +62,8 @@ def given_profile(options: argparse.Namespace) -> Any:
     if problem is not None:
         raise SpecFileError(f"--id: {problem}")
     options.events = options.events or "-"
-    given = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
-    profile = msgspec.structs.replace(this_machine(options.id), **given)
+    fields = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
+    profile = msgspec.structs.replace(this_machine(options.id), **fields)
     try:
         # the same bounds as of a profile that came in
         return msgspec.convert(msgspec.to_builtins(profile), DeviceProfile, strict=False)

@@ -61,15 +61,21 @@ def run_publish(options: argparse.Namespace) -> int:
             releases.change(VERSIONS_PATH, task=task, version=version, files=files, by=by)
 
         repository = TrustedRepository(options.repository, options.keys)
-        found = publish_tag(group, ref, repository, make_known, options.python)
-    package = found.files.shared[0]
+        published = publish_tag(group, ref, repository, make_known, options.python)
+    package = published.files.shared[0]
     if options.json:
-        line = msgspec.json.encode({"ref": str(ref), "commit": found.commit, "files": found.files})
+        line = msgspec.json.encode(
+            {"ref": str(ref), "commit": published.commit, "files": published.files}
+        )
         sys.stdout.write(line.decode() + "\n")
         return 0
-    own = f", exclusive files for {len(found.files.exclusive):,}" if found.files.exclusive else ""
+    own = (
+        f", exclusive files for {len(published.files.exclusive):,}"
+        if published.files.exclusive
+        else ""
+    )
     sys.stdout.write(
-        f"published {ref} of commit {found.commit[:12]}: {package.size_bytes:,} bytes, "
+        f"published {ref} of commit {published.commit[:12]}: {package.size_bytes:,} bytes, "
         f"SHA-256 {package.sha256[:12]}{own}\n"
     )
     return 0

@@ -47,15 +47,15 @@ class Releases:
         self._ask = ask
         self._token = token
 
-    def get[T](self, path: str, kind: type[T], **asked: object) -> T:
-        """Return what there is, or would be with what is asked; blocks.
+    def get[T](self, path: str, kind: type[T], **query: object) -> T:
+        """Return what there is, or would be with what a query gives; blocks.
 
         Raises:
             WalleError: What the service says.
         """
-        body = msgspec.json.encode(asked) if asked else b""
-        found: T = self._asked("POST" if asked else "GET", path, body, kind)
-        return found
+        body = msgspec.json.encode(query) if query else b""
+        result: T = self._send("POST" if query else "GET", path, body, kind)
+        return result
 
     def look(self, name: str) -> Progress:
         """Return how a release goes; blocks.
@@ -79,7 +79,7 @@ class Releases:
         until_ms = 0.0
         while True:
             try:
-                return self._asked("POST", path, body, Progress | None)
+                return self._send("POST", path, body, Progress | None)
             except ServiceUnreachableError as error:
                 if not until_ms and _may_be_done(error):
                     until_ms = monotonic_ms() + _AGAIN_MAX_MS
@@ -87,7 +87,7 @@ class Releases:
                     raise
             time.sleep(_AGAIN_S)
 
-    def _asked(self, method: str, path: str, body: bytes, kind_of_answer: Any) -> Any:
+    def _send(self, method: str, path: str, body: bytes, kind_of_answer: Any) -> Any:
         status, data = self._ask(method, path, bearer_headers(self._token), body)
         try:
             if status == _GOOD:
@@ -99,11 +99,11 @@ class Releases:
             raise away(f"no release service answered, but something with {status}") from error
         kind: Any = getattr(errors, said.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
-        message = "".join(each if each.isprintable() else "?" for each in said.error)
+        message = "".join(character if character.isprintable() else "?" for character in said.error)
         if self._token is None and kind is errors.IdentityError:
             message += ": give --token or --operator-key (docs/deploy/operators.md)"
-        made: WalleError = kind(message) if is_ours else DeployError(message)
-        raise made
+        failure: WalleError = kind(message) if is_ours else DeployError(message)
+        raise failure
 
 
 def _may_be_done(error: ServiceUnreachableError) -> bool:
@@ -150,12 +150,12 @@ def given_releases(
 def _over_http(pool: urllib3.PoolManager, url: str) -> _Ask:
     def ask(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         try:
-            answer = pool.request(method, url + path, body=body, headers=headers, redirect=False)
+            response = pool.request(method, url + path, body=body, headers=headers, redirect=False)
         except urllib3.exceptions.HTTPError as error:
             raise ServiceUnreachableError(
                 f"{url}: the release service does not answer: {words_of(error)}"
             ) from error
-        return answer.status, answer.data
+        return response.status, response.data
 
     return ask
 

@@ -26,18 +26,18 @@ def run_status(options: argparse.Namespace) -> int:
     """Say where releases stand."""
     with given_releases(options) as releases:
         if options.release:
-            found = [releases.look(options.release)]
+            states = [releases.look(options.release)]
         else:
-            found = releases.get(RELEASES_PATH, list[Progress])
+            states = releases.get(RELEASES_PATH, list[Progress])
     if options.json:
-        for each in found:
-            say_json(each)
+        for state in states:
+            say_json(state)
         return 0
     console = Console()
     if options.release:
-        console.print(detail(found[0]))
-    elif found:
-        console.print(overview(found))
+        console.print(detail(states[0]))
+    elif states:
+        console.print(overview(states))
     else:
         console.print("no releases yet")
     return 0
@@ -147,24 +147,24 @@ def _followed(
     while progress.is_open:
         time.sleep(options.every)
         try:
-            found = releases.look(options.release)
+            latest = releases.look(options.release)
         except ServiceUnreachableError as error:
             if not is_away:  # the release goes on without whoever looks at it
                 sys.stderr.write(f"walle: {error.message}; watching goes on when it answers\n")
             is_away = True
             continue
         is_away = False
-        if found != progress:
-            progress = found
+        if latest != progress:
+            progress = latest
             yield progress
 
 
 def _steps(every: Iterable[Progress]) -> Iterator[Progress]:
     shown = None
-    for each in every:
-        if (each.revision, each.silent) != shown:
-            shown = each.revision, each.silent
-            yield each
+    for progress in every:
+        if (progress.revision, progress.silent) != shown:
+            shown = progress.revision, progress.silent
+            yield progress
 
 
 def _fields(text: str) -> dict[str, Any]:

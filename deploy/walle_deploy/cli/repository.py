@@ -160,17 +160,17 @@ def _run_status(options: argparse.Namespace) -> int:
 
     from walle_stream.errors import IntegrityError  # noqa: PLC0415 - beside it
 
-    found = _open(options).status()
+    status = _open(options).status()
     lines = [f"{'role':<10} {'version':>7}  {'valid until (UTC)':<19}  keys (here, needed)"]
-    for role in found.roles:
+    for role in status.roles:
         until = datetime.fromtimestamp(role.expires_ms / 1_000, UTC)
-        is_out = "  EXPIRED" if role.role in found.expired else ""
+        is_out = "  EXPIRED" if role.role in status.expired else ""
         shown = f"{until:%F %T}" if role.expires_ms else "-"
         keys = f"{len(role.keys)} ({role.keys_here}, {role.threshold})"
         lines.append(f"{role.role:<10} {role.version:>7}  {shown:<19}  {keys}{is_out}")
-    lines.append(f"{found.targets} targets in {found.bins} bins")
-    _say(options, msgspec.to_builtins(found), "\n".join(lines))
-    return IntegrityError.exit_code if found.expired else 0
+    lines.append(f"{status.targets} targets in {status.bins} bins")
+    _say(options, msgspec.to_builtins(status), "\n".join(lines))
+    return IntegrityError.exit_code if status.expired else 0
 
 
 def _run_enrol(options: argparse.Namespace) -> int:
@@ -204,18 +204,18 @@ def _exclusive(folder: Path) -> "list[ExclusiveFile]":
 
     if not folder.is_dir():
         raise RefNotFoundError(f"{folder}: there is no such folder: expected OWNER/RESOURCE in it")
-    found = []
+    files = []
     for owner in sorted(path for path in folder.iterdir() if path.is_dir()):
-        for path in sorted(each for each in owner.rglob("*") if each.is_file()):
+        for path in sorted(entry for entry in owner.rglob("*") if entry.is_file()):
             resource = path.relative_to(owner).as_posix()
-            found.append(ExclusiveFile(unquote(owner.name), resource, path))
-    return found
+            files.append(ExclusiveFile(unquote(owner.name), resource, path))
+    return files
 
 
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty() and (done % 100 == 0 or done == total):
-        end = "\n" if done == total else ""
-        sys.stderr.write(f"\rstored {done:,} of {total:,} exclusive files{end}")
+def _progress(stored: int, total: int) -> None:
+    if sys.stderr.isatty() and (stored % 100 == 0 or stored == total):
+        end = "\n" if stored == total else ""
+        sys.stderr.write(f"\rstored {stored:,} of {total:,} exclusive files{end}")
         sys.stderr.flush()
 
 

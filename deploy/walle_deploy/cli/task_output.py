@@ -12,7 +12,7 @@ SHORT: Final = 12
 
 def print_line(line: str) -> None:
     """Print a line for people: what others named or wrote moves no cursor."""
-    text = "".join(each if each.isprintable() else "?" for each in line)
+    text = "".join(character if character.isprintable() else "?" for character in line)
     sys.stdout.write(f"{text}\n")
 
 

@@ -98,7 +98,7 @@ class DeviceAgent:
         self._scenario = scenario
         self._failed: dict[tuple[str, str], _Failed] = {}
         self._pulled: frozenset[str] = frozenset()
-        self._told: set[tuple[str, str]] = set()
+        self._reported_keys: set[tuple[str, str]] = set()
 
     @property
     def device(self) -> str:
@@ -119,28 +119,28 @@ class DeviceAgent:
             ServiceUnreachableError: The service does not answer.
             IntegrityError: Its answer is none.
         """
-        answer = self._client.check(self.profile)
-        if answer.push is None:
+        reply = self._client.check(self.profile)
+        if reply.push is None:
             return Outcome.NOTHING_NEW
-        if answer.push.receipts and self._receipts is not None:
+        if reply.push.receipts and self._receipts is not None:
             # before the version runs
-            self._receipts.keep(self.device, answer.push.receipts.values())
+            self._receipts.keep(self.device, reply.push.receipts.values())
             self._profile_of(self.profile.tasks)
-        if not answer.push.tasks:
+        if not reply.push.tasks:
             return Outcome.NOTHING_NEW
-        pushed = {(task.task, task.version) for task in answer.push.tasks}
-        self._failed = {key: each for key, each in self._failed.items() if key in pushed}
-        self._told &= pushed
+        pushed = {(task.task, task.version) for task in reply.push.tasks}
+        self._failed = {key: failure for key, failure in self._failed.items() if key in pushed}
+        self._reported_keys &= pushed
         now_ms, changes = monotonic_ms(), dict[str, _Taken]()
         is_refused = False
-        for task in answer.push.tasks:
+        for task in reply.push.tasks:
             failed = self._failed.get((task.task, task.version))
             if failed is not None and now_ms < failed.until_ms:
                 is_refused = True
                 continue
             try:
                 ref = self._named(task, changes)
-                change = self._change(ref, task, answer.push.metadata_url, answer.told_ms)
+                change = self._change(ref, task, reply.push.metadata_url, reply.told_ms)
             except _REFUSALS as error:
                 self._refuse(task, error)
                 is_refused = True
@@ -189,7 +189,7 @@ class DeviceAgent:
             refused = error
         if refused and len(changes) > 1:
             # one bad task keeps no other one away
-            outcomes = [self._install({name: each}) for name, each in changes.items()]
+            outcomes = [self._install({name: change}) for name, change in changes.items()]
             return all(outcomes)
         for task, _ in changes.values():
             if refused:
@@ -235,18 +235,18 @@ class DeviceAgent:
             reason, "is_retryable", reason == NO_HOST
         )
         key = task.task, task.version
-        if tries < REPORTED_AT or may_pass or key in self._told or not task.version:
+        if tries < REPORTED_AT or may_pass or key in self._reported_keys or not task.version:
             return
-        self._told.add(key)  # once: it is tried again for ever
+        self._reported_keys.add(key)  # once: it is tried again for ever
         kind = "state" if isinstance(reason, str) else type(reason).__name__
         self._installer.report_refusal(self.device, *key, f"{NOT_INSTALLED}: {kind}")
 
     def _versions(self, tasks: Mapping[str, InstalledTask]) -> dict[str, str]:
-        found = {}
+        versions = {}
         for name, task in tasks.items():
             if task.origin:
                 ref = TaskRef.parse(task.origin)
-                found[ref.name] = ref.version
+                versions[ref.name] = ref.version
             elif self._scenario:
-                found[f"{self._scenario}/{name}"] = task.version
-        return found
+                versions[f"{self._scenario}/{name}"] = task.version
+        return versions

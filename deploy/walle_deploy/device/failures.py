@@ -65,7 +65,7 @@ class Failures:
 
     def _reason(self, index: int, error: Exception) -> tuple[str, str]:
         kind, text = type(error).__name__, str(error)
-        known = sum(each[0] == kind for each in self._reasons)
+        known = sum(reason[0] == kind for reason in self._reasons)
         if (kind, text) in self._reasons or known < REASONS_MAX:
             return kind, text
         before = self._of.get(index)

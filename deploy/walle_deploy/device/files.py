@@ -189,8 +189,8 @@ def _compare(task: PushedTask, file: PushedFile, signed: TargetFile) -> None:
 
 
 def _differs(file: PushedFile, entry: Entry | None) -> str:
-    found = f"{entry[0][:12]}... of {entry[1]} bytes is" if entry else "nothing is"
+    signed = f"{entry[0][:12]}... of {entry[1]} bytes is" if entry else "nothing is"
     return (
-        f"{file.sha256[:12]}... of {file.size_bytes} bytes was pushed, {found} signed under this "
+        f"{file.sha256[:12]}... of {file.size_bytes} bytes was pushed, {signed} signed under this "
         "name: it was not used"
     )

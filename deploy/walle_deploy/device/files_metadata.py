@@ -32,7 +32,7 @@ from tuf.ngclient import FetcherInterface, Updater
 from walle_deploy.device.files_http import HttpSource
 from walle_deploy.outbound.bounded import one_line
 from walle_deploy.trust.layout import full_disk
-from walle_deploy.trust.roles import BINS, MADE
+from walle_deploy.trust.roles import BINS, SIGNED_AT
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 from walle_stream.store.files import flush_file, make_folder, sync_folder
@@ -88,22 +88,22 @@ class VerifiedMetadata:
             if last and last[0] == url and monotonic_ms() - last[1] < FRESH_MS:
                 # another process may have gone on: what does not fit any more is asked for anew
                 with suppress(RepositoryError, DownloadError, ServiceUnreachableError):
-                    found = _find(last[2], wanted)
-                    if all(found.values()):
-                        return {name: each for name, each in found.items() if each}
+                    targets = _find(last[2], wanted)
+                    if all(targets.values()):
+                        return {name: target for name, target in targets.items() if target}
             self._last = None
             updater = self._refreshed(url, told_ms)
             self._last = (url, monotonic_ms(), updater)
-            found = _find(updater, wanted)
+            targets = _find(updater, wanted)
             self._sync()
-            if None in found.values():
+            if None in targets.values():
                 self._forget_bins()
-        for name, each in found.items():
-            if each is None:
+        for name, target in targets.items():
+            if target is None:
                 raise IntegrityError(
                     f"{name}: no signed metadata names it (any more): it is not installed"
                 )
-        return {name: each for name, each in found.items() if each}
+        return {name: target for name, target in targets.items() if target}
 
     def _refreshed(self, url: str, told_ms: int | None) -> Updater:
         floor_ms = self._floor_ms()
@@ -140,8 +140,8 @@ class VerifiedMetadata:
             root.signed.verify_delegate("timestamp", known.signed_bytes, known.signatures)
         except (OSError, ValueError, RepositoryError):
             return 0
-        made = known.signed.unrecognized_fields.get(MADE)
-        return made if isinstance(made, int) else 0
+        signed_ms = known.signed.unrecognized_fields.get(SIGNED_AT)
+        return signed_ms if isinstance(signed_ms, int) else 0
 
     @contextmanager
     def _sole_user(self) -> Iterator[None]:
@@ -182,11 +182,11 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
     """
     problem = ""
     try:
-        found = Metadata[Root].from_bytes(root)
-        if isinstance(found.signed, Root):
-            found.signed.verify_delegate(Root.type, found.signed_bytes, found.signatures)
+        metadata = Metadata[Root].from_bytes(root)
+        if isinstance(metadata.signed, Root):
+            metadata.signed.verify_delegate(Root.type, metadata.signed_bytes, metadata.signatures)
         else:
-            problem = f"it is of the type {found.signed.type!r}"
+            problem = f"it is of the type {metadata.signed.type!r}"
     except (RepositoryError, ValueError) as error:
         problem = one_line(str(error))
     if problem:
@@ -208,15 +208,15 @@ def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:
 
 
 def _find(updater: Updater, names: list[str]) -> dict[str, TargetFile | None]:
-    found: dict[str, TargetFile | None] = {}
+    targets: dict[str, TargetFile | None] = {}
     for name in names:
         try:
-            found[name] = updater.get_targetinfo(name)
+            targets[name] = updater.get_targetinfo(name)
         except RepositoryError as error:
             if _NO_BIN not in str(error):
                 raise
-            found[name] = None  # bins are made when their first target comes
-    return found
+            targets[name] = None  # bins are made when their first target comes
+    return targets
 
 
 @contextmanager

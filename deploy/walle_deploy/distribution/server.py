@@ -53,7 +53,7 @@ def build_app(
         name = _name(request)
         if private is None or not _EXCLUSIVE.fullmatch(name):
             return _not_found()
-        if not _may(signer, request, _asked(request)):
+        if not _may(signer, request, _requested(request)):
             return _refused()
         return _file(private / name, "application/octet-stream", "private, no-store")
 
@@ -88,7 +88,7 @@ def _name(request: Request) -> str:
     return path.removeprefix("/")
 
 
-def _asked(request: Request) -> str:
+def _requested(request: Request) -> str:
     query = request.scope["query_string"].decode("latin-1")
     return f"{request.scope['path']}?{query}"
 

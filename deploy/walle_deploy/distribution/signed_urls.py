@@ -120,10 +120,10 @@ class UrlSigner:
         is_plain = _PATH.fullmatch(path) and _PREFIX.fullmatch(prefix)
         if not is_plain or _FOLDER in prefix:
             raise IntegrityError(f"{(prefix + path)[:256]!r}: is no address of an exclusive file")
-        given = parse_qsl(query[:_URL_MAX], keep_blank_values=True)
-        if [name for name, _ in given] != _FIELDS:
+        fields = parse_qsl(query[:_URL_MAX], keep_blank_values=True)
+        if [name for name, _ in fields] != _FIELDS:
             raise IntegrityError(f"{path}: is not a signed address")
-        device, expires, key, sig = (value for _, value in given)
+        device, expires, key, sig = (value for _, value in fields)
         wanted = _mac(self._ring.urls.get(key, ""), path, device, expires)
         if key not in self._ring.urls or not hmac.compare_digest(wanted.encode(), sig.encode()):
             raise IntegrityError(f"{path}: its signature is not ours, or its key is retired")
@@ -170,8 +170,8 @@ def read_ring(path: Path) -> KeyRing:
 def _parted(url: str) -> tuple[str, str]:
     # whatever host and folder the CEN's address has, and what the service signed
     path, mark, query = url.partition("?")
-    place = max(path.rfind(_FOLDER), 0)
-    return path[:place], path[place:] + mark + query
+    start = max(path.rfind(_FOLDER), 0)
+    return path[:start], path[start:] + mark + query
 
 
 def _new_key() -> dict[str, str]:

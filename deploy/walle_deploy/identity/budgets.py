@@ -28,7 +28,7 @@ class Budget:
         """Return how many are in memory."""
         return len(self._full_at)
 
-    def take(self, name: str, amount: float, now_s: float) -> float:
+    def try_spend(self, name: str, amount: float, now_s: float) -> float:
         """Take from a bucket, if anything is in it.
 
         Args:

@@ -41,19 +41,19 @@ class IssuerKeys:
                 return False
             self._next_ms = monotonic_ms() + _AGAIN_MS
             try:
-                self.known = parse_keys(self._asked(), self._url)
+                self.known = parse_keys(self._fetch(), self._url)
             except (urllib3.exceptions.HTTPError, SpecFileError) as error:
                 _log.warning("keys of operators' tokens: %s: %s", self._url, words_of(error))
                 return False
             self._next_ms = monotonic_ms() + _FRESH_MS
             return True
 
-    def _asked(self) -> bytes:
-        answer = get_unread(self._pool, self._url, {}, urllib3.Timeout(_TIMEOUT_S))
+    def _fetch(self) -> bytes:
+        response = get_unread(self._pool, self._url, {}, urllib3.Timeout(_TIMEOUT_S))
         try:
-            data = answer.read(KEYS_MAX_BYTES + 1)
+            data = response.read(KEYS_MAX_BYTES + 1)
         finally:
-            answer.close()
-        if answer.status != _GOOD:
-            raise SpecFileError(f"answered {answer.status}")
+            response.close()
+        if response.status != _GOOD:
+            raise SpecFileError(f"answered {response.status}")
         return data

@@ -41,12 +41,12 @@ class SigningKey(msgspec.Struct, frozen=True):
     @classmethod
     def create(cls, issuer: str) -> Self:
         """Make a new one."""
-        made = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
+        jwk = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
         # its thumbprint (RFC 7638)
-        named = {name: made[name] for name in ("crv", "kty", "x")}
+        named = {name: jwk[name] for name in ("crv", "kty", "x")}
         digest = sha256(json.dumps(named, separators=(",", ":")).encode()).digest()
         kid = urlsafe_b64encode(digest[:12]).decode()
-        return cls(issuer, {**made, "kid": kid, "alg": "EdDSA", "use": "sig"})
+        return cls(issuer, {**jwk, "kid": kid, "alg": "EdDSA", "use": "sig"})
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -58,13 +58,13 @@ class SigningKey(msgspec.Struct, frozen=True):
         try:
             if path.stat().st_mode & _OTHERS:
                 raise SpecFileError(f"{path}: others may read this key: chmod 600 it", str(path))
-            made = msgspec.json.decode(path.read_bytes(), type=cls)
-            jwt.PyJWK(made.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
+            signing_key = msgspec.json.decode(path.read_bytes(), type=cls)
+            jwt.PyJWK(signing_key.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
         except (OSError, msgspec.MsgspecError, jwt.PyJWTError, UnicodeError) as error:
             raise SpecFileError(
                 f"{path}: is no key of 'walle token key': {error}", str(path)
             ) from None
-        return made
+        return signing_key
 
     def write(self, private: Path, public: Path) -> None:
         """Write it, and add its public half to a set of keys; blocks.

@@ -139,7 +139,7 @@ class TokenAuthenticator(Tokens[Proven]):
 
     def _proven(self, claims: Mapping[str, Any]) -> Proven:
         audiences = [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"]
-        roles = {self._roles[each] for each in audiences if each in self._roles}
+        roles = {self._roles[audience] for audience in audiences if audience in self._roles}
         if len(roles) != 1:
             raise IdentityError("the token is for devices and for relays: one of both is needed")
         return proven_as(roles.pop(), claims["sub"], str(claims.get("jti", "")))

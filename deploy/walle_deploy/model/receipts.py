@@ -63,7 +63,7 @@ class ReceiptKeys:
             ValueError: There is none, or one is of another length.
         """
         self._keys = dict(keys)
-        if not self._keys or any(len(each) != _KEY_BYTES for each in self._keys.values()):
+        if not self._keys or any(len(secret) != _KEY_BYTES for secret in self._keys.values()):
             raise ValueError(f"receipts need keys of {_KEY_BYTES} bytes")
         self._signing = next(iter(self._keys))
         self._secret = self._keys[self._signing]
@@ -146,7 +146,7 @@ def _parted(token: str) -> tuple[bytes, bytes]:
 
 def _decoded(said: bytes) -> tuple[str, Receipt]:
     try:
-        found: tuple[str, Receipt] = _decoder.decode(said)
+        content: tuple[str, Receipt] = _decoder.decode(said)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ReceiptError("a receipt that is none", "forged") from error
-    return found
+    return content

@@ -78,24 +78,24 @@ class AlarmBoard:
         firing = dict(self.firing)
         messages = [_gone(firing, key, now_ms) for key in self.firing if not self._has_rule(*key)]
         for (task, version), last_ms in seen_ms.items():
-            found: VersionHealth | None = None
+            recent: VersionHealth | None = None
             for rule in self._rules:
                 if not fnmatchcase(task, rule.tasks):
                     continue
-                found = found or health(task, version)
+                recent = recent or health(task, version)
                 value: float | None
                 if rule.measure == "silence":
                     value = now_ms - last_ms if is_active(task, version) else None
                 else:
-                    value = _measured(rule, found)
-                message = _judge(firing, rule, found, value, now_ms)
+                    value = _measured(rule, recent)
+                message = _judge(firing, rule, recent, value, now_ms)
                 if message is not None:
                     messages.append(message)
         self.firing = firing
         return messages
 
     def _has_rule(self, name: str, task: str, _version: str) -> bool:
-        return any(each.name == name and fnmatchcase(task, each.tasks) for each in self._rules)
+        return any(rule.name == name and fnmatchcase(task, rule.tasks) for rule in self._rules)
 
 
 def _judge(
@@ -169,8 +169,8 @@ def _measured(rule: AlarmRule, health: VersionHealth) -> float | None:
         case "crashingDevices":
             return health.crashing_devices / devices
         case _:
-            found = percentile(health.latency_us, _P99)
-            return None if found is None else found / _US
+            p99_us = percentile(health.latency_us, _P99)
+            return None if p99_us is None else p99_us / _US
 
 
 def _text(rule: AlarmRule, health: VersionHealth, value: float | None, state: str) -> str:

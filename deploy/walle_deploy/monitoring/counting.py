@@ -75,14 +75,22 @@ class ReportBatch:
             scopes[scope].id: scopes[other].id for scope, other in beside.items() if other in scopes
         }
         own = {
-            (scopes[scope].id, each) for scope, part in self._parts.items() for each in part.devices
+            (scopes[scope].id, device)
+            for scope, part in self._parts.items()
+            for device in part.devices
         }
-        own |= {(scopes[task].id, each) for task, last in self._last.items() for each in last}
+        own |= {(scopes[task].id, device) for task, last in self._last.items() for device in last}
         rows = dict(
-            transaction.counted(own | {(others[i], each) for i, each in own if i in others})
+            transaction.counted(own | {(others[i], device) for i, device in own if i in others})
         )
-        releases = [transaction.release(each) for each in {scope.release for scope in beside}]
-        steps = {each.release_id: each.offer.step_ms for each in releases if each and each.offer}
+        releases = [
+            transaction.release(release_id) for release_id in {scope.release for scope in beside}
+        ]
+        steps = {
+            release.release_id: release.offer.step_ms
+            for release in releases
+            if release and release.offer
+        }
         moves: _Moves = defaultdict(lambda: [0, 0, 0])
         for scope, part in self._parts.items():
             stored = scopes[scope]
@@ -94,8 +102,8 @@ class ReportBatch:
             transaction.put_window(stored.id, _grown(before, row, moved, part.counts, now_ms))
         for task, last in self._last.items():
             stored = scopes[task]
-            _move_to_last(stored, {each: scopes[last[each]].id for each in last}, rows, moves)
-            for version in {scopes[each].id for each in last.values()}:
+            _move_to_last(stored, {device: scopes[last[device]].id for device in last}, rows, moves)
+            for version in {scopes[last_scope].id for last_scope in last.values()}:
                 if transaction.window(stored.id, version) is None:
                     transaction.put_window(stored.id, CountedWindow(version, 0, 0, 0, 0, b""))
         transaction.put_counted({key: rows[key] for key in own})
@@ -152,11 +160,11 @@ def _count_devices(
             number if crashes else old.crashed,
             number if is_weighed else old.weighed,
         )
-        for place, (before, after) in enumerate(zip(old[2:5], new[2:5], strict=True)):
+        for index, (before, after) in enumerate(zip(old[2:5], new[2:5], strict=True)):
             if before != after:
-                moves[stored.id, stored.row_of(after)][place] += 1
+                moves[stored.id, stored.row_of(after)][index] += 1
                 if before != _NEVER:
-                    moves[stored.id, stored.row_of(before)][place] -= 1
+                    moves[stored.id, stored.row_of(before)][index] -= 1
     counts.add_values(part.values, fresh)
 
 
@@ -173,10 +181,10 @@ def _move_to_last(
 
 
 def _reach(at_risk: list[int], reached: list[int], before: int, more: int) -> None:
-    for place, level in enumerate(LEVELS):
+    for index, level in enumerate(LEVELS):
         if before < level:
-            at_risk[place] += 1
-            reached[place] += before + more >= level
+            at_risk[index] += 1
+            reached[index] += before + more >= level
 
 
 def _grown(

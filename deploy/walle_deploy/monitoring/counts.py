@@ -98,19 +98,19 @@ class ReportCounts:
     @classmethod
     def of(cls, devices: Iterable[DeviceRuns]) -> Self:
         """Return what some devices did, without the times and sizes of their runs."""
-        made = cls()
-        counts, found = made.counts, made.devices
-        for each in devices:
-            failed = sum(each.failures.values())
-            counts.runs += each.runs
+        total = cls()
+        counts, by_device = total.counts, total.devices
+        for device in devices:
+            failed = sum(device.failures.values())
+            counts.runs += device.runs
             if failed:
                 counts.failures += failed
-                counts.add_classes(each.failures)
-            hashed = device_hash(each.device_id)
-            failures, crashes = found.get(hashed, (0, 0))
-            found[hashed] = failures + failed, crashes + each.crashes
-        made.first = dict(found)
-        return made
+                counts.add_classes(device.failures)
+            hashed = device_hash(device.device_id)
+            failures, crashes = by_device.get(hashed, (0, 0))
+            by_device[hashed] = failures + failed, crashes + device.crashes
+        total.first = dict(by_device)
+        return total
 
     def add_runs_of(self, report: TaskReport) -> None:
         """Add times and sizes of a report's runs, which are those of these devices."""
@@ -128,10 +128,10 @@ class ReportCounts:
 
     def plus(self, other: "ReportCounts") -> "ReportCounts":
         """Return the sum of both."""
-        made = ReportCounts()
-        made.add(self)
-        made.add(other)
-        return made
+        total = ReportCounts()
+        total.add(self)
+        total.add(other)
+        return total
 
 
 encode_counts: Final = msgspec.msgpack.Encoder().encode
@@ -144,11 +144,11 @@ def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
     Args:
         parts: Trusted, as they come from the own store; empty ones are nothing.
     """
-    found = WindowCounts()
-    for each in parts:
-        if each:
-            found.merge(_decode(each))
-    return found
+    total = WindowCounts()
+    for part in parts:
+        if part:
+            total.merge(_decode(part))
+    return total
 
 
 def active_devices(part: bytes) -> int:
@@ -174,12 +174,12 @@ def percentile(buckets: Mapping[int, float], share: float) -> float | None:
 
     mapping = LogarithmicMapping(RELATIVE_ACCURACY)
     sketch = DDSketch(RELATIVE_ACCURACY)
-    for place, count in buckets.items():
+    for bucket, count in buckets.items():
         if count > 0:
             # runs are told apart by the size of their calls, too
-            sketch.add(mapping.value(place % CALL_BUCKETS), count)
-    found: float | None = sketch.get_quantile_value(share)
-    return found
+            sketch.add(mapping.value(bucket % CALL_BUCKETS), count)
+    value: float | None = sketch.get_quantile_value(share)
+    return value
 
 
 def device_hash(device_id: str) -> int:
@@ -192,9 +192,9 @@ def _shares(counts: Mapping[int, int], weight: int) -> dict[int, int]:
     total = sum(counts.values())
     if not (weight and total):
         return {}
-    return {place: round(count * weight / total) for place, count in counts.items()}
+    return {bucket: round(count * weight / total) for bucket, count in counts.items()}
 
 
 def _add(own: dict[int, int], counts: Mapping[int, int]) -> None:
-    for place, count in counts.items():
-        own[place] = min(own.get(place, 0) + count, _MOST)
+    for bucket, count in counts.items():
+        own[bucket] = min(own.get(bucket, 0) + count, _MOST)

@@ -24,7 +24,7 @@ class FleetView:
         """Read nothing yet."""
         self._store = store
         self._wanted = wanted
-        self._found: dict[Version, list[CountedWindow]] = {}
+        self._windows: dict[Version, list[CountedWindow]] = {}
         self._since_ms: dict[Version, int] = {}
 
     def versions(self) -> dict[Version, int]:
@@ -41,17 +41,17 @@ class FleetView:
             end = now_ms // WINDOW_MS + 1  # none of a clock that was ahead
             scopes = transaction.scopes([Scope(*version) for version in wanted])
             self._since_ms = {version: before.get(version, now_ms) for version in wanted}
-            self._found.clear()
+            self._windows.clear()
             for scope, stored in scopes.items():
                 windows = transaction.windows(stored.id, end - RECENT_WINDOWS, end=end)
-                self._found[scope[:2]] = list(windows)
+                self._windows[scope[:2]] = list(windows)
                 # of one that is silent when it was not
                 last = windows or transaction.windows(stored.id, 0, END, end)
                 if last:
-                    self._since_ms[scope[:2]] = max(each.last_ms for each in last)
+                    self._since_ms[scope[:2]] = max(window.last_ms for window in last)
         return dict(self._since_ms)
 
     def recent(self, task: str, version: str) -> VersionHealth:
         """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look."""
-        windows = self._found.get((task, version), [])
-        return health_of(task, version, windows, merged_counts(each.data for each in windows))
+        windows = self._windows.get((task, version), [])
+        return health_of(task, version, windows, merged_counts(window.data for window in windows))

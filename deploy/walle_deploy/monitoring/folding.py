@@ -34,7 +34,7 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
     scope = transaction.due_scope(minutes_from)
     if scope is None:
         return False
-    numbers = [each.number for each in transaction.windows(scope.id, 0, END)]
+    numbers = [window.number for window in transaction.windows(scope.id, 0, END)]
     # without windows only reports that count for nothing came: its edge says when it was made
     last = numbers[-1] if numbers else scope.hours_from + _HOURS_KEPT
     if not scope.scope.task or last < hours_from:
@@ -42,11 +42,11 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
         return True
     # what is older and is kept as minutes becomes an hour first
     hours_from = min(hours_from, scope.minutes_from)
-    hours = [each for each in numbers if 0 < each < hours_from]
+    hours = [number for number in numbers if 0 < number < hours_from]
     if hours:
         hours_from = hours[0] + _HOUR
         _fold(transaction, scope, hours[0], hours_from, 0)
-    minutes = [each for each in numbers if scope.minutes_from <= each < minutes_from]
+    minutes = [number for number in numbers if scope.minutes_from <= number < minutes_from]
     if minutes:
         hour = _hour_of(minutes[0])
         minutes_from = hour + _HOUR
@@ -67,11 +67,11 @@ def _fold(
         scope.id,
         CountedWindow(
             into,
-            sum(each.seen for each in rows),
-            sum(each.failed for each in rows),
-            sum(each.crashed for each in rows),
-            max(each.last_ms for each in rows),
-            encode_counts(merged_counts(each.data for each in rows)),
+            sum(row.seen for row in rows),
+            sum(row.failed for row in rows),
+            sum(row.crashed for row in rows),
+            max(row.last_ms for row in rows),
+            encode_counts(merged_counts(row.data for row in rows)),
         ),
     )
 

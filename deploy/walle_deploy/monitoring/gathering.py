@@ -24,7 +24,7 @@ class ReportGatherer:
         self._waiting: list[tuple[Call, asyncio.Future[int]]] = []
         self._storing: asyncio.Task[None] | None = None
 
-    async def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
+    async def receive(self, frames: Sequence[ReportFrame], device: str = "") -> int:
         """See ``Monitor.take``, which this does in a thread, for all that wait at once."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(((frames, device), future))
@@ -35,21 +35,21 @@ class ReportGatherer:
     async def _store(self) -> None:
         while self._waiting:
             part, self._waiting = self._waiting, []
-            found = await asyncio.to_thread(self._take, [call for call, _ in part])
-            for (_, future), each in zip(part, found, strict=True):
+            results = await asyncio.to_thread(self._record, [call for call, _ in part])
+            for (_, future), result in zip(part, results, strict=True):
                 if future.done():
                     continue  # who asked has gone
-                if isinstance(each, Exception):
-                    future.set_exception(each)
+                if isinstance(result, Exception):
+                    future.set_exception(result)
                 else:
-                    future.set_result(each)
+                    future.set_result(result)
         self._storing = None
 
-    def _take(self, calls: list[Call]) -> list[int | Exception]:
+    def _record(self, calls: list[Call]) -> list[int | Exception]:
         try:
             return [*self._monitor.take_together(calls)]
         except Exception as error:  # noqa: BLE001 - raised where the call was made
             if len(calls) == 1 or isinstance(error, ServiceUnreachableError):
                 return [error] * len(calls)
             # what the store does not take must not keep from it what others send
-            return [found for each in calls for found in self._take([each])]
+            return [result for call in calls for result in self._record([call])]

@@ -111,10 +111,10 @@ class Monitor:
             ServiceUnreachableError: They may or may not be stored: give them again, here or to
                 another worker.
         """
-        [found] = self.take_together([(frames, device)])
-        if isinstance(found, ForbiddenError):
-            raise found
-        return found
+        [result] = self.take_together([(frames, device)])
+        if isinstance(result, ForbiddenError):
+            raise result
+        return result
 
     def take_together(self, calls: Sequence[Call]) -> list[int | ForbiddenError]:
         """Do what ``take`` does for many, in one transaction; blocks.
@@ -125,16 +125,16 @@ class Monitor:
         Raises:
             ServiceUnreachableError: As of ``take``.
         """
-        turns = [self._read(*each) for each in calls]
-        done = MonitorCounts()
+        turns = [self._read(*call) for call in calls]
+        counts = MonitorCounts()
         with self._store.counting() as transaction:
-            good = [each for each in turns if not isinstance(each, ForbiddenError)]
-            new = iter(self._count(transaction, good, done))
+            good = [turn for turn in turns if not isinstance(turn, ForbiddenError)]
+            new = iter(self._count(transaction, good, counts))
             crash_point("reports.before")
         crash_point("reports.after")
         with self._lock:
-            self.counts.add(done)
-        return [each if isinstance(each, ForbiddenError) else next(new) for each in turns]
+            self.counts.add(counts)
+        return [turn if isinstance(turn, ForbiddenError) else next(new) for turn in turns]
 
     def figures(self) -> dict[str, dict[str, int]]:
         """Return what was done, as ``Parts.figures_beside`` of the release service has it."""
@@ -152,32 +152,36 @@ class Monitor:
             }
 
     def _read(self, frames: Sequence[ReportFrame], device: str) -> list[_Frame] | ForbiddenError:
-        made = []
+        result = []
         for frame in frames:
             reports = None
             with suppress(EnvelopeError):
-                found = decode_reports(frame.body)
-                names = (each.device_id for report in found for each in report.devices)
+                decoded = decode_reports(frame.body)
+                names = (runs.device_id for report in decoded for runs in report.devices)
                 if device and (others := {*names} - {device}):
                     return ForbiddenError(
                         f"device {device!r} sent a report of {min(others)[:256]!r}: each reports "
                         "for itself alone"
                     )
-                reports = [self._attribution.sort(each) for each in found]
-            made.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
-        return made
+                reports = [self._attribution.sort(report) for report in decoded]
+            result.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
+        return result
 
     def _count(
-        self, transaction: CountTransaction, turns: Sequence[Sequence[_Frame]], done: MonitorCounts
+        self,
+        transaction: CountTransaction,
+        turns: Sequence[Sequence[_Frame]],
+        counts: MonitorCounts,
     ) -> list[int]:
         now_ms = transaction.now_ms()
         batch, new = ReportBatch(), []
         moved: dict[tuple[str, int], tuple[int, int]] = {}
         marks = transaction.marks({frame.partition for turn in turns for frame in turn})
         fresh = [
-            [each for each in turn if each.number > marks.get(each.partition, -1)] for turn in turns
+            [frame for frame in turn if frame.number > marks.get(frame.partition, -1)]
+            for turn in turns
         ]
-        done.frames_again += sum(map(len, turns)) - sum(map(len, fresh))
+        counts.frames_again += sum(map(len, turns)) - sum(map(len, fresh))
         names = {
             report.version[:2]
             for frames in fresh
@@ -191,15 +195,15 @@ class Monitor:
             for frame in frames:
                 device, last = moved.get(frame.partition, (None, -1))
                 if frame.number <= last:
-                    done.frames_again += 1
-                elif _add(batch, frame, published, done):
+                    counts.frames_again += 1
+                elif _add(batch, frame, published, counts):
                     # only these: what counts for nothing leaves no row
                     moved[frame.partition] = device or _device_of(frame), frame.number
                     counted += 1
             new.append(counted)
         batch.write(transaction, now_ms)
         transaction.put_marks(moved, now_ms)
-        for device in {moved[each][0] for each in moved.keys() - marks.keys()}:
+        for device in {moved[partition][0] for partition in moved.keys() - marks.keys()}:
             transaction.trim_marks(device, _DEVICE_MARKS)
         if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
             transaction, now_ms // WINDOW_MS
@@ -210,7 +214,7 @@ class Monitor:
 
 def _device_of(frame: _Frame) -> int:
     """Return one of the devices that count in a frame: a new mark is of it."""
-    every = (counts.devices for each in frame.reports or () for counts in each.parts.values())
+    every = (counts.devices for report in frame.reports or () for counts in report.parts.values())
     return min(map(min, every))
 
 
@@ -218,19 +222,19 @@ def _add(
     batch: ReportBatch,
     frame: _Frame,
     published: Collection[tuple[str, str]],
-    done: MonitorCounts,
+    counts: MonitorCounts,
 ) -> bool:
     if frame.reports is None:
-        done.frames_refused += 1
+        counts.frames_refused += 1
         return False
     counted = 0
     for report in frame.reports:
         if report.version[:2] in published:
             name = f"{report.version.task}@{report.version.version}"
-            done.bare[name] += report.bare
-            done.wrong[name] += report.wrong
+            counts.bare[name] += report.bare
+            counts.wrong[name] += report.wrong
             counted += batch.add(report)
-    done.reports += counted
-    done.reports_refused += len(frame.reports) - counted
-    done.frames += bool(counted)
+    counts.reports += counted
+    counts.reports_refused += len(frame.reports) - counted
+    counts.frames += bool(counted)
     return bool(counted)

@@ -100,14 +100,14 @@ class _Look:
         # a clock that is set back leaves windows of times to come: they are no part of a span
         end = self._now + 1 if first else END
         windows = self._transaction.windows(stored.id, stored.row_of(first), until, end)
-        closed = [each.data for each in windows if until < each.number <= self.closed]
+        closed = [window.data for window in windows if until < window.number <= self.closed]
         counts.merge(merged_counts(closed))
         self._kept[key] = max(until, self.closed), counts
-        found = merged_counts(
-            each.data for each in windows if each.number > max(until, self.closed)
+        total = merged_counts(
+            window.data for window in windows if window.number > max(until, self.closed)
         )
-        found.merge(counts)
-        return health_of(task, version, windows, found)
+        total.merge(counts)
+        return health_of(task, version, windows, total)
 
     def group(self, query: ReleaseHealthQuery, group: str, version: str) -> GroupHealth:
         every = Scope(query.task, version, query.release_id)
@@ -125,8 +125,8 @@ class _Look:
         # one that has become part of an hour tells nothing of minutes any more
         first = max(min(after, self.closed) + 1, scope.minutes_from)
         windows = self._transaction.windows(scope.id, first)
-        self.ahead.update(each.number for each in windows if each.number > self.closed)
-        return tuple(_group_window(each) for each in windows if each.number <= self.closed)
+        self.ahead.update(window.number for window in windows if window.number > self.closed)
+        return tuple(_group_window(window) for window in windows if window.number <= self.closed)
 
 
 def health_of(
@@ -143,16 +143,16 @@ def health_of(
     return VersionHealth(
         task=task,
         version=version,
-        devices=sum(each.seen for each in windows),
-        failing_devices=sum(each.failed for each in windows),
-        crashing_devices=sum(each.crashed for each in windows),
+        devices=sum(window.seen for window in windows),
+        failing_devices=sum(window.failed for window in windows),
+        crashing_devices=sum(window.crashed for window in windows),
         runs=counts.runs,
         failures=counts.failures,
         failure_classes=counts.classes,
         device_minutes=counts.device_minutes,
-        last_ms=max((each.last_ms for each in windows), default=0),
-        latency_us={place: count / UNIT for place, count in counts.latency_us.items()},
-        output_bytes={place: count / UNIT for place, count in counts.output_bytes.items()},
+        last_ms=max((window.last_ms for window in windows), default=0),
+        latency_us={bucket: count / UNIT for bucket, count in counts.latency_us.items()},
+        output_bytes={bucket: count / UNIT for bucket, count in counts.output_bytes.items()},
     )
 
 

@@ -49,8 +49,8 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     """
     frames = [ReportFrame(*frame) for frame in decode_batch(batch)]
     most = _INFLATED * (OWN_MAX_BYTES if device else BATCH_MAX_BYTES)
-    claimed = [claimed_bytes(each.body) for each in frames]  # longer ones are not decoded
-    if (size := sum(each for each in claimed if each <= REPORTS_MAX_BYTES)) > most:
+    claimed = [claimed_bytes(frame.body) for frame in frames]  # longer ones are not decoded
+    if (size := sum(length for length in claimed if length <= REPORTS_MAX_BYTES)) > most:
         raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
     if not device:
         return frames
@@ -140,7 +140,7 @@ class HttpReportSink:
             backoff_s = self._backoff_s
             while (part := self._next()) and not self._ends.is_set():
                 try:
-                    answer = http.request(
+                    response = http.request(
                         "POST",
                         self._url,
                         body=encode_batch(part),
@@ -150,8 +150,8 @@ class HttpReportSink:
                 except urllib3.exceptions.HTTPError as error:
                     _log.info("reports wait: %s: %s", self._url, words_of(error))
                 else:
-                    status = answer.status
-                    answer.close()  # what else it has to say may have no end
+                    status = response.status
+                    response.close()  # what else it has to say may have no end
                     if status in _REFUSED and len(part) > 1:
                         self._alone = len(part)  # the others are good
                         continue

@@ -57,14 +57,14 @@ class AlarmWatch:
 
     def __init__(
         self,
-        seen: FleetView,
+        fleet: FleetView,
         board: AlarmBoard,
         tell: Callable[[AlarmMessage], object],
         every_s: float,
         options: WatchOptions | None = None,
     ) -> None:
         """Start its thread."""
-        self._seen = seen
+        self._fleet = fleet
         self._board = board
         self._tell = tell
         self._every_s = every_s
@@ -90,12 +90,12 @@ class AlarmWatch:
             firing = msgspec.msgpack.decode(row, type=list[tuple[str, str, str, int]])
             board.firing = {(rule, task, version): since for rule, task, version, since in firing}
         before = board.firing
-        found = board.look(
-            self._seen.versions(), self._seen.recent, now_ms, self._options.is_active
+        alarms = board.look(
+            self._fleet.versions(), self._fleet.recent, now_ms, self._options.is_active
         )
         try:
             news = self._options.news
-            messages = [*(news.look() if news is not None else ()), *found]
+            messages = [*(news.look() if news is not None else ()), *alarms]
         except BaseException:
             board.firing = before  # nobody was told: the next look finds it again
             raise
@@ -141,7 +141,7 @@ class AlarmWatch:
 
 @contextmanager
 def watching(
-    seen: FleetView, alarms: AlarmsSpec, board: AlarmBoard, options: WatchOptions
+    fleet: FleetView, alarms: AlarmsSpec, board: AlarmBoard, options: WatchOptions
 ) -> Iterator[None]:
     """Watch; blocks on the store, at the end also on what waits for the webhook.
 
@@ -152,7 +152,7 @@ def watching(
     how = WebhookOptions(timeout_s=hook.timeout / _S, attempts=hook.attempts)
     webhook = Webhook(hook.url, hook.secret.encode(), how)
     options = replace(options, is_idle=webhook.is_idle)
-    watch = AlarmWatch(seen, board, webhook.send, alarms.every / _S, options)
+    watch = AlarmWatch(fleet, board, webhook.send, alarms.every / _S, options)
     try:
         yield
     finally:

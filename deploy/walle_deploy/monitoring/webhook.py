@@ -146,14 +146,14 @@ class Webhook:
             SIGNATURE_HEADER: sign(self._secret, wall_ms(), body),
         }
         try:
-            answer = http.request(  # type: ignore[attr-defined]
+            response = http.request(  # type: ignore[attr-defined]
                 "POST", self._url, body=body, headers=headers, redirect=False, preload_content=False
             )
         except urllib3.exceptions.HTTPError as error:
             _log.info("alarm %s waits: %s", message.id, words_of(error))
             return 0
-        status: int = answer.status
-        answer.close()  # what else a receiver has to say may have no end
+        status: int = response.status
+        response.close()  # what else a receiver has to say may have no end
         return status
 
 

@@ -60,15 +60,15 @@ class OperatorAuthenticator:
         subject, name = claims["sub"], claims.get(spec.name_claim)
         if not isinstance(name, str) or name == _RESERVED:
             raise IdentityError(f"the token has no name of an operator in {spec.name_claim!r}")
-        for each in (subject, name):
-            proven_as("anybody", each)
+        for text in (subject, name):
+            proven_as("anybody", text)
         revoked = (self._revoked and self._revoked.known) or frozenset()
         if not revoked.isdisjoint({subject, name, str(claims.get("jti", ""))}):
             raise IdentityError(f"operator {name!r}, or the token, is revoked")
         said = claims.get(spec.role_claim, [])
         said = said if isinstance(said, list) else [said]
-        roles = {spec.roles.get(each) for each in said if isinstance(each, str)}
-        role = next((each for each in reversed(ROLES) if each in roles), None)
+        roles = {spec.roles.get(value) for value in said if isinstance(value, str)}
+        role = next((role for role in reversed(ROLES) if role in roles), None)
         if role is None:
             raise ForbiddenError(
                 f"operator {name!r} has no role: no value of the claim {spec.role_claim!r} is in "

@@ -37,7 +37,7 @@ class OperatorsSpec(IssuerSpec):
     name_claim: _Text = Field(default="sub", description="What the audit log calls an operator.")
     role_claim: _Text = Field(default="role", description="A text, or a list of texts.")
     roles: dict[_Text, Role] = Field(
-        default={each: each for each in ROLES},
+        default={role: role for role in ROLES},
         max_length=10_000,
         description="What values of that claim may do; the most of them counts.",
     )

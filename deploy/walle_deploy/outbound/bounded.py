@@ -78,7 +78,7 @@ def words_of(error: BaseException) -> str:
             break  # what is behind that one was handled while the request was made
     if isinstance(chain[-1], OSError) and chain[-1].strerror:
         return one_line(chain[-1].strerror)
-    if any(isinstance(each, (TimeoutError, urllib3.exceptions.TimeoutError)) for each in chain):
+    if any(isinstance(cause, (TimeoutError, urllib3.exceptions.TimeoutError)) for cause in chain):
         return "no answer in time"
     return one_line(str(chain[-1])) or type(chain[-1]).__name__
 
@@ -96,7 +96,7 @@ def _pools(headers_s: float) -> dict[str, Any]:
                 timer.daemon = True
                 timer.start()
                 try:
-                    answer = super().getresponse(*args, **kwargs)
+                    response = super().getresponse(*args, **kwargs)
                 except (HTTPException, OSError) as error:
                     if cut.is_set():  # not the server hung up
                         raise TimeoutError from None
@@ -106,10 +106,10 @@ def _pools(headers_s: float) -> dict[str, Any]:
                 finally:
                     timer.cancel()
                 if cut.is_set():  # half of the headers look like all of them
-                    answer.close()
+                    response.close()
                     raise TimeoutError
                 self.answered = sock
-                return answer
+                return response
 
         return Limited
 

@@ -61,13 +61,13 @@ class CompactIds:
 
     def number(self, hashed: int) -> int:
         """Return an id's number by its ``id_hash``, -1 where the id is not there."""
-        place = self._find(hashed)
-        return -1 if place < 0 else int(self._values[place])
+        index = self._find(hashed)
+        return -1 if index < 0 else int(self._values[index])
 
     def _find(self, hashed: int) -> int:
         bucket = hashed >> self._shift
         hashes = self._hashes
-        for place in range(self._starts[bucket], self._starts[bucket + 1]):
-            if hashes[place] == hashed:
-                return place
+        for index in range(self._starts[bucket], self._starts[bucket + 1]):
+            if hashes[index] == hashed:
+                return index
         return -1

@@ -39,13 +39,13 @@ class Compiler:
             ValueError: Never of a policy that was validated.
         """
         parts: list[Node] = [*self._static(policy), *self._dynamic(policy, salt)]
-        parts += [self.compile(each, salt) for each in policy.all_]
+        parts += [self.compile(part, salt) for part in policy.all_]
         if policy.any_ is not None:
-            inner = tuple(self.compile(each, salt) for each in policy.any_)
+            inner = tuple(self.compile(part, salt) for part in policy.any_)
             parts.append(Group(is_all=False, parts=inner))
         if policy.not_ is not None:
             parts.append(Not(self.compile(policy.not_, salt)))
-        parts += [Not(self.compile(each, salt)) for each in policy.exclude]
+        parts += [Not(self.compile(part, salt)) for part in policy.exclude]
         return parts[0] if len(parts) == 1 else Group(is_all=True, parts=tuple(parts))
 
     def compile_code(self, interpreters: tuple[str, ...]) -> Static:
@@ -66,11 +66,11 @@ class Compiler:
     def _leaf(self, field: str, wanted: Hashable, test: Callable[[Any], Truth]) -> Static:
         index = FIELDS.index(field)
         key = (index, wanted)
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = Static(index, len(self._tests[index]))
+        leaf = self._numbers.get(key)
+        if leaf is None:
+            leaf = self._numbers[key] = Static(index, len(self._tests[index]))
             self._tests[index].append(test)
-        return found
+        return leaf
 
     def _static(self, policy: Policy) -> list[Node]:
         nodes: list[Node] = []
@@ -104,7 +104,9 @@ class Compiler:
             nodes.append(_attribute_test("region", _patterns(policy.region)))
         if policy.interest_tags is not None:
             tags = frozenset(policy.interest_tags)
-            nodes.append(_attribute_test("interest_tags", lambda found: not tags.isdisjoint(found)))
+            nodes.append(
+                _attribute_test("interest_tags", lambda values: not tags.isdisjoint(values))
+            )
         return nodes
 
     def _ids(self, ids: tuple[str, ...] | IdFile, *, is_user: bool) -> Dynamic:

@@ -18,7 +18,7 @@ EXAMPLES: Final = 5
 """Devices shown for each reason."""
 
 
-class Answer(NamedTuple):
+class Decision(NamedTuple):
     """What one device would have of one task."""
 
     device: str
@@ -47,9 +47,9 @@ class Group(NamedTuple):
     """Ids of the first ``EXAMPLES`` devices."""
 
 
-def answers(
+def decisions(
     table: ReleaseTable, profiles: Iterable[DeviceProfile], sources: Sources, about: str = ""
-) -> Iterator[Answer]:
+) -> Iterator[Decision]:
     """Yield for each device, and each task of the table, what it would have.
 
     Args:
@@ -58,31 +58,31 @@ def answers(
         sources: For policies that look into files.
         about: The release in question: it is said where another one comes before it.
     """
-    tasks = {each.release_id: each.task for each in table.releases}
+    tasks = {release.release_id: release.task for release in table.releases}
     for profile in profiles:
         for choice in choose(table, Facts(profile, sources, id_hash(profile.device))):
             version, task = choice.version, choice.task
             has_it = bool(task) and version is not None and profile.tasks.get(task, "") == version
             later = about if tasks.get(about) == task else ""
             why = why_of(choice, later)
-            yield Answer(profile.device, task, version, choice.release_id, why, has_it)
+            yield Decision(profile.device, task, version, choice.release_id, why, has_it)
 
 
-def grouped(found: Iterable[Answer]) -> list[Group]:
+def grouped(rows: Iterable[Decision]) -> list[Group]:
     """Return answers by what devices get and why; by task, the most devices first.
 
     Those that keep what they have stand at a task's end.
     """
     counts: dict[tuple[str, str | None, str, str], list[int]] = {}
     examples: dict[tuple[str, str | None, str, str], list[str]] = {}
-    for each in found:
-        key = (each.task, each.version, each.release, each.why)
+    for row in rows:
+        key = (row.task, row.version, row.release, row.why)
         count = counts.setdefault(key, [0, 0])
         count[0] += 1
-        count[1] += each.has_it
+        count[1] += row.has_it
         shown = examples.setdefault(key, [])
         if len(shown) < EXAMPLES:
-            shown.append(each.device)
+            shown.append(row.device)
     groups = [
         Group(*key, devices, have_it, tuple(examples[key]))
         for key, (devices, have_it) in counts.items()

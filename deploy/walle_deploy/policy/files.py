@@ -48,13 +48,13 @@ class WatchedFile[T]:
         Raises:
             SpecFileError: It cannot be read.
         """
-        made = cls(path, read)
-        stamp = made._look()
+        watched = cls(path, read)
+        stamp = watched._look()
         try:
-            made.known, made._stamp = made._known(), stamp
+            watched.known, watched._stamp = watched._known(), stamp
         except _UNREAD as error:
-            raise SpecFileError(made._why(error), str(path)) from error
-        return made
+            raise SpecFileError(watched._why(error), str(path)) from error
+        return watched
 
     def refresh(self) -> bool:
         """Read the file if it has changed; blocks.
@@ -135,7 +135,7 @@ def _ids_of(path: Path, lines: Iterator[str]) -> Iterator[str]:
 
 def _stamp_of(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -130,8 +130,8 @@ class Policy(Strict):
             return cls.model_validate(plain, by_alias=True, by_name=False)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise SpecFileError(f"policy: {place}: {first['msg']}") from error
+            location = ".".join(map(str, first["loc"]))
+            raise SpecFileError(f"policy: {location}: {first['msg']}") from error
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -144,13 +144,13 @@ def _depth(value: Any) -> int:
     level, depth = [value], 0
     while level:
         inner: list[Any] = []
-        for each in level:
-            if isinstance(each, Mapping):
+        for node in level:
+            if isinstance(node, Mapping):
                 inner += [
                     policy
                     for key in ("all", "any", "not", "exclude")
                     for policy in (
-                        each[key] if isinstance(each.get(key), (list, tuple)) else [each.get(key)]
+                        node[key] if isinstance(node.get(key), (list, tuple)) else [node.get(key)]
                     )
                     if isinstance(policy, Mapping)
                 ]

@@ -16,18 +16,18 @@ def why_of(choice: Choice, about: str = "") -> str:
         choice: Of ``choose``.
         about: A release of the task that may not have been asked.
     """
-    asked = dict(choice.verdicts)
+    verdicts = dict(choice.verdicts)
     parts = [
         f"{name or 'stable version'}: {reason_of(verdict)}"
         for name, verdict in choice.verdicts
         if verdict.truth is not True
     ]
-    if WITHDRAWN in asked:
-        parts.append(asked[WITHDRAWN].what)
+    if WITHDRAWN in verdicts:
+        parts.append(verdicts[WITHDRAWN].what)
     if choice.release_id:
         met = "all conditions are met"
         parts.append(f"{choice.release_id}: {met}" if parts else met)
-        if about and about not in asked:
+        if about and about not in verdicts:
             parts[-1] += f", and it comes before {about}"
     return "; ".join(parts) or "no release of the task is offered"
 
@@ -38,27 +38,27 @@ def reason_of(verdict: Verdict) -> str:
         return "all conditions are met"
     # what is false decides, whatever is not known besides
     for truth in (False, None):
-        for each in verdict.inner:
-            if each.truth is truth:
+        for part in verdict.inner:
+            if part.truth is truth:
                 why = "is not met" if truth is False else "is not known of it"
-                return f"{_described(each)} {why}"
+                return f"{_described(part)} {why}"
     return "a condition is not met"
 
 
 def explained(verdict: Verdict, level: int = 0) -> Iterator[str]:
     """Yield a line for each condition: whether it is met, and what the device has."""
-    for each in verdict.inner:
-        found = f" (has {each.found})" if each.found else ""
-        yield f"{'  ' * level}{_SYMBOLS[each.truth]:<9} {each.what}{found}"
-        yield from explained(each, level + 1)
+    for part in verdict.inner:
+        shown = f" (has {part.value})" if part.value else ""
+        yield f"{'  ' * level}{_SYMBOLS[part.truth]:<9} {part.what}{shown}"
+        yield from explained(part, level + 1)
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as plain JSON."""
-    made: dict[str, Any] = {"what": verdict.what, "truth": verdict.truth, "found": verdict.found}
+    plain: dict[str, Any] = {"what": verdict.what, "truth": verdict.truth, "found": verdict.value}
     if verdict.inner:
-        made["inner"] = [as_json(each) for each in verdict.inner]
-    return made
+        plain["inner"] = [as_json(part) for part in verdict.inner]
+    return plain
 
 
 def _described(verdict: Verdict) -> str:
@@ -66,5 +66,5 @@ def _described(verdict: Verdict) -> str:
         return verdict.what
     if verdict.what == "all" and len(verdict.inner) == 1:
         return _described(verdict.inner[0])
-    inner = ", ".join(_described(each) for each in verdict.inner)
+    inner = ", ".join(_described(part) for part in verdict.inner)
     return f"{verdict.what}({inner})"

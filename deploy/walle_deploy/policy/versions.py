@@ -66,12 +66,12 @@ def parse_version_range(text: str) -> Callable[[VersionKey], bool]:
         ValueError: It is no range.
     """
     terms = []
-    for sign, each in _terms(_TERM, text, "a range of versions like '>=7.1 <8'"):
-        key = try_version(each)
+    for sign, version in _terms(_TERM, text, "a range of versions like '>=7.1 <8'"):
+        key = try_version(version)
         if key is None:
-            raise ValueError(f"expected a version like 7.1.0, found {each!r}")
+            raise ValueError(f"expected a version like 7.1.0, found {version!r}")
         terms.append((_OPERATORS[sign], key))
-    return lambda found: all(holds(found, key) for holds, key in terms)
+    return lambda version: all(holds(version, key) for holds, key in terms)
 
 
 def parse_memory_range(text: str) -> Callable[[int], bool]:
@@ -90,11 +90,11 @@ def parse_memory_range(text: str) -> Callable[[int], bool]:
         (_OPERATORS[sign], parse_size_bytes(size.strip()))
         for sign, size in _terms(_SIZE_TERM, text, "a range of sizes like '>= 4GiB'")
     ]
-    return lambda found: all(holds(found * _MB, size) for holds, size in terms)
+    return lambda memory_mb: all(holds(memory_mb * _MB, size) for holds, size in terms)
 
 
 def _terms(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str, str]]:
-    found = [(match[1] or "", match[2]) for match in pattern.finditer(text)]
-    if not found or pattern.sub("", text).strip(" ,"):
+    terms = [(match[1] or "", match[2]) for match in pattern.finditer(text)]
+    if not terms or pattern.sub("", text).strip(" ,"):
         raise ValueError(f"expected {expected}, found {text[:60]!r}")
-    return found
+    return terms

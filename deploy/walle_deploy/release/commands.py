@@ -68,7 +68,7 @@ class ReleaseCommands:
         store: ReleaseStore,
         by: str | Operator,
         request: str = "",
-        asked: bytes = b"",
+        content_digest: bytes = b"",
         *,
         needs_second: bool = False,
     ) -> None:
@@ -78,11 +78,11 @@ class ReleaseCommands:
             store: Stays the caller's.
             by: A person; or the name of a program.
             request: Id of the one change that is asked for: it is not made again for this id.
-            asked: Tells that change from others, which are refused under the same id.
+            content_digest: Tells that change from others, which are refused under the same id.
             needs_second: Whether what is created begins when another person has approved it.
         """
         self._store = store
-        self._request, self._asked = request, asked
+        self._request, self._content_digest = request, content_digest
         self.person = by.person if isinstance(by, Operator) else by
         """What tells whoever it is from others."""
         self._needs_second = needs_second
@@ -271,8 +271,8 @@ class ReleaseCommands:
         known = transaction.snapshot(_REQUESTS, name)
         if known is None:
             # it is kept if this transaction is
-            transaction.put_snapshot(_REQUESTS, name, self._asked)
-        elif known != self._asked:
+            transaction.put_snapshot(_REQUESTS, name, self._content_digest)
+        elif known != self._content_digest:
             raise ConflictError(
                 f"the request id {self._request!r} was used for another change, and nothing was "
                 "done now: give each change an id of its own"
@@ -348,8 +348,8 @@ class ReleaseCommands:
         return stored
 
     def _record(self, transaction: WriteTransaction, **fields: object) -> None:
-        given = {**self._who, "request": self._request, **fields}
-        record(transaction, AuditEntry(number=0, at_ms=0, **given))  # type: ignore[arg-type]
+        values = {**self._who, "request": self._request, **fields}
+        record(transaction, AuditEntry(number=0, at_ms=0, **values))  # type: ignore[arg-type]
 
 
 def _still_offered(transaction: ReadTransaction, task: str) -> str:
@@ -373,7 +373,7 @@ def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease
     """
     stored = transaction.release(release_id)
     if stored is None:
-        names = [each.release_id for each in transaction.releases()]
+        names = [release.release_id for release in transaction.releases()]
         raise RefNotFoundError(
             f"there is no release {json.dumps(release_id)}{_instead(release_id, names)}"
         )

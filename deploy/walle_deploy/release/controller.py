@@ -111,7 +111,7 @@ class Controller:
             releases = transaction.releases(only_open=True) if leads else ()
             now_ms = transaction.now_ms()
         # of those that ended, or are another one's now, nobody wants to know
-        self._stop_simulations({each.release_id for each in releases})
+        self._stop_simulations({release.release_id for release in releases})
         crash_point("turn.before")
         for stored in releases:
             try:

@@ -19,7 +19,7 @@ from walle_stream.spec.strict import Strict
 
 _STEPS_MAX: Final = 50
 _Text = Annotated[str, Field(min_length=1, max_length=256)]
-_DEFAULT_GRAY: Final = tuple(GrayStep(percent=each) for each in (1.0, 5.0, 20.0, 50.0, 100.0))
+_DEFAULT_GRAY: Final = tuple(GrayStep(percent=percent) for percent in (1.0, 5.0, 20.0, 50.0, 100.0))
 
 
 class ReleaseMetadata(Strict):
@@ -63,7 +63,7 @@ class ReleaseSpec(Strict):
             Policy.of(self.policy.plain)
         except SpecFileError as error:
             raise ValueError(f"policy: {error.message}") from None
-        percents = [each.percent for each in self.gray]
+        percents = [step.percent for step in self.gray]
         if any(later <= earlier for earlier, later in pairwise(percents)):
             raise ValueError("gray: each step must have more percent than the one before")
         return self

@@ -95,8 +95,8 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         since_ms=state.since_ms or state.created_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
         reporting_devices=judgement.devices if judgement is not None else 0,
-        last_reports_ms={each.version: each.last_ms for each in groups if each.version},
-        silent=tuple(each.version for each in judgement.silent) if judgement is not None else (),
+        last_reports_ms={group.version: group.last_ms for group in groups if group.version},
+        silent=tuple(group.version for group in judgement.silent) if judgement is not None else (),
         bare_reports=counted.bare if counted is not None else 0,
         wrong_reports=counted.wrong if counted is not None else 0,
         gates=judgement.verdicts if judgement is not None else (),
@@ -128,10 +128,10 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) ->
     if state.stage == "simulation" and not state.is_simulated:
         return ["the simulation"]
     step = current_step(state) if state.stage in OFFERED else None
-    found: list[str] = []
+    reasons: list[str] = []
     if step is not None and judgement is not None:
-        found += _step_waits_for(state, step, now_ms, judgement)
-    return found or ["the controller's next turn, or the next step's schedule"]
+        reasons += _step_waits_for(state, step, now_ms, judgement)
+    return reasons or ["the controller's next turn, or the next step's schedule"]
 
 
 def _step_waits_for(
@@ -140,9 +140,9 @@ def _step_waits_for(
     left_ms = state.since_ms + step.min_duration - now_ms
     if left_ms > 0:
         yield f"{left_ms / 1000:,.0f} s to go by"
-    for each in judgement.silent:
-        since = f"since {shown_time(each.last_ms)}" if each.last_ms else "yet"
-        yield f"reports of {each.version}: nobody has sent one {since}"
+    for group in judgement.silent:
+        since = f"since {shown_time(group.last_ms)}" if group.last_ms else "yet"
+        yield f"reports of {group.version}: nobody has sent one {since}"
     missing = step.min_devices - judgement.step_devices
     if missing > 0:
         # a share of a small fleet may hold too few, for ever
@@ -153,6 +153,6 @@ def _step_waits_for(
     if judgement.step_devices and judgement.exposure < step.min_exposure:
         so_far = f"(so far {judgement.exposure:.1f})"
         yield f"its devices to run in {step.min_exposure:g} minutes each {so_far}"
-    unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
+    unknown = [verdict.gate for verdict in judgement.verdicts if verdict.outcome == "wait"]
     if unknown:
         yield f"something to look at for {', '.join(unknown)}"

@@ -61,7 +61,7 @@ def service_app(service: ReleaseService) -> App:
         length = headers.get(_LENGTH, b"0")
         if scope["path"] not in others and length.isdigit() and int(length) > body_max:
             said = {"error": f"a body of more than {body_max} bytes"}
-            await _answer(send, 413, said, {"connection": "close"})
+            await _reply(send, 413, said, {"connection": "close"})
         elif scope["path"] == CHECK_PATH:
             await check(send, headers, scope["client"])
         else:
@@ -76,13 +76,13 @@ def service_app(service: ReleaseService) -> App:
             push = service.check(headers.get(_PROFILE, b""), user, device)
         except REFUSALS as error:
             status, more = refusal(error, retry_s)
-            await _answer(send, status, {"error": error.message}, more)
+            await _reply(send, status, {"error": error.message}, more)
         else:
             if push is None:
                 await send(_NOTHING_NEW)
                 await send(_END)
             else:
-                await _answer(send, 200, push, kind=_PUSH_TYPE)
+                await _reply(send, 200, push, kind=_PUSH_TYPE)
 
     return app
 
@@ -95,7 +95,7 @@ async def _live(service: ReleaseService, receive: Receive, send: Send) -> None:
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _answer(
+async def _reply(
     send: Send,
     status: int,
     value: Any,

@@ -24,7 +24,7 @@ class BodyRoom:
         finally:
             self._used_bytes -= share.held_bytes
 
-    def take(self, size_bytes: int) -> bool:
+    def reserve(self, size_bytes: int) -> bool:
         """Take room, if there is some."""
         if self._used_bytes + size_bytes > self._max_bytes:
             return False
@@ -42,7 +42,7 @@ class BodyShare:
 
     def grow(self, size_bytes: int) -> bool:
         """Take more room, if there is some."""
-        if not self._room.take(size_bytes):
+        if not self._room.reserve(size_bytes):
             return False
         self.held_bytes += size_bytes
         return True

@@ -80,7 +80,7 @@ def push_middleware(
                             "header_bytes, and what proxies take (nginx: proxy_buffer_size)"
                         )
                 if value:
-                    old = [each for each in message.get("headers", ()) if each[0] != _CACHE[0]]
+                    old = [pair for pair in message.get("headers", ()) if pair[0] != _CACHE[0]]
                     message = {**message, "headers": [*old, _CACHE, (_PUSH, value)]}
             await send(message)
 
@@ -121,10 +121,10 @@ def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list
     Returns:
         base64url of JSON, empty where nothing fits; the tasks that would not even fit alone.
     """
-    made = msgspec.json.encode(push)
+    encoded = msgspec.json.encode(push)
     room = max_bytes * 3 // 4
-    if len(made) <= room:
-        return _base64(made), []
+    if len(encoded) <= room:
+        return _base64(encoded), []
     # and a comma but before the first
     room += 1 - len(msgspec.json.encode(msgspec.structs.replace(push, tasks=(), receipts={})))
     if push.receipts:
@@ -147,10 +147,10 @@ def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list
             left -= _length(own)
     if not fitting and not receipts:
         return b"", too_long
-    made = msgspec.json.encode(
+    encoded = msgspec.json.encode(
         msgspec.structs.replace(push, tasks=tuple(fitting), receipts=receipts)
     )
-    return _base64(made), too_long
+    return _base64(encoded), too_long
 
 
 def _length(receipts: Mapping[str, str]) -> int:
@@ -163,8 +163,8 @@ def _rotated[T](items: Sequence[T], begin: int) -> Sequence[T]:
     return [*items[begin:], *items[:begin]]
 
 
-def _base64(made: bytes) -> bytes:
-    return urlsafe_b64encode(made).rstrip(b"=")
+def _base64(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")
 
 
 async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Send]) -> None:

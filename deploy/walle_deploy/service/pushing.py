@@ -48,7 +48,9 @@ class PushBuilder:
             vouched: Who is signed in according to somebody who knows; empty for nobody.
         """
         tasks = [
-            made for offer in offers if (made := self._task(offer, profile, vouched)) is not None
+            pushed
+            for offer in offers
+            if (pushed := self._task(offer, profile, vouched)) is not None
         ]
         return Push(tuple(tasks), self._spec.metadata) if tasks else None
 
@@ -67,19 +69,19 @@ class PushBuilder:
             files += own.get(owner_of_user(vouched), _NONE)
         if not files:
             return task
-        signed = tuple(self._signed(each, profile.device, self._signer) for each in files)
+        signed = tuple(self._signed(file, profile.device, self._signer) for file in files)
         return msgspec.structs.replace(task, files=task.files + signed)
 
     def _shared_of(self, offer: Offer) -> PushedTask | None:
         """Return what is the same for all devices."""
         if not offer.version:
             return PushedTask(offer.task, "", offer.release_id)
-        found = self._files.get(f"{offer.task}@{offer.version}")
-        if found is None:
+        published = self._files.get(f"{offer.task}@{offer.version}")
+        if published is None:
             return None  # no device could get it
         files = tuple(
-            msgspec.structs.replace(each, url=urljoin(self._spec.cdn, each.url))
-            for each in found.shared
+            msgspec.structs.replace(file, url=urljoin(self._spec.cdn, file.url))
+            for file in published.shared
         )
         return PushedTask(offer.task, offer.version, offer.release_id, files)
 

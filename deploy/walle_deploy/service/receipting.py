@@ -44,9 +44,9 @@ def receipts_due(
     if is_young and not pushed and not held.others and not standings:
         return {}
     # of all other versions the device has a receipt that is young, and names no release
-    asked = {**pushed, **held.others, **standings} if is_young else versions
+    candidates = {**pushed, **held.others, **standings} if is_young else versions
     due = {}
-    for task in asked:
+    for task in candidates:
         version = versions.get(task)
         if not version or task not in index.tasks:
             continue

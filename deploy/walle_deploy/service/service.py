@@ -150,7 +150,7 @@ class ReleaseService:
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
         if profile.receipts is not None and self._parts.receipts is not None:
-            pushed = {each.task: each.version for each in push.tasks} if push else {}
+            pushed = {task.task: task.version for task in push.tasks} if push else {}
             due = receipts_due(self._parts.receipts, current.releases, profile, hashed, pushed)
             if due:
                 push = replace(push or Push(()), receipts=due)
@@ -158,8 +158,8 @@ class ReleaseService:
             self.answers["nothing_new"] += 1
             return None
         self.answers["pushed" if push.tasks else "receipts"] += 1
-        for each in push.tasks:
-            self.offered[each.release] += 1
+        for task in push.tasks:
+            self.offered[task.release] += 1
         return push
 
     def warn_once(self, text: str) -> None:
@@ -186,10 +186,10 @@ class ReleaseService:
             "unfit_devices": index.unfit_devices if index else {},
             **self._parts.figures_beside(),
         }
-        found = [Figure(name, self.worker, "", value) for name, value in known.items()]
+        figures = [Figure(name, self.worker, "", value) for name, value in known.items()]
         for name, values in labelled.items():
-            found += [Figure(name, self.worker, label, each) for label, each in values.items()]
-        return found
+            figures += [Figure(name, self.worker, label, value) for label, value in values.items()]
+        return figures
 
     def others_figures(self) -> list[Figure]:
         """Return those of the other workers, a second old at most; blocks."""
@@ -213,11 +213,11 @@ class ReleaseService:
             yield
         finally:
             self.is_running = False
-            for each in loops:
-                each.cancel()
-            for each in loops:
+            for loop in loops:
+                loop.cancel()
+            for loop in loops:
                 with suppress(asyncio.CancelledError):
-                    await each
+                    await loop
             if self._shared is not None:
                 await asyncio.to_thread(self._shared.remove)
             if beside is not None:
@@ -227,16 +227,16 @@ class ReleaseService:
         """Take a newer table over, if there is one."""
         generation = self._current.releases.generation if self._current else -1
         try:
-            made = await asyncio.to_thread(self._newer, generation)
+            current = await asyncio.to_thread(self._newer, generation)
         except WalleError as error:
             if error.message != self.problem:
                 _log.warning("releases: %s; the last table stays in use", error)
             self.problem = error.message
         else:
             self.problem = ""
-            self._current = made or self._current
-            if made is not None:
-                _log.info("releases: generation %d is in use", made.releases.generation)
+            self._current = current or self._current
+            if current is not None:
+                _log.info("releases: generation %d is in use", current.releases.generation)
 
     def _newer(self, generation: int) -> _Current | None:
         self.sources.refresh()

@@ -121,8 +121,12 @@ class ServiceSpec(Strict):
 
     @model_validator(mode="after")
     def _names_proxies(self) -> Self:
-        asked = self.authentication
-        if isinstance(asked, ProxySpec) and asked.secret is None and not self.proxies:
+        authentication = self.authentication
+        if (
+            isinstance(authentication, ProxySpec)
+            and authentication.secret is None
+            and not self.proxies
+        ):
             raise ValueError(
                 "authentication: anybody could be the proxy: name its addresses (proxies), or "
                 "share a secret with it (authentication.secret)"

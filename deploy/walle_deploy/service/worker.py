@@ -87,7 +87,7 @@ def serve(
     spec = load_settings(file, setup.get("files", ""))
     if Admission(spec).is_open:
         _log.warning("%s", OPEN_MODE)
-    given = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
+    settings = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
     config = uvicorn.Config(
         f"{__name__}:create_app",
         factory=True,
@@ -106,25 +106,25 @@ def serve(
         timeout_graceful_shutdown=_GRACE_S,
     )
     if workers == 1:
-        os.environ[_VARIABLE] = json.dumps(given)
+        os.environ[_VARIABLE] = json.dumps(settings)
         uvicorn.Server(config).run(sockets=[listener])
         return
     with TemporaryDirectory(prefix="walle-serve-", ignore_cleanup_errors=True) as folder:
-        os.environ[_VARIABLE] = json.dumps({**given, "figures": folder, "starter": os.getpid()})
+        os.environ[_VARIABLE] = json.dumps({**settings, "figures": folder, "starter": os.getpid()})
         Multiprocess(config, sockets=[listener]).run()
 
 
 @cache
 def _service() -> ReleaseService:
-    given = json.loads(os.environ[_VARIABLE])
-    files = given["setup"].get("files", "")
-    spec = load_settings(given["file"] and Path(given["file"]), files)
-    module, _, name = given["opener"].partition(":")
+    settings = json.loads(os.environ[_VARIABLE])
+    files = settings["setup"].get("files", "")
+    spec = load_settings(settings["file"] and Path(settings["file"]), files)
+    module, _, name = settings["opener"].partition(":")
     admission = Admission(spec)
-    parts: Parts = getattr(import_module(module), name)(given["setup"], admission)
+    parts: Parts = getattr(import_module(module), name)(settings["setup"], admission)
     parts = parts._replace(making=_unscanned)
-    if "figures" in given:
-        parts = parts._replace(figures=Path(given["figures"]))
+    if "figures" in settings:
+        parts = parts._replace(figures=Path(settings["figures"]))
     return ReleaseService(spec, parts, admission)
 
 
@@ -164,10 +164,10 @@ def _stop_with(starter: int) -> None:
 
 def __getattr__(name: str) -> Any:
     # the protocol's limits are known in the worker alone
-    made: dict[str, Callable[[], Any]] = {"Protocol": _protocol}
-    if name not in made:
+    factories: dict[str, Callable[[], Any]] = {"Protocol": _protocol}
+    if name not in factories:
         raise AttributeError(name)
-    return made[name]()
+    return factories[name]()
 
 
 @cache

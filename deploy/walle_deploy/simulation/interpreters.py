@@ -27,19 +27,19 @@ def command_for(tag: str) -> tuple[str, dict[str, str]] | str:
         tag: Such as ``cpython-314``; empty for this interpreter's.
     """
     if tag in {"", CURRENT_TAG}:
-        path = os.pathsep.join(each for each in sys.path if each)
+        path = os.pathsep.join(entry for entry in sys.path if entry)
         return sys.executable, _environment(path)
-    return _found(tag)
+    return _find_interpreter(tag)
 
 
 @cache
-def _found(tag: str) -> tuple[str, dict[str, str]] | str:
+def _find_interpreter(tag: str) -> tuple[str, dict[str, str]] | str:
     match = _TAG.fullmatch(tag)
     name = f"python{match[1]}.{match[2]}" if match else ""
     executable = shutil.which(name) if name else None
     if executable is None:
         return f"there is no {name or 'interpreter ' + tag} on this machine"
-    roots = {str(Path(*each.__path__).parent) for each in (walle_stream, walle_deploy)}
+    roots = {str(Path(*package.__path__).parent) for package in (walle_stream, walle_deploy)}
     environment = _environment(os.pathsep.join(sorted(roots)))
     try:
         probe = subprocess.run(  # noqa: S603 - an interpreter found on PATH

@@ -18,7 +18,7 @@ import msgspec
 
 from walle_deploy.simulation.events import check_events, read_events
 from walle_deploy.simulation.interpreters import command_for
-from walle_deploy.simulation.jobs import LENGTH, PLACE, STUCK, Job, VersionResult
+from walle_deploy.simulation.jobs import LENGTH, PROGRESS, STUCK, Job, VersionResult
 from walle_deploy.simulation.kinds import DeviceKind, DeviceKindsSpec, Tolerances
 from walle_deploy.simulation.report import (
     Drift,
@@ -64,15 +64,15 @@ def simulate(
     before = None if previous is None else read_package(previous)
     shared = None if events is None else check_events(events)
     recorded = [_events_of(kind, shared) for kind in kinds.kinds]
-    versions = [each for each in (previous, package) if each is not None]
+    versions = [version for version in (previous, package) if version is not None]
     count = at_once or os.process_cpu_count() or 1
     with ThreadPoolExecutor(min(count, len(kinds.kinds)), "walle-simulation") as threads:
-        found = threads.map(
+        results = threads.map(
             lambda kind, lines: _Kind(kind, kinds, read, before, stop).report(versions, lines),
             kinds.kinds,
             recorded,
         )
-        reports = tuple(found)
+        reports = tuple(results)
     return SimulationReport(
         task=read.manifest.task.name,
         version=read.manifest.task.version,
@@ -150,10 +150,10 @@ class _Kind:
                 ended, out = self._child(
                     self._job(versions[first:], events, progress.fileno()), executable, environment
                 )
-                for each in _results(out):
-                    results[first + each.index] = each
+                for result in _results(out):
+                    results[first + result.index] = result
                 if len(results) < len(versions):
-                    index, number = PLACE.unpack(_padded(os.pread(progress.fileno(), 8, 0)))
+                    index, number = PROGRESS.unpack(_padded(os.pread(progress.fileno(), 8, 0)))
                     at = max(first + index, len(results))
                     results[at] = VersionResult(at, _broken(versions[at], events, number, ended))
         return results
@@ -176,26 +176,26 @@ class _Kind:
 
     def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:
         """Return why it ended, and what it wrote."""
-        with tempfile.TemporaryFile() as given:
+        with tempfile.TemporaryFile() as job_file:
             # a file, not a pipe: a job is large, and a child that starts slowly reads it later
-            given.write(msgspec.msgpack.encode(job))
-            given.seek(0)
+            job_file.write(msgspec.msgpack.encode(job))
+            job_file.seek(0)
             child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
                 [executable, "-P", "-m", "walle_deploy.simulation.child"],
                 env=environment,
-                stdin=given,
+                stdin=job_file,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(job.progress_fd,),
             )
         with child:
             try:
-                found = self._outputs(child)
+                outputs = self._outputs(child)
             except BaseException:
                 child.kill()
                 raise
-            if found is not None:
-                out, err = found
+            if outputs is not None:
+                out, err = outputs
                 return _ending(child.returncode, err), out
             child.kill()
             out, _ = child.communicate()
@@ -227,19 +227,19 @@ def _ending(status: int, err: bytes) -> str:
 
 
 def _results(out: bytes) -> list[VersionResult]:
-    found, at = [], 0
+    results, at = [], 0
     while at + LENGTH.size <= len(out):
         [size] = LENGTH.unpack_from(out, at)
         part = out[at + LENGTH.size : at + LENGTH.size + size]
         if len(part) < size:
             break  # it died while it wrote
-        found.append(msgspec.msgpack.decode(part, type=VersionResult))
+        results.append(msgspec.msgpack.decode(part, type=VersionResult))
         at += LENGTH.size + size
-    return found
+    return results
 
 
-def _padded(place: bytes) -> bytes:
-    return place.ljust(PLACE.size, b"\0")
+def _padded(data: bytes) -> bytes:
+    return data.ljust(PROGRESS.size, b"\0")
 
 
 def _broken(package: bytes, events: bytes, number: int, ended: str) -> VersionRun:
@@ -277,9 +277,9 @@ def _reasons(
 ) -> tuple[str, ...]:
     reasons = []
     failed = run.first_failure
-    place = f"first at event {failed.event} (device {failed.device})" if failed else ""
+    where = f"first at event {failed.event} (device {failed.device})" if failed else ""
     if run.ended:
-        reasons.append(f"{run.ended}, {place}" if place else run.ended)
+        reasons.append(f"{run.ended}, {where}" if where else run.ended)
     elif run.failures:
         rate = run.failures / run.runs
         # of one that ended its process nobody knows how often it fails
@@ -289,7 +289,7 @@ def _reasons(
             message = f": {failed.message}" if failed else ""
             reasons.append(
                 f"{run.failures} of {run.runs} runs failed ({rate:.2%}, {before:.2%} before), "
-                f"{place}{message}"
+                f"{where}{message}"
             )
     if drift is not None and drift.ratio > tolerances.drift:
         reasons.append(

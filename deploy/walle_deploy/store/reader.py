@@ -54,19 +54,19 @@ class ReadTransaction:
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
         ).fetchall()
         every = [_decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows]
-        offers = tuple(each for each in every if each.stage != "withdrawn")
+        offers = tuple(offer for offer in every if offer.stage != "withdrawn")
         withdrawn: dict[str, frozenset[str]] = {}
-        for each in every:
-            if each.stage == "withdrawn":
-                withdrawn[each.task] = withdrawn.get(each.task, frozenset()) | {each.version}
+        for offer in every:
+            if offer.stage == "withdrawn":
+                withdrawn[offer.task] = withdrawn.get(offer.task, frozenset()) | {offer.version}
         stable = {task: version for task, version in self.stable().items() if version}
-        wanted = {(each.task, each.version) for each in offers} | set(stable.items())
+        wanted = {(offer.task, offer.version) for offer in offers} | set(stable.items())
         files: dict[str, VersionFiles] = {}
         for task, version in sorted(wanted):
             name = f"{task}@{version}"
-            found = (known or {}).get(name) or self.files(task, version)
-            if found is not None:
-                files[name] = found
+            version_files = (known or {}).get(name) or self.files(task, version)
+            if version_files is not None:
+                files[name] = version_files
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
     def files(self, task: str, version: str) -> VersionFiles | None:
@@ -122,8 +122,8 @@ class ReadTransaction:
 
     def audit_head(self) -> AuditHead:
         """Return the end of the audit log, as it is kept beside the entries."""
-        number, found = self._head("audit_number, audit_hash")
-        return _converted(AuditHead, {"number": number, "hash": found}, "the audit log's end")
+        number, digest = self._head("audit_number, audit_hash")
+        return _converted(AuditHead, {"number": number, "hash": digest}, "the audit log's end")
 
     def audit(
         self, release_id: str = "", after: int = 0, limit: int = END
@@ -143,10 +143,10 @@ class ReadTransaction:
         return [
             _converted(
                 SealedEntry,
-                {"number": number, "release_id": release_id, "text": text, "hash": found},
+                {"number": number, "release_id": release_id, "text": text, "hash": digest},
                 f"audit log: entry {number}",
             )
-            for number, release_id, text, found in rows
+            for number, release_id, text, digest in rows
         ]
 
     def snapshot(self, kind: str, name: str) -> bytes | None:
@@ -178,14 +178,14 @@ class ReadTransaction:
     def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
         """Return those of some scopes that something was counted for."""
         columns = ("task", "version", "release_id", "kind")
-        given = self._dialect.given(**dict.fromkeys(columns, "TEXT"))
+        source = self._dialect.source(**dict.fromkeys(columns, "TEXT"))
         rows = self._execute(
             f"SELECT {SCOPE} FROM walle_scopes"  # noqa: S608 - ours
-            f" WHERE ({', '.join(columns)}) IN {given}",
+            f" WHERE ({', '.join(columns)}) IN {source}",
             (msgspec.json.encode(list(wanted)).decode(),),
         ).fetchall()
-        found = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
-        return {each.scope: each for each in found}
+        scopes = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
+        return {stored.scope: stored for stored in scopes}
 
     def windows(
         self, scope: int, first: int, after: int = -1, end: int = END
@@ -215,10 +215,10 @@ class ReadTransaction:
 def _release(row: Sequence[Any]) -> StoredRelease:
     fields = dict(zip(_RELEASE.split(", "), row, strict=True))
     what, offer = f"release {row[0]!r}", fields.pop("offer")
-    found = _converted(StoredRelease, {**fields, "is_open": bool(fields["is_open"])}, what)
+    release = _converted(StoredRelease, {**fields, "is_open": bool(fields["is_open"])}, what)
     if offer is None:
-        return found
-    return msgspec.structs.replace(found, offer=_decoded(ActiveRelease, offer, what))
+        return release
+    return msgspec.structs.replace(release, offer=_decoded(ActiveRelease, offer, what))
 
 
 def _converted[T](kind: type[T], value: object, what: str) -> T:

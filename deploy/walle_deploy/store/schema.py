@@ -45,12 +45,12 @@ class Dialect(msgspec.Struct, frozen=True):
     """Query that gives a row where the table ``?`` is there."""
     keyed: str
     """Behind a table of small rows that are found by their key and changed often."""
-    each: str
+    elements: str
     """Source of one row with a column ``value`` for each element of the JSON array ``?``."""
     element: str
-    """Element ``{place}`` of the array in ``value``."""
+    """Element ``{index}`` of the array in ``value``."""
 
-    def given(self, **columns: str) -> str:
+    def source(self, **columns: str) -> str:
         """Return a source of rows that come as one value: a JSON array of arrays.
 
         However many rows a statement is about, it is one statement with one value.
@@ -59,10 +59,10 @@ class Dialect(msgspec.Struct, frozen=True):
             columns: Types by the names that the columns have, in the order of the arrays.
         """
         selected = ", ".join(
-            f"CAST({self.element.format(place=place)} AS {kind}) AS {name}"
-            for place, (name, kind) in enumerate(columns.items())
+            f"CAST({self.element.format(index=index)} AS {kind}) AS {name}"
+            for index, (name, kind) in enumerate(columns.items())
         )
-        return f"(SELECT {selected} FROM {self.each})"  # noqa: S608 - ours
+        return f"(SELECT {selected} FROM {self.elements})"  # noqa: S608 - ours
 
 
 _TABLES: Final = (
@@ -137,16 +137,17 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
             execute(text.replace(" KEYED", dialect.keyed), ())
         execute("INSERT INTO walle_head VALUES (1, ?, 0, 0, '')", (SCHEMA_VERSION,))
         return
-    (found,) = execute("SELECT schema_version FROM walle_head", ()).fetchone() or no_head()
-    if not isinstance(found, int):
-        wrong: IntegrityError = altered("its tables' version", found)
+    (version,) = execute("SELECT schema_version FROM walle_head", ()).fetchone() or no_head()
+    if not isinstance(version, int):
+        wrong: IntegrityError = altered("its tables' version", version)
         raise wrong
-    if found != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise IntegrityError(
-            f"the release store has tables of version {found}, this walle knows {SCHEMA_VERSION}: "
+            f"the release store has tables of version {version}, this walle knows "
+            f"{SCHEMA_VERSION}: "
             + (
                 "nothing converts them: begin a new store"
-                if found < SCHEMA_VERSION
+                if version < SCHEMA_VERSION
                 else "upgrade it"
             )
         )

@@ -22,8 +22,8 @@ _DIALECT: Final = Dialect(
     blob="BLOB",
     has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
     keyed=" WITHOUT ROWID",
-    each="json_each(?)",
-    element="json_extract(value, '$[{place}]')",
+    elements="json_each(?)",
+    element="json_extract(value, '$[{index}]')",
 )
 _NO_TEXT: Final = "Could not decode to UTF-8"
 _BUSY_S: Final = 10.0

@@ -31,12 +31,12 @@ class WriteTransaction(ReadTransaction):
             ConflictError: It was published with other files.
         """
         text = _encode(files).decode()
-        done = self._execute(
+        cursor = self._execute(
             "INSERT INTO walle_versions (task, version, published_ms, files) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (task, version) DO NOTHING",
             (task, version, self.now_ms(), text),
         )
-        is_new = done.rowcount > 0
+        is_new = cursor.rowcount > 0
         if not is_new and self.files(task, version) != files:
             raise ConflictError(
                 f"{task}@{version} was published with other files: a version never changes, "
@@ -55,11 +55,11 @@ class WriteTransaction(ReadTransaction):
             ConflictError: Somebody else made or changed it first.
         """
         before = self.release(release.release_id)
-        found = before.revision if before is not None else 0
-        if found != release.revision - 1:
+        revision = before.revision if before is not None else 0
+        if revision != release.revision - 1:
             raise ConflictError(
                 f"release {release.release_id!r}: somebody else changed it meanwhile "
-                f"(revision {found}, expected {release.revision - 1}); see "
+                f"(revision {revision}, expected {release.revision - 1}); see "
                 f"'walle release status {release.release_id}', then try again"
             )
         offer = None if release.offer is None else _encode(release.offer).decode()
@@ -132,7 +132,7 @@ class WriteTransaction(ReadTransaction):
         now = self.now_ms()
         # one that ends later than any clock can have given was taken by a clock that was wrong
         latest_ms = now + 2 * lasting_ms if lasting_ms else _NEVER_MS
-        done = self._execute(
+        cursor = self._execute(
             "INSERT INTO walle_leases (name, owner, expires_ms) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE"
             " SET owner = excluded.owner, expires_ms = excluded.expires_ms"
@@ -140,7 +140,7 @@ class WriteTransaction(ReadTransaction):
             " OR walle_leases.expires_ms > ?",
             (name, owner, now + lasting_ms, now, latest_ms),
         )
-        return done.rowcount > 0
+        return cursor.rowcount > 0
 
     def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
         """Keep bytes, at most 64 MiB, under a kind and a name, in place of those from before."""

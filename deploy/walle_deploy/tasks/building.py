@@ -105,23 +105,23 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
         "shared": built.files.shared,
         "exclusive": built.files.exclusive,
     }
-    made = [folder / shared.target.removeprefix(start)]
+    paths = [folder / shared.target.removeprefix(start)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for target, source in sorted(built.contents.items()):
-            made.append(folder / target.removeprefix(start))
-            made[-1].parent.mkdir(parents=True, exist_ok=True)
-            write_package(source.read_bytes(), made[-1])
+            paths.append(folder / target.removeprefix(start))
+            paths[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_package(source.read_bytes(), paths[-1])
     except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise PackageError(
             f"{folder}: cannot be written: {error.strerror}: give another -o", str(folder)
         ) from error
-    write_package(built.package, made[0])
+    write_package(built.package, paths[0])
     note_built(built.package)
-    made.append(folder / INDEX_FILE)
+    paths.append(folder / INDEX_FILE)
     text = msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n"
-    write_package(text, made[-1])
-    return made
+    write_package(text, paths[-1])
+    return paths
 
 
 def _own_file(start: str, own: OwnFile, path: Path) -> PushedFile:

@@ -129,7 +129,7 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
     work.git.run(
         *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
         *("--stdin", "--", str(mirror.git.folder)),
-        given="\n".join([wanted, *(f"{name}:{name}" for name in tags)]).encode() + b"\n",
+        stdin="\n".join([wanted, *(f"{name}:{name}" for name in tags)]).encode() + b"\n",
     )
     branch = "" if ref.version else ref.task
     if branch:
@@ -194,8 +194,8 @@ def _copy_template(folder: Path, ref: TaskRef) -> None:
 
 def _has_versions(work: WorkingFolder) -> bool:
     start = f"{TAGS}{work.ref.task}/"
-    found = remote_refs(work.git, work.group, work.ref.scenario)
-    return any(name.startswith(start) for name in found)
+    refs = remote_refs(work.git, work.group, work.ref.scenario)
+    return any(name.startswith(start) for name in refs)
 
 
 def _is_own_start(work: WorkingFolder, there: str, tree: str) -> bool:

@@ -126,7 +126,7 @@ def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> st
     """
     before = ("-p", parent) if parent else ()
     text = f"{message.strip()}\n".encode(errors="replace")
-    return work.git.run("commit-tree", tree, *before, given=text).decode().strip()
+    return work.git.run("commit-tree", tree, *before, stdin=text).decode().strip()
 
 
 def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> ConflictError:

@@ -59,7 +59,7 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
                 str(folder / TASK_FILE),
             )
     own = find_own_files(folder / FILES_FILE, paths)
-    _refuse_given_to_all(folder, named, {each.path: each for each in own})
+    _refuse_given_to_all(folder, named, {file.path: file for file in own})
     compile_task(task)
     return Definition(task, tuple(own))
 
@@ -80,13 +80,13 @@ def told_as(start: str, folder: Path) -> Iterator[None]:
         yield
     except (SpecFileError, ScriptError, PackageError) as error:
         message = error.message.replace(inside, start)
-        made: WalleError = PackageError(message)
+        replacement: WalleError = PackageError(message)
         if isinstance(error, SpecFileError):
             file = error.file.replace(inside, start)
-            made = SpecFileError(message, file, error.line, error.column)
+            replacement = SpecFileError(message, file, error.line, error.column)
         elif isinstance(error, ScriptError):
-            made = ScriptError(message, *error.args[1:])
-        raise made from error
+            replacement = ScriptError(message, *error.args[1:])
+        raise replacement from error
 
 
 def _refuse_given_to_all(

@@ -36,8 +36,8 @@ class WorkingFolder:
 
     def head(self) -> str:
         """Return the commit that the files are of; empty before the first one."""
-        found = self.git.attempt("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return found.stdout.decode().strip()
+        process = self.git.attempt("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return process.stdout.decode().strip()
 
     def tree_of(self, commit: str) -> str:
         """Return the tree of a commit; empty for an empty text.
@@ -117,10 +117,10 @@ def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFol
 
 def _find(folder: Path) -> tuple[Path, Path]:
     start = folder.absolute()
-    for each in (start, *start.parents):
-        inner = each / ".git"
+    for parent in (start, *start.parents):
+        inner = parent / ".git"
         if inner.is_dir():
-            return each, inner
+            return parent, inner
     raise RefNotFoundError(
         f"{folder} is no working folder of a task: walle task checkout SCENARIO/TASK makes one"
     )

@@ -78,7 +78,7 @@ class Git:
     def run(
         self,
         *arguments: str,
-        given: bytes | None = None,
+        stdin: bytes | None = None,
         is_network: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> bytes:
@@ -86,18 +86,18 @@ class Git:
 
         Args:
             arguments: Command and its arguments; names of others stand behind ``--`` or ``refs/``.
-            given: Its standard input; empty when None.
+            stdin: Its standard input; empty when None.
             is_network: It reaches the group: the user's configuration counts, more time.
             environ: More of the environment for this command.
 
         Raises:
             GitError: It failed, took too long, or there is no git.
         """
-        done = self.attempt(*arguments, given=given, is_network=is_network, environ=environ)
-        if done.returncode:
-            failed: GitError = git_error(arguments, done.stderr, done.returncode)
+        process = self.attempt(*arguments, stdin=stdin, is_network=is_network, environ=environ)
+        if process.returncode:
+            failed: GitError = git_error(arguments, process.stderr, process.returncode)
             raise failed
-        return done.stdout
+        return process.stdout
 
     def line(self, *arguments: str) -> str:
         """Run a command that prints one line, and return it.
@@ -110,7 +110,7 @@ class Git:
     def attempt(
         self,
         *arguments: str,
-        given: bytes | None = None,
+        stdin: bytes | None = None,
         is_network: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
@@ -126,7 +126,7 @@ class Git:
         try:
             return subprocess.run(  # noqa: S603 - git, and no shell
                 self.command(*arguments),
-                input=given or b"",
+                input=stdin or b"",
                 capture_output=True,
                 env={**self.variables(is_network=is_network), **(environ or {})},
                 # paths are of the whole tree, wherever the user stands in it
@@ -147,7 +147,7 @@ class Git:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line."""
-        overrides = [part for each in _OVERRIDES for part in ("-c", each)]
+        overrides = [part for setting in _OVERRIDES for part in ("-c", setting)]
         tree = [] if self.work_tree is None else [f"--work-tree={self.work_tree}"]
         start = ["git", "--no-pager", f"--git-dir={self.folder}", *tree]
         return [*start, "--literal-pathspecs", *overrides, *arguments]
@@ -163,10 +163,10 @@ class Git:
             for name, value in os.environ.items()
             if not name.startswith("GIT_") or name in _KEPT
         }
-        made = {**kept, **_ALWAYS, **self.environ}
+        variables = {**kept, **_ALWAYS, **self.environ}
         if not is_network:
-            made |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-        return made
+            variables |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+        return variables
 
     def identity(self) -> dict[str, str]:
         """Return the environment that names who commits, from their own configuration.
@@ -174,19 +174,19 @@ class Git:
         Raises:
             GitError: git does not know who they are.
         """
-        done = self.attempt("var", "GIT_COMMITTER_IDENT", is_network=True)
-        name, _, rest = done.stdout.decode(errors="replace").partition(" <")
+        process = self.attempt("var", "GIT_COMMITTER_IDENT", is_network=True)
+        name, _, rest = process.stdout.decode(errors="replace").partition(" <")
         email, closing, _ = rest.partition(">")
-        if done.returncode or not name.strip() or not closing:
+        if process.returncode or not name.strip() or not closing:
             raise GitError(
                 "git does not know who you are: git config --global user.name 'Your Name', and "
                 "user.email"
             )
-        made = {}
+        variables = {}
         for role in ("AUTHOR", "COMMITTER"):
-            made[f"GIT_{role}_NAME"] = os.environ.get(f"GIT_{role}_NAME", name)
-            made[f"GIT_{role}_EMAIL"] = os.environ.get(f"GIT_{role}_EMAIL", email)
-        return made
+            variables[f"GIT_{role}_NAME"] = os.environ.get(f"GIT_{role}_NAME", name)
+            variables[f"GIT_{role}_EMAIL"] = os.environ.get(f"GIT_{role}_EMAIL", email)
+        return variables
 
 
 def git_error(arguments: Sequence[str], stderr: bytes, code: int) -> GitError:
@@ -206,4 +206,6 @@ def last_line(stderr: bytes) -> str:
     # the reason stands before what git always ends with
     reasons = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))]
     text = (reasons or said or [""])[0 if reasons else -1]
-    return "".join(each if each.isprintable() else "?" for each in text.expandtabs(1))[:_LINE_MAX]
+    return "".join(
+        character if character.isprintable() else "?" for character in text.expandtabs(1)
+    )[:_LINE_MAX]

@@ -42,11 +42,11 @@ def merge_files(work: WorkingFolder, mine: str, upstream: str) -> str:
         ConflictError: Both changed the same; the folder has both now, and is at ``upstream``.
         GitError: git cannot merge, or a merged file is none that may travel.
     """
-    done = work.git.attempt("merge-tree", "--write-tree", "--name-only", "-z", upstream, mine)
-    parts = done.stdout.decode(errors="replace").split("\0")
-    if done.returncode == 0:
+    process = work.git.attempt("merge-tree", "--write-tree", "--name-only", "-z", upstream, mine)
+    parts = process.stdout.decode(errors="replace").split("\0")
+    if process.returncode == 0:
         return parts[0]
-    if done.returncode != 1:
+    if process.returncode != 1:
         raise GitError(f"{work.ref}: git merge-tree failed: install git 2.38 or newer")
     files = sorted({*parts[1 : parts.index("", 1)]})
     tree, beside = _keep_both(work, parts[0], files, mine, upstream)
@@ -118,15 +118,15 @@ def _keep_both(
     index.unlink(missing_ok=True)
     environ = {"GIT_INDEX_FILE": str(index)}
     work.git.run("read-tree", tree, environ=environ)
-    given = "".join(f"{line}\0" for line in lines).encode()
-    work.git.run("update-index", "-z", "--index-info", given=given, environ=environ)
-    made = work.git.run("write-tree", environ=environ).decode().strip()
+    index_info = "".join(f"{line}\0" for line in lines).encode()
+    work.git.run("update-index", "-z", "--index-info", stdin=index_info, environ=environ)
+    merged = work.git.run("write-tree", environ=environ).decode().strip()
     index.unlink(missing_ok=True)
-    return made, bare
+    return merged, bare
 
 
 def _entry(work: WorkingFolder, commit: str, name: str) -> str:
     """Return mode and blob of a file in a commit; empty where it is not."""
-    found = work.git.run("ls-tree", "-z", "--full-tree", commit, "--", name).decode()
-    mode, _, blob = found.partition("\t")[0].split() if found else ("", "", "")
+    entry = work.git.run("ls-tree", "-z", "--full-tree", commit, "--", name).decode()
+    mode, _, blob = entry.partition("\t")[0].split() if entry else ("", "", "")
     return f"{mode} {blob}".strip()

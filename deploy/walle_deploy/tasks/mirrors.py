@@ -56,10 +56,10 @@ class Mirror:
             ConflictError: The version was moved since it was first seen here.
         """
         if not ref.version:
-            found = self.refs.get(HEADS + ref.task)
-            if found is None:
+            commit = self.refs.get(HEADS + ref.task)
+            if commit is None:
                 raise self._no_task(ref)
-            return found
+            return commit
         name = TAGS + ref.tag
         tag = self.refs.get(name)
         known = _object(self.git, name)
@@ -104,10 +104,10 @@ class Mirror:
             f"there is no version {ref}{_near(ref.version, there)}; {_named('there are', there)}"
         )
 
-    def _moved(self, ref: TaskRef, known: str, found: str) -> ConflictError:
+    def _moved(self, ref: TaskRef, known: str, tag: str) -> ConflictError:
         return ConflictError(
             f"the version {ref} was moved: its tag was {known[:12]} when it was first seen here, "
-            f"and is {found[:12]} in {self.url}; versions do not move: ask who did it, make "
+            f"and is {tag[:12]} in {self.url}; versions do not move: ask who did it, make "
             f"another version, and if it has to be, delete {self.git.folder}"
         )
 
@@ -165,9 +165,9 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
     """
     url = group.url(scenario)
     arguments = ("ls-remote", "--quiet", "--refs", "--heads", "--tags", "--", url)
-    done = git.attempt(*arguments, is_network=True)
-    if done.returncode:
-        if _ABSENT.search(done.stderr.decode(errors="replace")):
+    process = git.attempt(*arguments, is_network=True)
+    if process.returncode:
+        if _ABSENT.search(process.stderr.decode(errors="replace")):
             if not group.is_local:
                 raise RefNotFoundError(
                     f"there is no scenario {scenario!r} in {group.address}: a host's repositories "
@@ -184,12 +184,14 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
                 f"there is no scenario {scenario!r} in {group.address}"
                 f"{_near(scenario, there)}; {_named('it has', there)}"
             )
-        failed: GitError = git_error(arguments, done.stderr, done.returncode)
+        failed: GitError = git_error(arguments, process.stderr, process.returncode)
         raise failed
-    lines = (line.partition(b"\t") for line in done.stdout.split(b"\n"))
+    lines = (line.partition(b"\t") for line in process.stdout.split(b"\n"))
     # other names may hold what ends lines elsewhere, or be no UTF-8
-    named = ((name.decode(errors="replace"), found.decode()) for found, _, name in lines if name)
-    return {name: found for name, found in named if _is_ours(name)}
+    named = (
+        (name.decode(errors="replace"), object_id.decode()) for object_id, _, name in lines if name
+    )
+    return {name: object_id for name, object_id in named if _is_ours(name)}
 
 
 def _near(name: str, there: Sequence[str]) -> str:
@@ -211,8 +213,8 @@ def _is_ours(name: str) -> bool:
 
 def _object(git: Git, name: str) -> str:
     """Return what a reference is at, empty where there is none; of that very name."""
-    done = git.attempt("show-ref", "--verify", "--hash", "--", name)
-    return "" if done.returncode else done.stdout.decode().strip()
+    process = git.attempt("show-ref", "--verify", "--hash", "--", name)
+    return "" if process.returncode else process.stdout.decode().strip()
 
 
 def _folder(url: str) -> Path:
@@ -233,14 +235,14 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
     ]
     if gone:
         # before others come: 'a' may stand where 'a/b' was
-        git.run("update-ref", "--stdin", given=b"".join(b"delete %b\n" % g.encode() for g in gone))
+        git.run("update-ref", "--stdin", stdin=b"".join(b"delete %b\n" % g.encode() for g in gone))
     wanted = [*(f"+{name}:{name}" for name in heads), *(f"{name}:{name}" for name in tags)]
     if not wanted:
         return
     git.run(
         *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
         *("--stdin", "--", url),
-        given="\n".join(wanted).encode() + b"\n",
+        stdin="\n".join(wanted).encode() + b"\n",
         is_network=True,
     )
 

@@ -72,10 +72,10 @@ def add_hook(repository: Path) -> None:
         OSError: It cannot be written.
     """
     hook = repository / "hooks" / "update"
-    found = hook.read_text(errors="replace") if os.path.lexists(hook) else ""
-    if found and not found.startswith(_START):
+    text = hook.read_text(errors="replace") if os.path.lexists(hook) else ""
+    if text and not text.startswith(_START):
         return
-    if found == _HOOK and os.access(hook, os.X_OK):  # else git passes over it
+    if text == _HOOK and os.access(hook, os.X_OK):  # else git passes over it
         return
     hook.parent.mkdir(exist_ok=True)
     part = hook.with_name(".update.walle-part")

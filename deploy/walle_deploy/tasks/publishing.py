@@ -32,14 +32,14 @@ def fetch_branch(work: WorkingFolder) -> str:
         RefNotFoundError: The group has no such scenario.
         GitError: The group does not answer.
     """
-    found = remote_refs(work.git, work.group, work.ref.scenario).get(HEADS + work.ref.task, "")
-    if found and work.git.attempt("cat-file", "-e", f"{found}^{{commit}}").returncode:
+    commit = remote_refs(work.git, work.group, work.ref.scenario).get(HEADS + work.ref.task, "")
+    if commit and work.git.attempt("cat-file", "-e", f"{commit}^{{commit}}").returncode:
         work.git.run(
             *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
             *("--", work.url, f"{HEADS}{work.ref.task}"),
             is_network=True,
         )
-    return found
+    return commit
 
 
 def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
@@ -77,11 +77,11 @@ def upstream_tag(work: WorkingFolder, name: str) -> str:
     return remote_refs(work.git, work.group, work.ref.scenario).get(TAGS + name, "")
 
 
-def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
+def _push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
     arguments = (
         *("push", "--quiet", "--porcelain", "--atomic", "--no-follow-tags", "--no-verify"),
         *("--no-signed", "--recurse-submodules=no", f"--force-with-lease={name}:{expected}"),
-        *("--", work.url, f"{found}:{name}"),
+        *("--", work.url, f"{object_id}:{name}"),
     )
     with ExitStack() as stack:
         git = work.git
@@ -94,14 +94,14 @@ def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
                 far.note({})
             locks = (*git.locks, far.descriptor)
             git = Git(git.folder, environ=git.environ, locks=locks, is_near=True)
-        done = git.attempt(*arguments, is_network=True)
-    if not done.returncode:
+        process = git.attempt(*arguments, is_network=True)
+    if not process.returncode:
         return
-    said = (done.stdout + done.stderr).decode(errors="replace")
+    said = (process.stdout + process.stderr).decode(errors="replace")
     if any(reason in said for reason in _REFUSED):
         work.lock.note({})  # nobody has it: there is nothing to go on with
         raise ConflictError(
             f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
             "at this moment: run the same command again"
         )
-    raise git_error(("push",), done.stderr + done.stdout, done.returncode)
+    raise git_error(("push",), process.stderr + process.stdout, process.returncode)

@@ -119,8 +119,8 @@ def _move(work: WorkingFolder, target: Move) -> None:
 
 def _update_files(work: WorkingFolder, before: str, after: str) -> None:
     changes = _changes(work, before, after)
-    found = _content_ids(work, list(changes))
-    edited = [path for path, ids in changes.items() if found[path] not in ids]
+    content_ids = _content_ids(work, list(changes))
+    edited = [path for path, ids in changes.items() if content_ids[path] not in ids]
     if edited:
         raise ConflictError(
             f"{work.folder / edited[0]} was edited while a command that was killed was not done "
@@ -137,7 +137,7 @@ def _update_files(work: WorkingFolder, before: str, after: str) -> None:
         environ = {"GIT_INDEX_FILE": str(index)}
         work.git.run("read-tree", after, environ=environ)
         names = b"".join(path.encode() + b"\0" for path in written)
-        work.git.run("checkout-index", "--force", "-z", "--stdin", given=names, environ=environ)
+        work.git.run("checkout-index", "--force", "-z", "--stdin", stdin=names, environ=environ)
         index.unlink(missing_ok=True)
 
 
@@ -146,11 +146,11 @@ def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[st
     if before:
         arguments = ("diff-tree", "-r", "-z", "--no-renames", "--raw", before, after)
         parts = work.git.run(*arguments).decode().split("\0")[:-1]
-        found = {}
+        changes = {}
         for facts, path in zip(parts[::2], parts[1::2], strict=True):
             _, _, old, new, _ = facts.split()
-            found[path] = (old.strip("0") and old, new.strip("0") and new)
-        return found
+            changes[path] = (old.strip("0") and old, new.strip("0") and new)
+        return changes
     listed = work.git.run("ls-tree", "-r", "-z", "--full-tree", after).decode().split("\0")[:-1]
     return {entry.partition("\t")[2]: ("", entry.split()[2]) for entry in listed}
 
@@ -159,9 +159,9 @@ def _content_ids(work: WorkingFolder, paths: list[str]) -> dict[str, str]:
     """Return the blob that each file would be now; empty where there is none."""
     files = ((path, work.folder / path) for path in paths)
     there = [path for path, file in files if file.is_file() and not file.is_symlink()]
-    given = "".join(f"{path}\n" for path in there).encode()
+    names = "".join(f"{path}\n" for path in there).encode()
     # with the conversions of .gitattributes, as add has them
-    ids = work.git.run("hash-object", "--stdin-paths", given=given).decode().split()
+    ids = work.git.run("hash-object", "--stdin-paths", stdin=names).decode().split()
     return dict.fromkeys(paths, "") | dict(zip(there, ids, strict=True))
 
 

@@ -98,4 +98,4 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
 def _make_tag(work: WorkingFolder, ref: TaskRef, commit: str, message: str) -> str:
     who = work.git.line("var", "GIT_COMMITTER_IDENT")
     text = f"object {commit}\ntype commit\ntag {ref.tag}\ntagger {who}\n\n{message.strip()}\n"
-    return work.git.run("mktag", given=text.encode(errors="replace")).decode().strip()
+    return work.git.run("mktag", stdin=text.encode(errors="replace")).decode().strip()

@@ -124,16 +124,16 @@ def is_whole(files: Iterable[TreeFile], folder: Path) -> bool:
     """Say whether a folder has exactly the contents of these files, and no others."""
     named = {file.path: file for file in files}
     try:
-        found = {
+        paths = {
             path.relative_to(folder).as_posix(): path
             for path in folder.rglob("*")
             if path.is_symlink() or not path.is_dir()
         }
-        return found.keys() == named.keys() and all(
+        return paths.keys() == named.keys() and all(
             not path.is_symlink()
             and path.stat().st_size == named[name].size_bytes
             and blob_id(path, named[name].size_bytes, named[name].blob) == named[name].blob
-            for name, path in found.items()
+            for name, path in paths.items()
         )
     except OSError:
         return False

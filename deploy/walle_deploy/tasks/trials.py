@@ -73,7 +73,7 @@ def _run_tests(folder: Path) -> tuple[str, str]:
         return "none: pytest is not installed", ""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
     try:
-        done = subprocess.run(  # noqa: S603 - the task's own tests, which the user asks for
+        process = subprocess.run(  # noqa: S603 - the task's own tests, which the user asks for
             [*command, "."],
             cwd=folder,
             stdout=subprocess.PIPE,
@@ -86,4 +86,4 @@ def _run_tests(folder: Path) -> tuple[str, str]:
         )
     except subprocess.TimeoutExpired:
         return "failed", f"the tests did not end within {TIMEOUT_S} s"
-    return ("failed" if done.returncode else "passed"), done.stdout
+    return ("failed" if process.returncode else "passed"), process.stdout

@@ -98,16 +98,16 @@ def _store_exclusive(
     exclusive: list[ExclusiveFile],
     on_progress: Progress | None,
 ) -> dict[str, tuple[PushedFile, ...]]:
-    found: dict[str, tuple[PushedFile, ...]] = {}
-    for done, each in enumerate(exclusive, 1):
-        sha256, size_bytes = put_blob(repository.folder / EXCLUSIVE, each.content)
-        name = exclusive_name(ref, each.owner, each.resource)
+    by_owner: dict[str, tuple[PushedFile, ...]] = {}
+    for count, source in enumerate(exclusive, 1):
+        sha256, size_bytes = put_blob(repository.folder / EXCLUSIVE, source.content)
+        name = exclusive_name(ref, source.owner, source.resource)
         url = f"exclusive/{blob_path(sha256)}"
-        file = PushedFile(name, url, sha256, size_bytes, "exclusive", each.resource)
-        others = found.get(each.owner, ())
-        if any(other.resource == each.resource for other in others):
-            raise ConflictError(f"{ref}: {each.owner!r} has two files {each.resource!r}")
-        found[each.owner] = (*others, file)
+        file = PushedFile(name, url, sha256, size_bytes, "exclusive", source.resource)
+        others = by_owner.get(source.owner, ())
+        if any(other.resource == source.resource for other in others):
+            raise ConflictError(f"{ref}: {source.owner!r} has two files {source.resource!r}")
+        by_owner[source.owner] = (*others, file)
         if on_progress:
-            on_progress(done, len(exclusive))
-    return found
+            on_progress(count, len(exclusive))
+    return by_owner

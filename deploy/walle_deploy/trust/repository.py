@@ -91,13 +91,13 @@ class TrustedRepository:
             IntegrityError: There was one, and its timestamp is gone.
             StoreFullError: The disk is full.
         """
-        made = cls(folder, keys, clock)
+        repository = cls(folder, keys, clock)
         with sole_writer(folder):
-            if (made.metadata / "timestamp.json").exists():
+            if (repository.metadata / "timestamp.json").exists():
                 raise ConflictError(f"{folder}: there is a repository already: give another folder")
-            refuse_remains(made.metadata)
-            made._signing.create(root_keys, bin_bits)
-        return made
+            refuse_remains(repository.metadata)
+            repository._signing.create(root_keys, bin_bits)
+        return repository
 
     def add(self, targets: Iterable[NewTarget]) -> int:
         """Sign files, all of them with one change; what is there already stays.
@@ -202,8 +202,8 @@ class TrustedRepository:
     def find(self, name: str) -> TargetFile | None:
         """Return what is signed of a target; None when there is none."""
         current = CurrentMetadata(self.metadata)
-        found = current.read_bin(current.bin_of(name))
-        return found.signed.targets.get(name) if found else None
+        metadata = current.read_bin(current.bin_of(name))
+        return metadata.signed.targets.get(name) if metadata else None
 
     def status(self) -> RepositoryStatus:
         """Return where every role stands; changes nothing.
@@ -223,8 +223,8 @@ class TrustedRepository:
 def _bin(current: CurrentMetadata, bins: dict[str, Targets], target: str) -> tuple[str, Targets]:
     name = current.bin_of(target)
     if name not in bins:
-        found = current.read_bin(name)
-        bins[name] = found.signed if found else new_metadata(Targets)
+        metadata = current.read_bin(name)
+        bins[name] = metadata.signed if metadata else new_metadata(Targets)
     return name, bins[name]
 
 
@@ -237,11 +237,13 @@ def _enter(into: Targets, target: NewTarget, sha256: str, size_bytes: int) -> bo
         )
         return True
     if before.hashes != {"sha256": sha256} or (before.custom or {}) != dict(target.custom):
-        found = f"{before.hashes['sha256'][:12]}..., not {sha256[:12]}..."
+        difference = f"{before.hashes['sha256'][:12]}..., not {sha256[:12]}..."
         if before.hashes == {"sha256": sha256}:
-            found = "the package is the same, what is signed with it differs, as exclusive files do"
+            difference = (
+                "the package is the same, what is signed with it differs, as exclusive files do"
+            )
         raise ConflictError(
-            f"{target.name}: is signed with another content ({found}): a version never changes, "
-            "publish a new one"
+            f"{target.name}: is signed with another content ({difference}): a version never "
+            "changes, publish a new one"
         )
     return False

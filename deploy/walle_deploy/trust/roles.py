@@ -31,7 +31,7 @@ LIFETIME_MS: Final = {
 }
 """By role."""
 
-MADE: Final = "x-walle-made-ms"
+SIGNED_AT: Final = "x-walle-made-ms"
 """Field of the timestamp: when it was signed. No true clock shows less, see device/files."""
 
 

@@ -28,7 +28,7 @@ from walle_deploy.trust.layout import (
     put_file,
     remove_parts,
 )
-from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
+from walle_deploy.trust.roles import BINS, SIGNED_AT, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 from walle_stream.faults import crash_point
 
@@ -138,9 +138,9 @@ class Signing:
         if is_due("targets", current.targets, now_ms) and self._has_keys(current, "targets"):
             changed["targets"] = current.targets.signed
         for name in current.bin_names():
-            found = current.read_bin(name)
-            if found and is_due(name, found, now_ms):
-                changed[name] = found.signed
+            metadata = current.read_bin(name)
+            if metadata and is_due(name, metadata, now_ms):
+                changed[name] = metadata.signed
         if changed or is_due("snapshot", current.snapshot, now_ms):
             self.commit(current, changed)
             renewed += [*changed, "snapshot"]
@@ -169,8 +169,8 @@ class Signing:
             DeployError: They are too few.
         """
         key_ids, threshold = keys_of(current, role)
-        found = [key for key_id in key_ids if (key := self.keys.signer(role, key_id))]
-        if len(found) < threshold:
+        signers = [key for key_id in key_ids if (key := self.keys.signer(role, key_id))]
+        if len(signers) < threshold:
             # a new key of any role is signed by the root: nothing takes its own keys' place
             folder = self.metadata.parent.parent
             instead = (
@@ -178,17 +178,17 @@ class Signing:
             )
             raise DeployError(
                 f"{self.keys.folder}: {threshold} of the keys of {role!r} are needed, "
-                f"{len(found)} of its {len(key_ids)} are here: bring their files{instead}"
+                f"{len(signers)} of its {len(key_ids)} are here: bring their files{instead}"
             )
-        return found
+        return signers
 
     def _has_keys(self, current: CurrentMetadata, role: str) -> bool:
         key_ids, threshold = keys_of(current, role)
         return sum(key_id in self.keys.key_ids(role) for key_id in key_ids) >= threshold
 
     def _first(self, role: str, count: int) -> list[CryptoSigner]:
-        found = [self.keys.signer(role, key_id) for key_id in self.keys.key_ids(role)[:count]]
-        there = [signer for signer in found if signer]
+        signers = [self.keys.signer(role, key_id) for key_id in self.keys.key_ids(role)[:count]]
+        there = [signer for signer in signers if signer]
         return there + [self.keys.create(role) for _ in range(count - len(there))]
 
     def _write(self, name: str, signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
@@ -205,7 +205,7 @@ class Signing:
 
     def _write_timestamp(self, timestamp: Timestamp, signers: Collection[CryptoSigner]) -> None:
         timestamp.expires = expiry_of("timestamp", self.clock())
-        timestamp.unrecognized_fields[MADE] = self.clock()
+        timestamp.unrecognized_fields[SIGNED_AT] = self.clock()
         put_file(self.metadata / "timestamp.json", _signed(timestamp, signers))
 
     def _sweep(self, now_ms: int) -> None:
@@ -228,8 +228,8 @@ def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:
     """Return the ids of a role's keys, and how many of them must sign."""
     if role == BINS:
         delegations = current.targets.signed.delegations
-        found = delegations.succinct_roles if delegations else None
-        return (list(found.keyids), found.threshold) if found else ([], 1)
+        roles = delegations.succinct_roles if delegations else None
+        return (list(roles.keyids), roles.threshold) if roles else ([], 1)
     known = current.root.signed.roles[role]
     return list(known.keyids), known.threshold
 

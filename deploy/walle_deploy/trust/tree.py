@@ -42,7 +42,7 @@ def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> b
     Returns:
         The root, which is not stored.
     """
-    hashed = {hashlib.sha256(name.encode()).hexdigest(): each for name, each in entries.items()}
+    hashed = {hashlib.sha256(name.encode()).hexdigest(): entry for name, entry in entries.items()}
     depth = 0
     while _PER_LEAF * _FAN_OUT**depth < len(hashed):
         depth += 1
@@ -98,4 +98,4 @@ def _node(
     for item in items:
         parts[int(item[0][2 * level : 2 * level + 2], 16)].append(item)
     hashes = (store(_node(part, level + 1, depth, store)) for part in parts)
-    return _INNER + b"".join(bytes.fromhex(each) for each in hashes)
+    return _INNER + b"".join(bytes.fromhex(digest) for digest in hashes)
