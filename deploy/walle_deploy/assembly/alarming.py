@@ -115,13 +115,6 @@ class ReleaseNews:
 def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
     """Have alarms looked at while within; blocks on the store.
 
-    Args:
-        store: Of releases and of monitors' counts.
-        file: YAML of the kind Alarms.
-
-    Yields:
-        Nothing.
-
     Raises:
         SpecFileError: The file is wrong.
     """

@@ -49,14 +49,8 @@ class Hosting:
     ) -> None:
         """Prepare; nothing is asked yet.
 
-        Args:
-            access: To the release service.
-            root: Root metadata that the devices were made with.
-            profiles: Of the host's devices.
-            secrets: By device, of its enrolment.
-            folder: Where verified files are kept.
-            scenario: Of the definition's tasks.
-            every_s: Seconds between two requests of a device.
+        ``secrets`` are by device, of its enrolment; ``every_s`` is between two requests of a
+        device.
 
         Raises:
             IntegrityError: The root is none.

@@ -160,10 +160,6 @@ def open_service(
 def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
     """Refuse a set-up by which devices would be told of files that they cannot pull.
 
-    Args:
-        spec: Of the service; a store's files have relative addresses.
-        has_own_files: Whether exclusive files are offered.
-
     Raises:
         SpecFileError: An address is missing.
     """

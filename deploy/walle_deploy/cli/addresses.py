@@ -7,11 +7,6 @@ from walle_stream.errors import SpecFileError
 def need_url(option: str, text: str, *, has_path: bool) -> None:
     """Refuse what is no address of a server.
 
-    Args:
-        option: Its name, such as ``--files``.
-        text: As it was given.
-        has_path: Whether it may go on behind host and port.
-
     Raises:
         SpecFileError: It is none.
     """

@@ -46,8 +46,7 @@ def refuse_device_options(options: argparse.Namespace) -> None:
 def given_profile(options: argparse.Namespace) -> Any:
     """Return the profile of a device: what was given, and what this machine knows.
 
-    Args:
-        options: As parsed, with ``--id``; the place of its events is filled in.
+    The place of its events is filled into ``options``.
 
     Raises:
         SpecFileError: A value is none.

@@ -7,14 +7,7 @@ from collections.abc import Callable
 def bounded[N: (int, float)](
     kind: type[N], least: N, most: N, what: str = "a number"
 ) -> Callable[[str], N]:
-    """Return the ``type`` of an option.
-
-    Args:
-        kind: ``int`` takes digits alone.
-        least: The least that may be given.
-        most: The most.
-        what: What messages call it.
-    """
+    """Return the ``type`` of an option; ``int`` takes digits alone."""
 
     def parse(text: str) -> N:
         try:

@@ -32,11 +32,7 @@ def add(commands: Any) -> None:
 
 
 def add_verbs(verbs: Any) -> None:
-    """Add the sub-commands.
-
-    Args:
-        verbs: The sub-parsers of ``walle release``; others may add theirs.
-    """
+    """Add the sub-commands."""
     create = verbs.add_parser("create", help="begin a release")
     create.add_argument("file", type=Path, metavar="FILE", help="YAML of the kind Release")
     create.add_argument(

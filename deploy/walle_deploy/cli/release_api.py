@@ -123,10 +123,7 @@ def given_releases(
 ) -> Iterator[Releases]:
     """Reach the releases of the service, or of the store, that options or environment name.
 
-    Args:
-        options: With ``service``, ``store``, ``token`` and ``operator_key``.
-        make: Make the store where it is missing.
-        also: What else could be done where none is named.
+    ``make`` makes a missing store; ``also`` is what else could be done where none is named.
 
     Raises:
         WalleError: None is named, it does not answer, or what is to prove who asks is wrong.

@@ -26,12 +26,7 @@ def serve(
 ) -> int:
     """Serve until a signal, and sign the timestamp anew every hour where its key is here.
 
-    Args:
-        repository: Whose files.
-        host: To listen at.
-        port: 0 takes any that is free.
-        ring: File of the keys of exclusive addresses; need not be there.
-        options: As parsed, for ``json``.
+    Port 0 takes any that is free; the ring of keys of exclusive addresses need not be there.
 
     Raises:
         RefNotFoundError: There is no repository.

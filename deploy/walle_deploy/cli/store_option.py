@@ -12,12 +12,7 @@ SERVICE_VARIABLE: Final = "WALLE_SERVICE"
 
 
 def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Add ``--store``, which the environment variable ``WALLE_RELEASES`` stands in for.
-
-    Args:
-        parser: Of a command.
-        also: What the command's help says behind the default.
-    """
+    """Add ``--store``, which the environment variable ``WALLE_RELEASES`` stands in for."""
     parser.add_argument(
         "--store",
         default=os.environ.get(STORE_VARIABLE, ""),
@@ -27,12 +22,7 @@ def add_store(parser: argparse.ArgumentParser, also: str = "") -> None:
 
 
 def add_releases(parser: argparse.ArgumentParser, also: str = "") -> None:
-    """Add what reaches releases: a service or a store, and what proves who asks.
-
-    Args:
-        parser: Of a command.
-        also: What the command's help says behind ``--store``.
-    """
+    """Add what reaches releases: a service or a store, and what proves who asks."""
     add_store(parser, also)
     parser.add_argument(
         "--service",

@@ -81,14 +81,8 @@ class DeviceAgent:
     ) -> None:
         """Begin; asks nothing yet.
 
-        Args:
-            profile: What the device is; its tasks are filled in.
-            client: To the release service.
-            files: Where verified files come from.
-            installer: Of the device's host.
-            scenario: Of the definition's tasks, which are reported under it; empty: they
-                are not reported.
-            receipts: Keeps those of the device; None: it takes none.
+        ``scenario`` is of the definition's tasks; without it they are not reported. Without
+        ``receipts`` the device takes none.
         """
         self.profile = profile
         self._receipts = receipts

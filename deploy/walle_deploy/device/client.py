@@ -65,13 +65,9 @@ class ReleaseClient:
     ) -> None:
         """Connect to nothing yet.
 
-        Args:
-            url: Of ``/v1/check``, or of any business request whose server answers with
-                the header ``walle-push``.
-            connections: Kept open at most.
-            timeout_s: To connect; for all headers of an answer; for its body.
-            token_of: Says by a device's id what proves who it is, asked before each request;
-                None: nothing does.
+        ``url`` is that of ``/v1/check``, or of any business request whose server answers with the
+        header ``walle-push``. ``timeout_s`` is of connecting, of all headers of an answer, and of
+        its body. ``token_of`` is asked before each request for what proves who a device is.
         """
         self.url = url
         self._timeout_s = timeout_s

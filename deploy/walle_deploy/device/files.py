@@ -49,12 +49,7 @@ class VerifiedFiles:
     """
 
     def __init__(self, folder: Path, root: bytes, limits: TransferLimits | None = None) -> None:
-        """Make the folder.
-
-        Args:
-            folder: Where; other processes may use it, too.
-            root: Root metadata that the devices were made with.
-            limits: Of time.
+        """Make the folder, which other processes may use, too; ``root`` came with the devices.
 
         Raises:
             IntegrityError: The root is none.
@@ -73,11 +68,7 @@ class VerifiedFiles:
     ) -> Mapping[str, Path]:
         """Get and verify all files of a version; those that are here are not gotten again.
 
-        Args:
-            task: As the release service pushed it.
-            metadata_url: As it pushed it.
-            identity: Of the device that was pushed to.
-            told_ms: Epoch milliseconds by the service's clock; None when it did not say.
+        ``told_ms`` is the service's clock, epoch milliseconds; None when it did not say.
 
         Returns:
             Where they lie, by resource; the package under the empty name. Read them through
@@ -116,10 +107,7 @@ class VerifiedFiles:
         return InstalledVersions(self.folder / "devices", device)
 
     def collect(self, kept_ms: int = KEPT_MS) -> int:
-        """Remove files that no device's record names and nobody pulled lately.
-
-        Returns:
-            How many were removed.
+        """Remove files that no device's record names and nobody pulled lately; return how many.
 
         Raises:
             IntegrityError: A record cannot be read; nothing was removed.

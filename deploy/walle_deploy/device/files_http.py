@@ -54,16 +54,9 @@ class HttpSource:
     def chunks(
         self, url: str, limit_bytes: int, headers: Mapping[str, str], offset: int = 0
     ) -> Iterator[tuple[int, bytes]]:
-        """Request a file from an offset and return it part by part.
+        """Request a file from an offset on, and yield offset and bytes of each part.
 
-        Args:
-            url: Of the file.
-            limit_bytes: How long the whole file may be.
-            headers: Beside those that are needed.
-            offset: Where to go on; the server may begin at 0 all the same.
-
-        Returns:
-            Offset and bytes of each part.
+        The server may begin at 0 all the same.
 
         Raises:
             IntegrityError: It is longer than that.

@@ -48,12 +48,7 @@ class VerifiedMetadata:
     """The metadata of one repository in one folder; shared by threads and by processes."""
 
     def __init__(self, folder: Path, root: bytes, http: HttpSource) -> None:
-        """Take what the device was made with.
-
-        Args:
-            folder: For the metadata; is made.
-            root: A root of the repository, any version: where all trust begins.
-            http: For requests.
+        """Take a root of the repository, of any version: where all trust begins.
 
         Raises:
             IntegrityError: The root is none.
@@ -71,10 +66,7 @@ class VerifiedMetadata:
     ) -> dict[str, TargetFile]:
         """Return what is signed of files; may block on the network.
 
-        Args:
-            url: Where the metadata lies.
-            names: Of the targets.
-            told_ms: What time it is, by the release service; None when it did not say.
+        ``told_ms`` is the time by the release service; None when it did not say.
 
         Raises:
             IntegrityError: The metadata is not what was signed, old or expired, or it does not
@@ -199,10 +191,7 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
 def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:
     """Return the time by which expiry is judged, see the top of this file.
 
-    Args:
-        clock_ms: Of this device.
-        told_ms: Of the release service; None when it did not say.
-        floor_ms: When the newest timestamp that was verified had been signed; 0 for none.
+    ``told_ms`` is None where the service did not say, ``floor_ms`` 0 where there is no timestamp.
     """
     return max(clock_ms, told_ms or 0, floor_ms)
 

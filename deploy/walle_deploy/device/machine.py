@@ -36,11 +36,7 @@ def with_interpreter(profile: DeviceProfile) -> DeviceProfile:
 
 
 def performance_class(memory_mb: int, cpu_count: int) -> Literal["", "low", "middle", "high"]:
-    """Return the class of a machine, as this package tells them apart.
-
-    Args:
-        memory_mb: 0 when it is not known.
-        cpu_count: That this process may use; 0 when it is not known.
+    """Return the class of a machine; 0 is a number that is not known.
 
     Returns:
         ``low`` below 3,000 MB or 4 CPUs, ``high`` from 7,000 MB and 8 CPUs on.

@@ -21,10 +21,8 @@ class PulledFiles:
     def __init__(self, files: VerifiedFiles, secrets: Mapping[str, str] | None = None) -> None:
         """Share a folder of files.
 
-        Args:
-            files: The folder.
-            secrets: By device, of its enrolment; a device without gets no version that
-                has exclusive files for it.
+        ``secrets`` are by device, of its enrolment; without one it gets no version that has
+        exclusive files for it.
         """
         self._files = files
         self._secrets = secrets or {}

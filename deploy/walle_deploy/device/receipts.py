@@ -43,12 +43,7 @@ class ReceiptBook:
     """Holds them. Any thread; each device's are kept by one thread at a time."""
 
     def __init__(self, folder: Path, devices: Collection[str]) -> None:
-        """Read nothing yet.
-
-        Args:
-            folder: Made when it is needed.
-            devices: Of the host; others have nothing to show.
-        """
+        """Read nothing yet; other devices than these have nothing to show."""
         self._folder = folder
         self._devices = frozenset(devices)
         self._held: dict[str, _OfDevice] = {}
@@ -76,11 +71,9 @@ class ReceiptBook:
         return HeldReceipts(since, others, sorted(keys))
 
     def keep(self, device: str, tokens: Collection[str]) -> None:
-        """Keep receipts; blocks for the disk. Where that fails they are in memory alone.
+        """Keep receipts in place of those for the same versions; blocks.
 
-        Args:
-            device: Whose.
-            tokens: New ones, in place of those for the same versions.
+        Where the disk fails, they are in memory alone.
         """
         receipts = dict(self._of(device))
         if not sum(_put(receipts, token) for token in tokens):

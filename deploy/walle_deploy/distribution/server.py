@@ -33,12 +33,9 @@ _log: Final = logging.getLogger(__name__)
 def build_app(
     public: Path, private: Path | None = None, signer: UrlSigner | None = None
 ) -> Starlette:
-    """Make the application; it may be run by any ASGI server.
+    """Make the ASGI application over a repository's folders.
 
-    Args:
-        public: The repository's folder ``public``.
-        private: Its folder ``private``; None: no exclusive files.
-        signer: To check their addresses; without one none is given out.
+    Without ``private`` or a ``signer`` no exclusive file is given out.
     """
 
     async def get_public(request: Request) -> Response:

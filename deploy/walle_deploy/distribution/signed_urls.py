@@ -59,10 +59,9 @@ class KeyRing(msgspec.Struct, frozen=True):
         return cls(_new_key(), _new_key())
 
     def rotated(self, *, devices: bool = False) -> Self:
-        """Return the ring with a new first key; all but the newest four are forgotten.
+        """Return the ring with a new first key for addresses, or else for enrolments (``devices``).
 
-        Args:
-            devices: Of enrolments, which stay until they are all enrolled anew; else of addresses.
+        All but the newest four are forgotten.
         """
         old = self.devices if devices else self.urls
         new = dict(list((_new_key() | old).items())[:_KEEP])
@@ -71,8 +70,7 @@ class KeyRing(msgspec.Struct, frozen=True):
     def device_secret(self, device: str) -> str:
         """Return the secret that a device is given when it is enrolled.
 
-        Args:
-            device: Its id; whoever calls this has made sure that it is the one who asks.
+        The caller has made sure that the device is who asks.
 
         Raises:
             ProfileError: It is no id of a device.
@@ -92,13 +90,7 @@ class UrlSigner:
         self._clock = clock
 
     def sign(self, path: str, device: str, valid_ms: int = VALID_MS) -> str:
-        """Return the address for one device.
-
-        Args:
-            path: ``exclusive/...``, relative to the CEN's address.
-            device: Its id.
-            valid_ms: How long from now.
-        """
+        """Return the address for one device of ``exclusive/...``, relative to the CEN's address."""
         expires = (self._clock() + valid_ms) // 1_000
         key = next(iter(self._ring.urls))
         sig = _mac(self._ring.urls[key], path, device, str(expires))
@@ -106,11 +98,7 @@ class UrlSigner:
         return f"{path}?{query}"
 
     def check(self, url: str, proof: str) -> str:
-        """Return the device that a request is from.
-
-        Args:
-            url: Path and query as requested.
-            proof: Value of ``PROOF_HEADER``; empty when there was none.
+        """Return the device that a request for a path and query is from; ``proof`` may be empty.
 
         Raises:
             IntegrityError: The request is not to be answered; the message says why, for the log.
@@ -140,12 +128,7 @@ class UrlSigner:
 
 
 def prove(secret: str, url: str) -> str:
-    """Return the value of ``PROOF_HEADER`` for a request.
-
-    Args:
-        secret: That the device was given when it was enrolled.
-        url: The address; scheme and host do not matter.
-    """
+    """Return the value of ``PROOF_HEADER`` for a request; scheme and host do not matter."""
     enrolled, _, own = secret.partition(".")
     return f"{enrolled}.{_mac(own, 'proof', _parted(url)[1])}"
 

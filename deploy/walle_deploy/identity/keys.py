@@ -44,12 +44,9 @@ def read_keys(path: Path) -> Keys:
 
 
 def parse_keys(data: bytes, path: str) -> Keys:
-    """Return the public keys of a set by their ids.
+    """Return the public keys of a JSON set by their ids.
 
-    Args:
-        data: JSON. Keys of another kind, and those for something else than signatures are passed
-            over.
-        path: Where they are from.
+    Keys of another kind, and those for something else than signatures are passed over.
 
     Raises:
         SpecFileError: It is no set of keys, has none of use, or has what is to be secret.

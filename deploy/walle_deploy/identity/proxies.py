@@ -78,8 +78,7 @@ class Proxies:
 def neighbours(address: str) -> str:
     """Return what has one budget: an address, or the network of 64 bits of an IPv6 one.
 
-    Args:
-        address: Anything; what is none is itself.
+    What is no address is itself.
     """
     try:
         ip = _plain(address)

@@ -67,11 +67,9 @@ class SigningKey(msgspec.Struct, frozen=True):
         return signing_key
 
     def write(self, private: Path, public: Path) -> None:
-        """Write it, and add its public half to a set of keys; blocks.
+        """Write it for its owner alone, and add its public half to a set of keys; blocks.
 
-        Args:
-            private: Made, for its owner alone.
-            public: JWKS; the keys that are there stay, so that their tokens are good.
+        The keys that are there stay, so that their tokens are good.
 
         Raises:
             SpecFileError: What is there is no set of keys.
@@ -93,14 +91,7 @@ class SigningKey(msgspec.Struct, frozen=True):
         valid_s: int = VALID_S,
         audience: str = "",
     ) -> str:
-        """Return a token.
-
-        Args:
-            role: What for; of an operator what he may do.
-            name: Id of the device, or name of the relay or operator.
-            valid_s: From now on.
-            audience: Empty: the default of the role.
-        """
+        """Return a token of a device, relay or operator; the role has a default audience."""
         now_s = wall_ms() // 1_000
         claims = {"sub": name, "iat": now_s, "exp": now_s + valid_s}
         if role not in _AUDIENCES:

@@ -87,10 +87,7 @@ def encode_profile(profile: DeviceProfile) -> str:
 
 
 def decode_profile(value: bytes | str) -> DeviceProfile:
-    """Read the header's value.
-
-    Args:
-        value: As received; nothing of it is trusted.
+    """Read the header's value, of which nothing is trusted.
 
     Raises:
         ProfileError: It is no profile.

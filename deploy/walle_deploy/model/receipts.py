@@ -54,10 +54,7 @@ class ReceiptKeys:
     """Keys of a store. Immutable; any thread; never blocks."""
 
     def __init__(self, keys: Iterable[tuple[str, bytes]]) -> None:
-        """Take them over.
-
-        Args:
-            keys: (Id, 32 secret bytes); the first one signs, all of them are believed.
+        """Take over ids with 32 secret bytes each; the first one signs, all of them are believed.
 
         Raises:
             ValueError: There is none, or one is of another length.
@@ -86,9 +83,7 @@ class ReceiptKeys:
     def read(self, token: str, now_ms: int) -> Receipt:
         """Return what a receipt says, once it is sure that one of these keys said so.
 
-        Args:
-            token: As received; nothing of it is trusted.
-            now_ms: The clock of the store, epoch milliseconds.
+        Nothing of the token is trusted; ``now_ms`` is the clock of the store, epoch milliseconds.
 
         Raises:
             ReceiptError: It is forged, or of keys that are gone (``forged``), older than 7 days

@@ -69,11 +69,8 @@ class AlarmBoard:
     ) -> list[AlarmMessage]:
         """Return what is new; where something raises, nothing was.
 
-        Args:
-            seen_ms: When each version was last reported, by task and version.
-            health: Of the window, of a task's version.
-            now_ms: Epoch milliseconds.
-            is_active: Whether a version should be on devices: others may be silent.
+        ``seen_ms`` says by task and version when each was last reported; ``health`` is of the
+        window.
         """
         firing = dict(self.firing)
         messages = [_gone(firing, key, now_ms) for key in self.firing if not self._has_rule(*key)]

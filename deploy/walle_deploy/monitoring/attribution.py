@@ -28,11 +28,9 @@ class Attribution:
     """Looks at receipts. Any thread; never blocks."""
 
     def __init__(self, read: ReadReceipt | None, *, is_needed: bool) -> None:
-        """Keep how.
+        """Keep how receipts are read; None: none is valid.
 
-        Args:
-            read: None: no receipt is valid.
-            is_needed: Whether devices without a valid one count for nothing.
+        ``is_needed``: devices without a valid one count for nothing.
         """
         self._read = read
         self._is_needed = is_needed

@@ -72,9 +72,7 @@ class WindowCounts(msgspec.Struct, array_like=True):
 
         Were runs added up, one device that says it had millions would outweigh all others.
 
-        Args:
-            values: By report.
-            fresh: Devices that are to be weighed; those that are go.
+        ``fresh`` devices are to be weighed; those that are go.
         """
         for devices, latency_us, output_bytes in values:
             weight = UNIT * len(fresh.intersection(devices))
@@ -139,11 +137,7 @@ _decode: Final = msgspec.msgpack.Decoder(WindowCounts).decode
 
 
 def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
-    """Return the sum of encoded counts.
-
-    Args:
-        parts: Trusted, as they come from the own store; empty ones are nothing.
-    """
+    """Return the sum of encoded counts of the own store; empty ones are nothing."""
     total = WindowCounts()
     for part in parts:
         if part:
@@ -154,19 +148,16 @@ def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
 def active_devices(part: bytes) -> int:
     """Return how many devices of a group ran in a window, but for those that crash all the time.
 
-    Args:
-        part: Encoded counts; of an hour this is the sum over its minutes.
+    Of the counts of an hour this is the sum over its minutes.
     """
     counts = _decode(part)
     return max(*counts.failures_at_risk, *counts.crashes_at_risk)
 
 
 def percentile(buckets: Mapping[int, float], share: float) -> float | None:
-    """Return a percentile of bucket counts, at most 1 % off; None where nothing was counted.
+    """Return a percentile, 0 to 1, of bucket counts in their unit, at most 1 % off.
 
-    Args:
-        buckets: Such as ``VersionHealth.latency_us``; the unit is theirs.
-        share: 0 to 1: 0.99 for the 99th.
+    None where nothing was counted.
     """
     # our buckets are DDSketch's: a value goes back into the bucket that it is the middle of
     from ddsketch import DDSketch  # noqa: PLC0415 - of the extra `deploy`

@@ -15,11 +15,7 @@ class ReportGatherer:
     """A monitor's, for one event loop."""
 
     def __init__(self, monitor: Monitor) -> None:
-        """Wait for reports.
-
-        Args:
-            monitor: Stays the caller's; others may use it, too.
-        """
+        """Wait for reports; the monitor stays the caller's."""
         self._monitor = monitor
         self._waiting: list[tuple[Call, asyncio.Future[int]]] = []
         self._storing: asyncio.Task[None] | None = None

@@ -82,13 +82,10 @@ class Monitor:
         *,
         needs_receipts: bool = False,
     ) -> None:
-        """Count nothing yet.
+        """Count nothing yet; the store stays the caller's.
 
-        Args:
-            store: Where counts are kept. Stays the caller's.
-            read_receipt: Says what a receipt says; None: none is valid.
-            needs_receipts: Whether devices without a valid receipt count for nothing, and leave
-                no row; else they count for their version, and apart.
+        Without ``read_receipt`` no receipt is valid. ``needs_receipts``: devices without a valid
+        one count for nothing, and leave no row; else they count for their version, and apart.
         """
         self.counts = MonitorCounts()
         self._store = store
@@ -99,9 +96,8 @@ class Monitor:
     def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
         """Count frames, once over all processes of the store, and store that; blocks.
 
-        Args:
-            frames: Those of one partition in order; they may come again.
-            device: Who sent them, and may speak for itself alone; empty for who may for any.
+        Those of one partition come in order, and may come again. A device may speak for itself
+        alone; who is none, for any.
 
         Returns:
             How many were counted now.

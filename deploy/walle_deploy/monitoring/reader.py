@@ -41,11 +41,8 @@ class HealthReader:
     def health(self, task: str, version: str, since_ms: int = 0) -> VersionHealth:
         """Return how a version does on all devices that count, as of the last batch.
 
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-            since_ms: Only what happened since the beginning of its minute (of its hour, more than
-                26 hours ago; of all time, more than 30 days ago); epoch milliseconds, 0 for all.
+        Only what happened since the beginning of the minute of ``since_ms`` counts (of its hour,
+        more than 26 hours ago; of all time, more than 30 days ago); epoch milliseconds, 0 for all.
 
         Raises:
             ServiceUnreachableError: The store cannot be read.
@@ -132,14 +129,7 @@ class _Look:
 def health_of(
     task: str, version: str, windows: Sequence[CountedWindow], counts: WindowCounts
 ) -> VersionHealth:
-    """Return what windows say.
-
-    Args:
-        task: ``SCENARIO/TASK``.
-        version: Of it.
-        windows: All from some moment on: each device is in one of them.
-        counts: Of them all.
-    """
+    """Return what windows say, of all from some moment on: each device is in one of them."""
     return VersionHealth(
         task=task,
         version=version,

@@ -39,9 +39,7 @@ _REFUSED: Final = {400, 403, 413}
 def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     """Return the frames of a batch, of which nothing is counted yet.
 
-    Args:
-        batch: As received.
-        device: Who sent it, and may speak for itself alone; empty for who may speak for any.
+    A device may speak for itself alone; who is none, for any.
 
     Raises:
         EnvelopeError: It is no batch, or too large, also inflated, or has too many frames for one
@@ -82,13 +80,10 @@ class HttpReportSink:
         backoff_s: float = _BACKOFF_S,
         token: Callable[[], str] | None = None,
     ) -> None:
-        """Start its thread.
+        """Start its thread; ``url`` has no path.
 
-        Args:
-            url: Of the service, without a path.
-            max_bytes: Of frames that wait.
-            backoff_s: Before the second attempt, doubled for each further one, up to 10 s.
-            token: Says who sends them, asked before each request; None: nobody says it.
+        ``max_bytes`` are of frames that wait. ``backoff_s`` is before the second attempt, doubled
+        for each further one, up to 10 s. ``token`` is asked before each request.
         """
         self.dropped = 0
         """Frames, because the service was away for too long or refused them."""

@@ -143,11 +143,7 @@ class AlarmWatch:
 def watching(
     fleet: FleetView, alarms: AlarmsSpec, board: AlarmBoard, options: WatchOptions
 ) -> Iterator[None]:
-    """Watch; blocks on the store, at the end also on what waits for the webhook.
-
-    Yields:
-        Nothing.
-    """
+    """Watch; blocks on the store, at the end also on what waits for the webhook."""
     hook = alarms.webhook
     how = WebhookOptions(timeout_s=hook.timeout / _S, attempts=hook.attempts)
     webhook = Webhook(hook.url, hook.secret.encode(), how)

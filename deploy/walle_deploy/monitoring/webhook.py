@@ -81,8 +81,7 @@ class Webhook:
     def close(self, timeout_s: float = 5.0) -> None:
         """Send what waits, for so long at most; then what is left is dropped.
 
-        Args:
-            timeout_s: Longest wait; an attempt that hangs may take a time-out longer.
+        An attempt that hangs may take a time-out longer.
         """
         with self._changed:
             self._is_closed = True

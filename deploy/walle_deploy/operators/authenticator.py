@@ -39,12 +39,7 @@ class OperatorAuthenticator:
         """Those of a request that it looks at, in lower case."""
 
     def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Operator:
-        """Return who asks; blocks where keys have to be read again.
-
-        Args:
-            headers: What the request has of ``headers``; nothing of it is trusted.
-            peer: Address of who connected.
-            now_s: Epoch seconds.
+        """Return who asks, see ``DeviceAuthenticator``; blocks where keys have to be read again.
 
         Raises:
             IdentityError: Nobody is proven; the answer is 401.

@@ -21,11 +21,9 @@ _SHOWN: Final = 200
 
 
 def limit_headers(pools: urllib3.PoolManager, headers_s: float) -> None:
-    """Have a server that takes too long for its headers cut off.
+    """Cut off a server that takes longer than so many seconds for all of an answer's headers.
 
-    Args:
-        pools: Not used yet.
-        headers_s: Seconds, for all headers of an answer together.
+    The pools were not used yet.
     """
     pools.pool_classes_by_scheme = _pools(headers_s)
 
@@ -38,11 +36,7 @@ def get_unread(
     Where a kept connection ends without an answer, it is sent once more: the server may have
     closed it just as it was used again (RFC 9112, section 9.3.1).
 
-    Args:
-        pools: Of connections, after ``limit_headers``.
-        url: Absolute; where it leads elsewhere nobody follows.
-        headers: Of the request, beside those of the pools.
-        timeout: For each attempt.
+    Nobody follows where the address leads elsewhere. The time-out is of each attempt.
 
     Raises:
         ProtocolError: The connection ended; any other HTTPError of urllib3 besides.

@@ -53,13 +53,9 @@ _HEADERS: Final = {
 def page_routes(
     store: ReleaseStore, operator_of: OperatorOf, stop: Stop, header: str = "authorization"
 ) -> list[Route]:
-    """Return the pages.
+    """Return the pages over a store, which stays the caller's.
 
-    Args:
-        store: To read in; stays the caller's.
-        operator_of: Says who looks.
-        stop: The one change.
-        header: Where ``operator_of`` looks for a token, in lower case.
+    ``header`` is where ``operator_of`` looks for a token, in lower case.
     """
     pages = _Pages(store, operator_of, stop, header)
     posts = {

@@ -22,10 +22,7 @@ _DAY, _BINS, _TICKS = 1_440, 150, 10
 def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[AuditEntry]) -> Html:
     """Return shares of devices over time, as steps plan them and as devices reported.
 
-    Args:
-        look: To read in what was counted.
-        progress: Of the release.
-        log: Its entries of the audit log, the oldest first.
+    The log is that of the release, the oldest entry first.
     """
     begin = progress.created_ms
     end = max(look.now_ms() if progress.is_open else progress.since_ms, begin + WINDOW_MS)

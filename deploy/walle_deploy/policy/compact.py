@@ -22,11 +22,9 @@ class CompactIds:
     """A set of ids, or a mapping from ids to small numbers; never changed."""
 
     def __init__(self, ids: Iterable[str], numbers: Iterable[int] | None = None) -> None:
-        """Read all ids.
+        """Read all ids in any order; of one that is there twice the last one counts.
 
-        Args:
-            ids: In any order; of one that is there twice the last one counts.
-            numbers: For each id one from 0 to 2**32 - 1; None for a set.
+        ``numbers`` has for each id one from 0 to 2**32 - 1; None for a set.
         """
         parts = [
             np.fromiter(map(id_hash, part), np.uint64)

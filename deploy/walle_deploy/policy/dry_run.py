@@ -52,11 +52,7 @@ def decisions(
 ) -> Iterator[Decision]:
     """Yield for each device, and each task of the table, what it would have.
 
-    Args:
-        table: All releases that are offered.
-        profiles: Of the population.
-        sources: For policies that look into files.
-        about: The release in question: it is said where another one comes before it.
+    ``about`` is the release in question: it is said where another one comes before it.
     """
     tasks = {release.release_id: release.task for release in table.releases}
     for profile in profiles:

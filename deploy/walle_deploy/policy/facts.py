@@ -17,11 +17,7 @@ class Sources:
     """Attribute source and files of ids; all policies of a process share one."""
 
     def __init__(self, attributes: AttributeSource | None = None) -> None:
-        """Read nothing yet.
-
-        Args:
-            attributes: Where users' attributes are; None: nothing is known of any.
-        """
+        """Read nothing yet; without ``attributes`` nothing is known of any user."""
         self._attributes: WatchedFile[AttributeTable] | None = None
         if attributes is not None:
             self._attributes = WatchedFile(attributes.file, attributes.read)

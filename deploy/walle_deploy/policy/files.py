@@ -27,12 +27,7 @@ class WatchedFile[T]:
     """What a file holds, as of its last reading."""
 
     def __init__(self, path: Path, read: Callable[[Path], T]) -> None:
-        """Read nothing yet.
-
-        Args:
-            path: Of the file.
-            read: Makes of it what is known; may block; raises SpecFileError or OSError.
-        """
+        """Read nothing yet; ``read`` may block, and raises SpecFileError or OSError."""
         self.path = path
         self.known: T | None = None
         """None before it was read."""
@@ -94,11 +89,7 @@ class WatchedFile[T]:
 
 
 def read_ids(path: Path) -> CompactIds:
-    """Read a file of ids.
-
-    Args:
-        path: UTF-8 text, an id per line; empty lines and those that begin with ``#`` are
-            passed over.
+    """Read a file of ids: UTF-8 text, an id per line; empty lines and ``#...`` are passed over.
 
     Raises:
         SpecFileError: More than 20 million ids, or a line that is longer than any id.

@@ -169,9 +169,7 @@ class ReleaseIndex:
     def decide(self, profile: DeviceProfile, device_hash: int | None = None) -> list[Offer]:
         """Return what a device is to have and has not; never blocks.
 
-        Args:
-            profile: Of the device.
-            device_hash: ``id_hash`` of its id, where it is known already.
+        ``device_hash`` is the ``id_hash`` of its id, where it is known already.
         """
         fields = _get_fields(profile)
         device_class = self._by_profile.get(fields)
@@ -190,13 +188,8 @@ class ReleaseIndex:
     ) -> dict[str, Standing]:
         """Return where a device stands in releases in progress, by task; never blocks.
 
-        Args:
-            profile: Of the device.
-            device_hash: ``id_hash`` of its id.
-            versions: What it has of each task, or is about to have.
-
-        Returns:
-            Tasks of which no release in progress concerns it are not there.
+        ``versions`` is what it has of each task, or is about to have. Tasks of which no release in
+        progress concerns it are not there.
         """
         if not self._is_watching:
             return {}

@@ -48,10 +48,7 @@ class Choice(NamedTuple):
 def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
     """Judge a policy for a device.
 
-    Args:
-        policy: Of a release.
-        facts: Of the device.
-        salt: Of the release; the policy's own share has another order, from it.
+    The policy's own share has another order, from the release's salt.
     """
     inner = tuple(_conditions(policy, facts, salt))
     return Verdict("all", all_of([verdict.truth for verdict in inner]), "", inner)
@@ -62,10 +59,7 @@ def judge_release(
 ) -> Verdict:
     """Judge whether a release takes a device in: its stage, its policy, its interpreter.
 
-    Args:
-        release: Any.
-        facts: Of the device.
-        interpreters: Those that its version was checked with; empty: any.
+    Without ``interpreters`` any will do.
     """
     inner = [_stage(release, facts)]
     if interpreters:

@@ -14,10 +14,7 @@ _decoder: Final = msgspec.json.Decoder(DeviceProfile)
 
 
 def read_population(path: Path) -> list[DeviceProfile]:
-    """Return the profiles of a file, each device once; blocks.
-
-    Args:
-        path: JSON Lines; empty lines are passed over.
+    """Return the profiles of a file of JSON Lines, each device once; blocks.
 
     Raises:
         SpecFileError: It cannot be read, holds no device, or a line is no profile or is of a

@@ -12,9 +12,7 @@ _SYMBOLS: Final[dict[Truth, str]] = {True: "yes", False: "no", None: "not known"
 def why_of(choice: Choice, about: str = "") -> str:
     """Return in a few words why a device gets what it gets.
 
-    Args:
-        choice: Of ``choose``.
-        about: A release of the task that may not have been asked.
+    ``about`` is a release of the task that may not have been asked.
     """
     verdicts = dict(choice.verdicts)
     parts = [

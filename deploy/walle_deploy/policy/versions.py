@@ -54,13 +54,9 @@ def try_version(text: str) -> VersionKey | None:
 
 
 def parse_version_range(text: str) -> Callable[[VersionKey], bool]:
-    """Read comparisons that must all hold.
+    """Return a test of comparisons that must all hold, such as ``>=7.1 <8``.
 
-    Args:
-        text: Such as ``>=7.1 <8``; a bare version means ``=``.
-
-    Returns:
-        Whether a version is in the range.
+    A bare version means ``=``.
 
     Raises:
         ValueError: It is no range.
@@ -75,13 +71,7 @@ def parse_version_range(text: str) -> Callable[[VersionKey], bool]:
 
 
 def parse_memory_range(text: str) -> Callable[[int], bool]:
-    """Read comparisons of sizes that must all hold.
-
-    Args:
-        text: Such as ``>=4GiB`` or ``>=2GiB <4GiB``.
-
-    Returns:
-        Whether a memory of so many MiB is in the range.
+    """Return a test of MiB by comparisons that must all hold, such as ``>=2GiB <4GiB``.
 
     Raises:
         ValueError: It is no range.

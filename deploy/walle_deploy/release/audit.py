@@ -61,14 +61,9 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def record(transaction: WriteTransaction, entry: AuditEntry) -> AuditEntry:
-    """Seal an entry onto the log's end.
+    """Seal an entry onto the log's end, and return it.
 
-    Args:
-        transaction: In which what it tells of is written, too.
-        entry: Number, time and previous hash are filled in here.
-
-    Returns:
-        The entry as it was written.
+    Number, time and previous hash are filled in here.
     """
     head = transaction.audit_head()
     entry = msgspec.structs.replace(

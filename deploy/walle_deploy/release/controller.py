@@ -57,12 +57,7 @@ class Controller:
     ) -> None:
         """Make one; nothing happens before ``turn`` or ``run``.
 
-        Args:
-            store: Stays the caller's.
-            health: How versions do.
-            simulator: Tries versions.
-            lease_ms: For how long it leads from a turn on: another one waits so long after a
-                death.
+        It leads for ``lease_ms`` from a turn on: another one waits so long after a death.
         """
         self._store = store
         self._health = health

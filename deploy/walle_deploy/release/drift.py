@@ -87,8 +87,7 @@ class Moved(NamedTuple):
     def evidence(self, more: int = 0) -> float:
         """Return the logarithm of the e-value against: they moved by what is tolerated at most.
 
-        Args:
-            more: As with so many more new devices whose values are above all others.
+        ``more`` is as with so many more new devices whose values are above all others.
         """
         return _mean([test.evidence(more) for test in self.tests]) if self.tests else 0.0
 
@@ -98,13 +97,7 @@ class Moved(NamedTuple):
 
 
 def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> Moved:
-    """Compare the times of runs of two groups.
-
-    Args:
-        gate: What is tolerated.
-        new: Of the new version, over the span that ``old`` is of.
-        old: Of the one before.
-    """
+    """Compare the times of runs of two groups."""
     moved = Moved(Values(new.latency_us, new.devices), Values(old.latency_us, old.devices))
     if not (gate.enabled and moved.is_known):
         return moved
@@ -117,13 +110,7 @@ def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> 
 
 
 def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Moved:
-    """Compare the sizes of the output of runs of two groups.
-
-    Args:
-        gate: What is tolerated.
-        new: Of the new version, over the span that ``old`` is of.
-        old: Of the one before.
-    """
+    """Compare the sizes of the output of runs of two groups."""
     mine, usual = Values(new.output_bytes, new.devices), Values(old.output_bytes, old.devices)
     moved = Moved(mine, usual)
     if not (gate.enabled and moved.is_known):

@@ -63,10 +63,6 @@ def gains(new: tuple[Array, Array], control: tuple[Array, Array]) -> Array:
 
 
 def strength(logs: Array) -> Array:
-    """Return the logarithm of the money of all bets of all levels.
-
-    Args:
-        logs: Of the shape ``(..., levels, bets)``.
-    """
+    """Return the logarithm of the money of all bets, of the shape ``(..., levels, bets)``."""
     total = np.logaddexp.reduce((logs + _WEIGHTS).reshape(*logs.shape[:-2], -1), axis=-1)
     return np.asarray(np.logaddexp(total, _KEPT))

@@ -54,14 +54,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 def look(
     memory: Memory, gates: Gates, health: ReleaseHealth, step_ms: int, *, control_percent: float
 ) -> Memory:
-    """Return what the gates have seen after one more look.
+    """Return what the gates have seen after one more look, with windows after the last one.
 
-    Args:
-        memory: After the look before.
-        gates: Of the release.
-        health: With the windows after ``memory.window``, of both groups.
-        step_ms: When the step began.
-        control_percent: Share of the devices that are its control group; 0 for none.
+    ``step_ms`` is when the step began; ``control_percent`` the share of the devices that are the
+    release's control group, 0 for none.
     """
     if step_ms != memory.step_ms and memory.health is not None and memory.control_percent > 0:
         new, old = memory.health.new.step, memory.health.control.step

@@ -33,10 +33,7 @@ def plan(transaction: ReadTransaction, release: Release | None, moment: Moment) 
 
     A task has one release in progress: another one of the task is taken as superseded.
 
-    Args:
-        transaction: Where the others are.
-        release: As ``create`` would take it, or has; None: the table is that of now, whole.
-        moment: Where it stands.
+    Without a release it is the table of now, whole.
     """
     if release is None:
         return Plan(transaction.table(), ())

@@ -165,12 +165,8 @@ def offer_at(
 ) -> ActiveRelease:
     """Return what devices are given at a stage of a release in progress.
 
-    Args:
-        release: Its definition.
-        stage: Of it.
-        percent: Of the devices, at stage ``gray``; the hold-out is no part of it.
-        created_ms: When it was created.
-        before: The version that it is compared with; empty for none.
+    ``percent`` is of the devices, at stage ``gray``; the hold-out is no part of it. ``before`` is
+    the version that it is compared with; empty for none.
     """
     spec = release.spec
     return ActiveRelease(

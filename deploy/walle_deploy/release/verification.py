@@ -71,12 +71,9 @@ def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
 def verify_chain(
     entries: Sequence[SealedEntry], head: AuditHead | None, before: AuditHead = _START
 ) -> Sequence[SealedEntry]:
-    """Check the entries' hashes and order.
+    """Check the hashes and the order of entries behind ``before``, and return them.
 
-    Args:
-        entries: Of the log.
-        head: The end of the log; None: the last one of them is not it.
-        before: The one before the first of them.
+    Without ``head`` the last one of them is not the log's end.
 
     Raises:
         IntegrityError: An entry was altered, left out, added or moved.
@@ -106,9 +103,7 @@ def verify_chain(
 def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
     """Refuse a log that does not contain a head that was kept elsewhere.
 
-    Args:
-        entries: All of the log, after ``verify_chain``, or those from the kept one on.
-        kept: Its end at that time.
+    The entries were checked, and are all of the log, or those from the kept one on.
 
     Raises:
         IntegrityError: It was made anew, or cut off, such as by an old copy of the database.

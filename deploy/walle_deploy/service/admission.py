@@ -83,14 +83,9 @@ class Admission:
         return self._authenticator is None
 
     def admit_check(self, headers: Mapping[bytes, bytes], client: tuple[str, int] | None) -> str:
-        """Let a check in.
+        """Let a check in, and return the device's id; empty where nobody is asked.
 
-        Args:
-            headers: What the request has of ``headers``, see ``picked``.
-            client: Who connected; None where it has no address.
-
-        Returns:
-            Id of the device that asks; empty where nobody is asked.
+        ``headers`` are what ``picked`` gives; ``client`` is None where it has no address.
 
         Raises:
             IdentityError: It has not proven who it is.
@@ -154,12 +149,7 @@ class Admission:
                 self._devices[what].spend(visit.proven.name, amount, now_s)
 
     def refused_later(self, address: str, error: ForbiddenError) -> ForbiddenError:
-        """Count, and seldom log, what was let in and turned out to be for somebody else.
-
-        Args:
-            address: Of who asked; empty where it is not known.
-            error: Why.
-        """
+        """Count, and seldom log, what was let in and turned out to be for somebody else."""
         return self._refused("forbidden", address, error)
 
     def is_revoked(self, name: str) -> bool:

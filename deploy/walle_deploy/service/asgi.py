@@ -39,11 +39,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def service_app(service: ReleaseService) -> App:
-    """Return the ASGI application of a service.
-
-    Args:
-        service: Runs from the application's start-up to its shutdown.
-    """
+    """Return the ASGI application of a service, which runs from its start-up to its shutdown."""
     admin = admin_app(service)
     user_header = service.spec.user_header.encode()
     body_max = service.spec.limits.body_bytes

@@ -112,11 +112,8 @@ def _push(
 def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list[str]]:
     """Return a push as a header's value; what does not fit is left for other answers.
 
-    Args:
-        push: Not empty.
-        max_bytes: Of the value.
-        begin: Where not all fit, the task (and the receipt) to begin with, another one each time:
-            one that a device always refuses must not keep the others away.
+    Where not all fit, ``begin`` is the task (and the receipt) to begin with, another one each time:
+    one that a device always refuses must not keep the others away.
 
     Returns:
         base64url of JSON, empty where nothing fits; the tasks that would not even fit alone.

@@ -109,13 +109,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 def operator_routes(
     store: ReleaseStore, prove: Prove, *, needs_second: bool = False
 ) -> Sequence[Route]:
-    """Return the routes.
-
-    Args:
-        store: Of the releases.
-        prove: Finds out who asks.
-        needs_second: Whether a release begins when another person has approved it.
-    """
+    """Return the routes; ``needs_second``: another person approves a release before it begins."""
     api = _Api(store, prove, needs_second)
     one = f"{RELEASES_PATH}/{{name:path}}"
     changes: dict[str, tuple[Role, _Change]] = {

@@ -26,13 +26,7 @@ class PushBuilder:
     """Makes pushes of one table."""
 
     def __init__(self, table: ReleaseTable, spec: ServiceSpec, signer: UrlSigner | None) -> None:
-        """Keep them.
-
-        Args:
-            table: All releases and the files of their versions.
-            spec: Addresses.
-            signer: For exclusive files; None: none are offered.
-        """
+        """Keep them; without a signer no exclusive files are offered."""
         self._files = table.files
         self._spec = spec
         self._signer = signer
@@ -42,10 +36,7 @@ class PushBuilder:
     def build(self, offers: Iterable[Offer], profile: DeviceProfile, vouched: str) -> Push | None:
         """Return the push, None when nothing of it can be had.
 
-        Args:
-            offers: Of the index.
-            profile: Of the device.
-            vouched: Who is signed in according to somebody who knows; empty for nobody.
+        ``vouched`` is who is signed in according to somebody who knows; empty for nobody.
         """
         tasks = [
             pushed

@@ -26,12 +26,7 @@ def receipts_due(
 ) -> dict[str, str]:
     """Return the receipts that a device is to be given, by task; never blocks.
 
-    Args:
-        source: Of keys.
-        index: Of the table in use; of tasks that it does not know there are none.
-        profile: Of the device.
-        device_hash: ``id_hash`` of its id.
-        pushed: Versions by task that the same answer pushes: each comes with a receipt.
+    ``pushed`` has versions by task that the same answer pushes: each comes with a receipt.
     """
     held = profile.receipts
     if held is None:

@@ -40,9 +40,7 @@ _STATUS: Final[dict[type[WalleError], int]] = {
 def refusal(error: WalleError, retry_s: int = 0) -> tuple[int, dict[str, str]]:
     """Return status and headers of the answer to what failed; anything unknown is 503.
 
-    Args:
-        error: Why.
-        retry_s: What somebody waits who comes again after a 503; 0: that is not said.
+    ``retry_s`` is what somebody waits who comes again after a 503; 0: that is not said.
     """
     status = _STATUS.get(type(error), 503)
     headers = {}

@@ -19,13 +19,7 @@ class RefusedRequests:
         self._quiet_until_ms: dict[str, float] = {}
 
     def add(self, why: str, who: str, problem: str) -> None:
-        """Count one; of a kind the first in a minute is logged.
-
-        Args:
-            why: Its kind.
-            who: Address of who sent it; empty where it is not known.
-            problem: For the log.
-        """
+        """Count one; of a kind (``why``) the first in a minute is logged."""
         self._counts[why] += 1
         now_ms = monotonic_ms()
         if now_ms < self._quiet_until_ms.get(why, now_ms):

@@ -71,12 +71,7 @@ class ReleaseService:
     """Answers checks; used by one event loop."""
 
     def __init__(self, spec: ServiceSpec, parts: Parts, admission: Admission | None = None) -> None:
-        """Load nothing yet.
-
-        Args:
-            spec: How it is set up.
-            parts: Of it.
-            admission: Of a service that is set up so; None: one is made.
+        """Load nothing yet; without ``admission`` one is made.
 
         Raises:
             SpecFileError: A file that says who may ask cannot be read.
@@ -113,15 +108,11 @@ class ReleaseService:
         return self._current.releases if self._current else None
 
     def check(self, header: bytes, vouched: str = "", proven: str = "") -> Push | None:
-        """Answer a check.
+        """Answer a check with what is new for the device, None for nothing.
 
-        Args:
-            header: Value of the header ``walle-profile``; nothing of it is trusted.
-            vouched: User who is signed in, by somebody who knows.
-            proven: Device that asks, see ``Admission.admit_check``; empty where nobody was asked.
-
-        Returns:
-            What is new for the device, None for nothing.
+        ``header`` is the value of ``walle-profile``, of which nothing is trusted. ``vouched`` is
+        the user who is signed in, by somebody who knows. ``proven`` is the device that asks, see
+        ``Admission.admit_check``; empty where nobody was asked.
 
         Raises:
             ProfileError: The header is no profile.

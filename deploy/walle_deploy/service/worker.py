@@ -42,11 +42,9 @@ _BACKLOG: Final = 4_096
 
 
 def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
-    """Load how a service is set up.
+    """Load how a service is set up; without a file by the defaults.
 
-    Args:
-        file: YAML of ``kind: ReleaseService``; None for the defaults.
-        files: Address of a server that has all files, where the YAML names none.
+    ``files`` is the address of a server that has all files, where the YAML names none.
 
     Raises:
         SpecFileError: Something in it is wrong.
@@ -73,12 +71,8 @@ def serve(
 ) -> None:
     """Serve until a signal; blocks. What is at hand is answered first, for 10 s at most.
 
-    Args:
-        file: See ``load_settings``.
-        setup: What the opener needs; each worker gets it.
-        listener: Listens; is closed at the end.
-        workers: Processes; 1 serves in this one.
-        opener: ``MODULE:FUNCTION`` that opens the seams in each worker.
+    ``opener`` is ``MODULE:FUNCTION`` that opens the seams in each worker, of ``setup``. One worker
+    serves in this process. The listener is closed at the end.
 
     Raises:
         SpecFileError: The set-up is wrong.

@@ -23,8 +23,7 @@ _TAG: Final = re.compile(r"cpython-(\d)(\d{1,2})")
 def command_for(tag: str) -> tuple[str, dict[str, str]] | str:
     """Return the interpreter for a tag with its environment, or why there is none; may block.
 
-    Args:
-        tag: Such as ``cpython-314``; empty for this interpreter's.
+    A tag is such as ``cpython-314``; empty for this interpreter's.
     """
     if tag in {"", CURRENT_TAG}:
         path = os.pathsep.join(entry for entry in sys.path if entry)

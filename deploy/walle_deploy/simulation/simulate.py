@@ -47,13 +47,8 @@ def simulate(
 ) -> SimulationReport:
     """Try a package on kinds of devices; blocks until all are through, or their time is.
 
-    Args:
-        package: Of the version to try.
-        kinds: Which, and what may differ.
-        events: JSON Lines for kinds that have none of their own.
-        previous: Package of the version before, to compare with.
-        at_once: Kinds that run at the same time; 0 for as many as there are cores.
-        stop: Set by another thread to end it.
+    ``events`` are JSON Lines for kinds that have none of their own. ``at_once`` kinds run at the
+    same time; 0 for as many as there are cores. Another thread sets ``stop`` to end it.
 
     Raises:
         ReleaseStateError: It was stopped.

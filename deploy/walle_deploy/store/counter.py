@@ -29,10 +29,9 @@ class CountTransaction(ReadTransaction):
     """
 
     def marks(self, partitions: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Return the number of the last frame that was counted of each partition.
+        """Return the number of the last frame that was counted of each (incarnation, partition).
 
-        Args:
-            partitions: As (incarnation, partition); of those of which none was nothing comes back.
+        Of those of which none was, nothing comes back.
         """
         source = self._dialect.source(incarnation="TEXT", part=_INT)
         rows = self._bulk(
@@ -43,12 +42,7 @@ class CountTransaction(ReadTransaction):
         return {(incarnation, part): number for incarnation, part, number in rows.fetchall()}
 
     def put_marks(self, marks: Mapping[tuple[str, int], tuple[int, int]], now_ms: int) -> None:
-        """Keep the numbers of last frames.
-
-        Args:
-            marks: By (incarnation, partition): the device that a new mark is of, and the number.
-            now_ms: When they moved.
-        """
+        """Keep by (incarnation, partition) the device that a new mark is of, and the last frame."""
         source = self._dialect.source(
             incarnation="TEXT", part=_INT, device=_INT, number=_INT, moved_ms=_INT
         )
@@ -89,11 +83,7 @@ class CountTransaction(ReadTransaction):
     def counted(
         self, devices: Collection[tuple[int, int]]
     ) -> Mapping[tuple[int, int], CountedDevice]:
-        """Return what is known of devices.
-
-        Args:
-            devices: As (id of the scope, 64 bits of the device's hash, signed).
-        """
+        """Return what is known of devices: (id of the scope, 64 bits of the hash, signed)."""
         source = self._dialect.source(scope=_INT, device=_INT)
         rows = self._bulk(
             f"SELECT scope, device, {_DEVICE} FROM walle_counted WHERE (scope, device) IN {source}",
@@ -130,11 +120,7 @@ class CountTransaction(ReadTransaction):
         )
 
     def move_devices(self, changes: Mapping[tuple[int, int], tuple[int, int, int]]) -> None:
-        """Add to how many devices windows have.
-
-        Args:
-            changes: To ``seen``, ``failed`` and ``crashed``, by (id of the scope, number).
-        """
+        """Add to ``seen``, ``failed`` and ``crashed`` of windows by (id of the scope, number)."""
         source = self._dialect.source(scope=_INT, number=_INT, seen=_INT, failed=_INT, crashed=_INT)
         self._bulk(
             "UPDATE walle_windows SET seen = walle_windows.seen + moved.seen,"
@@ -176,11 +162,9 @@ class CountTransaction(ReadTransaction):
         )
 
     def drop_scope(self, scope: StoredScope, devices: int) -> None:
-        """Forget a scope: at once for whoever looks for it, its rows in steps.
+        """Forget a scope: at once for whoever looks for it, its rows in steps of ``devices``.
 
-        Args:
-            scope: Which. While rows are left, it is the one that is due.
-            devices: Most that are deleted in this step.
+        While rows are left, it is the one that is due.
         """
         cursor = self._execute(
             "DELETE FROM walle_counted WHERE scope = ? AND device IN"

@@ -46,9 +46,8 @@ class ReadTransaction:
     def table(self, known: Mapping[str, VersionFiles] | None = None) -> ReleaseTable:
         """Return all that a check of a device needs.
 
-        Args:
-            known: Files by ``TASK@VERSION`` of a table before. They are not read again: a
-                published version never changes, and one may have files of very many devices.
+        Files of a table before, by ``TASK@VERSION``, are not read again: a published version never
+        changes, and one may have files of very many devices.
         """
         rows = self._execute(
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
@@ -102,12 +101,7 @@ class ReadTransaction:
         return None if row is None else _release(row)
 
     def releases(self, task: str = "", *, only_open: bool = False) -> Sequence[StoredRelease]:
-        """Return releases, the oldest first.
-
-        Args:
-            task: Only this task's; empty for all.
-            only_open: Only those for which something is still to be done.
-        """
+        """Return releases, the oldest first; of a task, where one is named."""
         rows = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases"  # noqa: S608 - ours
             " WHERE (? = '' OR task = ?) AND is_open >= ? ORDER BY position",
@@ -128,13 +122,7 @@ class ReadTransaction:
     def audit(
         self, release_id: str = "", after: int = 0, limit: int = END
     ) -> Sequence[SealedEntry]:
-        """Return entries of the audit log, the oldest first.
-
-        Args:
-            release_id: Only this release's; empty for all.
-            after: Only those with a greater number.
-            limit: Most of them.
-        """
+        """Return entries of the audit log behind the number ``after``, the oldest first."""
         rows = self._execute(
             "SELECT number, release_id, entry, hash FROM walle_audit"
             " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number LIMIT ?",
@@ -190,13 +178,9 @@ class ReadTransaction:
     def windows(
         self, scope: int, first: int, after: int = -1, end: int = END
     ) -> Sequence[CountedWindow]:
-        """Return the windows of a scope in order.
+        """Return the windows of a scope from ``first`` to before ``end``, in order.
 
-        Args:
-            scope: Id of it.
-            first: Number of the first one.
-            after: Up to here ``data`` is left empty: whoever asks knows it.
-            end: The last one is before it.
+        Up to ``after`` their ``data`` is left empty: whoever asks knows it.
         """
         rows = self._execute(
             "SELECT number, seen, failed, crashed, last_ms,"

@@ -43,12 +43,10 @@ class StoredReceiptKeys:
         *,
         is_open: bool = False,
     ) -> None:
-        """Look at nothing yet.
+        """Look at nothing yet; the store stays the caller's.
 
-        Args:
-            store: Stays the caller's.
-            is_open: Whether anybody gets receipts: each look notes that in the store.
-            monotonic: A clock that nobody sets, milliseconds.
+        ``is_open``: anybody gets receipts, and each look notes that in the store. ``monotonic`` is
+        in milliseconds.
         """
         self._store = store
         self._monotonic = monotonic

@@ -55,8 +55,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
         However many rows a statement is about, it is one statement with one value.
 
-        Args:
-            columns: Types by the names that the columns have, in the order of the arrays.
+        The columns' types are by their names, in the order of the arrays.
         """
         selected = ", ".join(
             f"CAST({self.element.format(index=index)} AS {kind}) AS {name}"

@@ -37,9 +37,6 @@ class SqliteStore(ReleaseStore):
     def __init__(self, path: Path) -> None:
         """Open it; the file and its tables are made where they are missing.
 
-        Args:
-            path: The file; its folder is there.
-
         Raises:
             ServiceUnreachableError: It cannot be opened, or is busy for long.
             StoreFullError: The disk is full.

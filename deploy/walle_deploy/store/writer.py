@@ -46,10 +46,7 @@ class WriteTransaction(ReadTransaction):
         return is_new
 
     def put_release(self, release: StoredRelease) -> None:
-        """Keep a release that was made or changed.
-
-        Args:
-            release: With revision 1 where it is new, else one more than what is kept.
+        """Keep a release that was made (revision 1) or changed (one more than what is kept).
 
         Raises:
             ConflictError: Somebody else made or changed it first.
@@ -81,12 +78,7 @@ class WriteTransaction(ReadTransaction):
         self._is_table_changed |= old != release.offer
 
     def set_stable(self, task: str, version: str) -> None:
-        """Say which version devices have that no release takes in.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it; empty: none, devices keep what they have.
-        """
+        """Say which version devices have that no release takes in; empty: what they have."""
         self._is_table_changed |= self.stable().get(task) != version
         self._execute(
             "INSERT INTO walle_stable (task, version) VALUES (?, ?)"
@@ -121,10 +113,8 @@ class WriteTransaction(ReadTransaction):
         since it was taken, and nobody is to wait for as long as it had been wrong. Whoever had
         it finds out before his next change, as each one is made in a transaction that asks.
 
-        Args:
-            name: What for.
-            owner: Who; must be unique to a process.
-            lasting_ms: From now on, the same for all who ask; 0 gives it back.
+        The owner is unique to a process. ``lasting_ms`` is the same for all who ask; 0 gives it
+        back.
 
         Returns:
             Whether it is the owner's: False while it is somebody else's.

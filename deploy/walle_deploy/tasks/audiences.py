@@ -70,11 +70,9 @@ class OwnFile(msgspec.Struct, frozen=True):
 
 
 def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
-    """Read ``files.yaml`` and match its patterns; sorted by audience, then resource.
+    """Read ``files.yaml``, where it is, and match its patterns; by audience, then resource.
 
-    Args:
-        file: Where it would lie; there is nothing exclusive where there is none.
-        paths: Of all files of the commit.
+    ``paths`` are those of all files of the commit.
 
     Raises:
         SpecFileError: It is wrong, names no file, or a file's name holds no id.

@@ -50,11 +50,6 @@ class BuiltVersion(msgspec.Struct, frozen=True):
 def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> BuiltVersion:
     """Build a version from its tag; blocks, some 0.3 s for each interpreter.
 
-    Args:
-        group: Where the scenario is.
-        ref: Which version.
-        pythons: Other interpreters than this one, see ``package_task``.
-
     Raises:
         RefNotFoundError: There is no such version, or none is named.
         ConflictError: Its tag was moved.

@@ -16,15 +16,9 @@ _KEPT: Final = 20
 
 
 def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeFile]]:
-    """Return a folder with a commit's files; they must not be changed. Blocks.
+    """Return a folder with a commit's files, and these by path; none may be changed. Blocks.
 
-    Args:
-        mirror: The repository; it is locked as long as it is open, so that is the lock here.
-        commit: Which.
-        origin: What messages call it.
-
-    Returns:
-        The folder, and what is in it, by path.
+    A mirror is locked as long as it is open, so that is the lock here.
 
     Raises:
         GitError: The commit has what no task may have.

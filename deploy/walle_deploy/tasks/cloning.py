@@ -44,13 +44,7 @@ class Clone(msgspec.Struct, frozen=True):
 def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Make a task with a definition, script, sample and test; the scenario, too; blocks.
 
-    Args:
-        group: Where.
-        ref: The task.
-        folder: Of its files: must not exist, or be empty.
-
-    Returns:
-        What was made; also what an earlier, killed call made.
+    The folder must not exist, or be empty. What an earlier, killed call made is returned, too.
 
     Raises:
         ConflictError: There is such a task, or the folder holds something.
@@ -83,13 +77,8 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
 def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Bring a task, or one version of it, into a folder; blocks.
 
-    Args:
-        group: Where the scenario is.
-        ref: Which; a version's folder is for looking and testing, not for commits.
-        folder: Must not exist, be empty, or be a working folder without changes.
-
-    Returns:
-        What is there now.
+    The folder must not exist, be empty, or be a working folder without changes. That of a version
+    is for looking and testing, not for commits.
 
     Raises:
         RefNotFoundError: There is no such task or version.

@@ -40,13 +40,8 @@ class Committed(msgspec.Struct, frozen=True):
 def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> Committed:
     """Check a working folder, commit all of it and push it; blocks.
 
-    Args:
-        folder: It, or a folder in it.
-        message: Of the commit; empty: one that names the files.
-        rebase: Put it on top of what others committed meanwhile.
-
-    Returns:
-        What was done.
+    Without a message one names the files. ``rebase`` puts it on top of what others committed
+    meanwhile.
 
     Raises:
         ConflictError: Others committed meanwhile, or their changes and these touch the same lines.
@@ -87,12 +82,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
 
 
 def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
-    """Check a tree as a build would.
-
-    Args:
-        work: The working folder.
-        tree: Its object id.
-        ref: The task, with the version that it shall have, if any.
+    """Check a tree as a build would, of a task, or of the version that it shall have.
 
     Raises:
         GitError: A file is none that may travel.
@@ -113,13 +103,7 @@ def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
 
 
 def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> str:
-    """Make a commit that no branch has yet, and return its id.
-
-    Args:
-        work: The working folder.
-        tree: What it holds.
-        parent: What it stands on; empty: it is the first.
-        message: For people.
+    """Make a commit that no branch has yet, and return its id; without ``parent`` the first one.
 
     Raises:
         GitError: It cannot be written.

@@ -68,9 +68,7 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
 def told_as(start: str, folder: Path) -> Iterator[None]:
     """Let errors name a checkout's files as the user knows them.
 
-    Args:
-        start: What stands in front of a file's name, such as ``shop/ipv@v2:`` or ``folder/``.
-        folder: The checkout, whose path is replaced.
+    ``start`` takes the place of the checkout's path, such as ``shop/ipv@v2:`` or ``folder/``.
 
     Raises:
         WalleError: As it was, with other words.

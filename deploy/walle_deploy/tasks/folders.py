@@ -69,12 +69,7 @@ class WorkingFolder:
             own.unlink(missing_ok=True)
 
     def is_ancestor(self, commit: str, of: str) -> bool:
-        """Say whether a commit is in the history of another.
-
-        Args:
-            commit: The earlier one; an empty text is in every history.
-            of: The later one.
-        """
+        """Say whether a commit is in the history of another; an empty text is in every one."""
         if not commit:
             return True
         return not self.git.attempt("merge-base", "--is-ancestor", commit, of).returncode
@@ -84,12 +79,7 @@ class WorkingFolder:
 def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFolder]:
     """Open the working folder that a path is in, and keep other commands out; blocks.
 
-    Args:
-        folder: It, or a folder in it.
-        ref: Whose it shall be; None: of the branch that is checked out.
-
-    Yields:
-        It.
+    Without ``ref`` it is that of the branch that is checked out.
 
     Raises:
         RefNotFoundError: It is no working folder of a task.

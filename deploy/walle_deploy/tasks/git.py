@@ -61,13 +61,10 @@ class Git:
     ) -> None:
         """Point it at a repository, which need not be there yet.
 
-        Args:
-            folder: The repository's own folder: ``shop.git``, or a clone's ``.git``.
-            work_tree: The clone's files.
-            environ: More of the environment, such as who commits.
-            locks: File descriptors that must stay open as long as a command runs.
-            is_near: The group is of this machine: what reaches it keeps the locks, too. A host's
-                helpers may go on for long, such as one that keeps passwords.
+        The folder is the repository's own: ``shop.git``, or a clone's ``.git``, whose files are in
+        ``work_tree``. The descriptors ``locks`` stay open as long as a command runs. What reaches a
+        group that ``is_near``, of this machine, keeps them, too; a host's helpers may go on for
+        long, such as one that keeps passwords.
         """
         self.folder = folder
         self.work_tree = work_tree
@@ -84,11 +81,8 @@ class Git:
     ) -> bytes:
         """Run a command and return what it prints; blocks.
 
-        Args:
-            arguments: Command and its arguments; names of others stand behind ``--`` or ``refs/``.
-            stdin: Its standard input; empty when None.
-            is_network: It reaches the group: the user's configuration counts, more time.
-            environ: More of the environment for this command.
+        Names of others stand behind ``--`` or ``refs/``. ``is_network``: it reaches the group, so
+        the user's configuration counts, and it has more time.
 
         Raises:
             GitError: It failed, took too long, or there is no git.
@@ -153,11 +147,7 @@ class Git:
         return [*start, "--literal-pathspecs", *overrides, *arguments]
 
     def variables(self, *, is_network: bool) -> dict[str, str]:
-        """Return the environment of a command.
-
-        Args:
-            is_network: It may read the user's configuration.
-        """
+        """Return a command's environment; one ``is_network`` reads the user's configuration."""
         kept = {
             name: value
             for name, value in os.environ.items()

@@ -36,11 +36,9 @@ class Group(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str | None = None) -> Self:
-        """Read what names a group.
+        """Read what names a group; None takes it from the environment.
 
-        Args:
-            text: A folder, ``ssh://HOST/PATH``, ``https://...``, ``file://...`` or
-                ``USER@HOST:PATH``; None takes it from the environment.
+        It is a folder, ``ssh://HOST/PATH``, ``https://...``, ``file://...`` or ``USER@HOST:PATH``.
 
         Raises:
             RefNotFoundError: Nothing names one, it is none of these, or it holds a password.

@@ -76,11 +76,6 @@ def list_tasks(group: Group, scenario: str) -> list[TaskEntry]:
 def log_task(group: Group, ref: TaskRef, count: int | None = None) -> list[Entry]:
     """Return the commits of a task, or up to a version, the newest first; blocks.
 
-    Args:
-        group: Where the scenario is.
-        ref: Which.
-        count: At most so many; None: all.
-
     Raises:
         RefNotFoundError: There is no such task or version.
         GitError: The group does not answer.

@@ -29,12 +29,7 @@ class RepositoryLock:
     """Held while a command changes a repository."""
 
     def __init__(self, folder: Path, wait_s: float = _WAIT_S) -> None:
-        """Take nothing yet.
-
-        Args:
-            folder: The repository's own, such as ``shop.git``.
-            wait_s: Longest time to wait for another command, in seconds.
-        """
+        """Take nothing yet; the folder is the repository's own, such as ``shop.git``."""
         self._path = folder / _NAME
         self._wait_s = wait_s
         self._descriptor = -1

@@ -28,15 +28,9 @@ class _Conflicts(msgspec.Struct, frozen=True):
 
 
 def merge_files(work: WorkingFolder, mine: str, upstream: str) -> str:
-    """Merge a commit of one's own with what the group has.
+    """Return the tree of a commit of one's own, merged with the one of the group.
 
-    Args:
-        work: The working folder, whose files are those of ``mine``.
-        mine: A commit that no branch has.
-        upstream: The group's commit.
-
-    Returns:
-        The tree of both.
+    The folder's files are those of ``mine``, which no branch has.
 
     Raises:
         ConflictError: Both changed the same; the folder has both now, and is at ``upstream``.

@@ -142,9 +142,7 @@ def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
 def seen_version(group: Group, ref: TaskRef) -> str:
     """Return the tag of a version as it was seen here last; empty where it never was.
 
-    Args:
-        group: Where the scenario is; it is not asked.
-        ref: The version.
+    The group is not asked.
     """
     folder = _folder(group.url(ref.scenario))
     if not (folder / "HEAD").is_file():

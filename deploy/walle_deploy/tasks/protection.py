@@ -65,8 +65,7 @@ def protect(repository: Path) -> None:
 def add_hook(repository: Path) -> None:
     """Write the hook where there is none, or an older one; one of somebody else's stays.
 
-    Args:
-        repository: A bare one of this machine; its lock is held, or nobody else knows it.
+    The repository is a bare one; its lock is held, or nobody else knows it.
 
     Raises:
         OSError: It cannot be written.

@@ -43,12 +43,7 @@ def fetch_branch(work: WorkingFolder) -> str:
 
 
 def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
-    """Push a commit to the task's branch.
-
-    Args:
-        work: The working folder.
-        commit: What.
-        expected: What the branch must be at in the group; empty: not there.
+    """Push a commit to the task's branch, which must be at ``expected``; empty: not there.
 
     Raises:
         ConflictError: The branch is somewhere else by now.

@@ -40,11 +40,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def move(work: WorkingFolder, target: Move) -> None:
-    """Bring files, branch and index to a commit.
-
-    Args:
-        work: The working folder; what is to be done is noted in its lock.
-        target: Where.
+    """Bring files, branch and index to a commit; what is to be done is noted in the lock.
 
     Raises:
         ConflictError: A file was edited after a kill, so that it is neither as before nor after.

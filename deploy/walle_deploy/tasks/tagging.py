@@ -26,12 +26,9 @@ class Tagged(msgspec.Struct, frozen=True):
 
 
 def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
-    """Make a version of what the group has; blocks.
+    """Make a version, such as ``v2``, of what the group has; blocks.
 
-    Args:
-        folder: A working folder whose files are committed.
-        version: Its name, such as ``v2``.
-        message: Of the tag; empty: its name.
+    The folder's files are committed. An empty message is the version's name.
 
     Raises:
         ConflictError: There is such a version, or somebody made one at this moment.

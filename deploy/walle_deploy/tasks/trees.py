@@ -49,10 +49,7 @@ class TreeFile(msgspec.Struct, frozen=True):
 def list_tree(git: Git, tree: str, origin: str) -> list[TreeFile]:
     """List the files of a commit or tree, by path; refuse what must not be in one.
 
-    Args:
-        git: On a repository that has it.
-        tree: Its object id.
-        origin: What messages call it, such as ``shop/ipv@v2``.
+    ``origin`` is what messages call it, such as ``shop/ipv@v2``.
 
     Raises:
         GitError: Something in it is no plain file of a plain name, or too large.

@@ -43,9 +43,6 @@ class Trial(msgspec.Struct, frozen=True):
 def try_task(folder: Path) -> Trial:
     """Check a folder's task, run it over its sample, run its tests; blocks.
 
-    Returns:
-        What came of it.
-
     Raises:
         WalleError: A definition or script is wrong, or the sample cannot be run.
     """

@@ -140,8 +140,7 @@ def refuse_remains(folder: Path) -> None:
 
     Versions would be counted from 1 again, and devices refuse what is older than what they saw.
 
-    Args:
-        folder: Of the metadata; one that was never whole is let pass.
+    A folder that was never whole is let pass.
 
     Raises:
         IntegrityError: There is more than a first ``init`` that was cut off leaves.

@@ -44,11 +44,7 @@ _POLL_S: Final = 0.02
 
 
 def blob_path(sha256: str) -> str:
-    """Return where a file lies below its folder.
-
-    Args:
-        sha256: Of its content, 64 lower-case hexadecimal digits.
-    """
+    """Return where a file lies below its folder, by 64 lower-case hexadecimal digits."""
     return f"{sha256[:2]}/{sha256}"
 
 
@@ -118,12 +114,7 @@ def _put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
 
 
 def remove_parts(folder: Path, before_ms: int) -> None:
-    """Remove what killed writers left half-done in a folder.
-
-    Args:
-        folder: Which; need not be there.
-        before_ms: Older than this, epoch milliseconds: nobody writes to it any more.
-    """
+    """Remove what killed writers left half-done in a folder before some epoch milliseconds."""
     for path in folder.glob(".*") if folder.is_dir() else ():
         if path.is_file() and path.stat().st_mtime * 1_000 < before_ms:
             path.unlink(missing_ok=True)

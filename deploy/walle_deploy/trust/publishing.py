@@ -43,15 +43,7 @@ def publish_version(
 ) -> VersionFiles:
     """Sign and store the files of a version; done again, it changes nothing.
 
-    Args:
-        repository: Where.
-        ref: The version.
-        package: As ``walle task build`` makes it.
-        exclusive: Files of single devices or users.
-        on_progress: Told of exclusive files that are stored.
-
-    Returns:
-        The files' addresses, relative to the CDN's and the CEN's.
+    The addresses of what it returns are relative to the CDN's and the CEN's.
 
     Raises:
         ConflictError: The version has other files already.

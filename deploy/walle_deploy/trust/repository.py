@@ -56,10 +56,8 @@ class TrustedRepository:
     ) -> None:
         """Name a repository; it is read when something is asked of it.
 
-        Args:
-            folder: Of the layout in ``trust.layout``.
-            keys: Where its keys are; ``FOLDER/keys`` when None.
-            clock: Epoch milliseconds.
+        The folder has the layout of ``trust.layout``; its keys are in ``FOLDER/keys`` by default.
+        The clock is in epoch milliseconds.
         """
         self.folder = folder
         self.metadata = folder / METADATA
@@ -79,12 +77,8 @@ class TrustedRepository:
     ) -> Self:
         """Make keys and an empty repository; one that was cut off is made anew.
 
-        Args:
-            folder: Where.
-            keys: Where its keys go; ``FOLDER/keys`` when None.
-            root_keys: How many there are, and how many of them a new root needs.
-            bin_bits: 2 to the power of it is the number of bins.
-            clock: Epoch milliseconds.
+        ``root_keys``: how many there are, and how many of them a new root needs. There are 2 to the
+        power of ``bin_bits`` bins.
 
         Raises:
             ConflictError: There is one already.
@@ -100,10 +94,7 @@ class TrustedRepository:
         return repository
 
     def add(self, targets: Iterable[NewTarget]) -> int:
-        """Sign files, all of them with one change; what is there already stays.
-
-        Returns:
-            How many were new.
+        """Sign files, all of them with one change, and return how many were new.
 
         Raises:
             ConflictError: A name has another content already, or was retired; nothing was changed.
@@ -138,10 +129,7 @@ class TrustedRepository:
         return added
 
     def retire(self, names: Iterable[str]) -> int:
-        """Sign that targets are no more: no device will take them again, in any release.
-
-        Returns:
-            How many were there.
+        """Sign that targets are no more, and return how many: no device takes them again.
 
         Raises:
             RefNotFoundError: One is not there; nothing was changed.
@@ -169,10 +157,9 @@ class TrustedRepository:
         return self.folder / RETIRED / hashlib.sha256(name.encode()).hexdigest()
 
     def refresh(self) -> list[str]:
-        """Sign anew what has less than a third of its time left; the timestamp always.
+        """Sign anew what has less than a third of its time left, the timestamp always.
 
-        Returns:
-            The names of what was signed.
+        The names of what was signed are returned.
 
         Raises:
             DeployError: A key is missing.
@@ -182,15 +169,10 @@ class TrustedRepository:
             return self._signing.refresh(self._signing.load())
 
     def rotate(self, role: str, *, key_id: str = "", is_lost: bool = False) -> str:
-        """Give a role a new key in the place of one.
+        """Give a role a new key in the place of one, and return the new one's id.
 
-        Args:
-            role: ``root``, ``targets``, ``packages``, ``snapshot`` or ``timestamp``.
-            key_id: Begin of the old key's id; may be empty where the role has one key.
-            is_lost: The old key is gone, or stolen: nothing is signed with it any more.
-
-        Returns:
-            The id of the new key.
+        ``key_id`` is the begin of the old one's; it may be empty where the role has one key.
+        ``is_lost``: the old key is gone, or stolen, and nothing is signed with it any more.
 
         Raises:
             DeployError: A key is missing.

@@ -36,11 +36,7 @@ SIGNED_AT: Final = "x-walle-made-ms"
 
 
 def role_of(name: str) -> str:
-    """Return whose keys sign a metadata file.
-
-    Args:
-        name: Of the file, such as ``packages-01f``.
-    """
+    """Return whose keys sign a metadata file, such as ``packages-01f``."""
     return BINS if name.startswith(f"{BINS}-") else name
 
 

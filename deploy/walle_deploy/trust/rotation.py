@@ -19,16 +19,7 @@ if TYPE_CHECKING:
 
 
 def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> str:
-    """Replace one key of a role.
-
-    Args:
-        signing: Of the repository; its lock is held.
-        role: Which.
-        key_id: Begin of the old key's id; may be empty where the role has one key.
-        is_lost: Nothing is signed with the old one any more.
-
-    Returns:
-        The id of the new key.
+    """Replace one key of a role, see ``TrustedRepository.rotate``; the lock is held.
 
     Raises:
         DeployError: A key that is needed is not here.

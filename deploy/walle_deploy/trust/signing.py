@@ -49,9 +49,7 @@ class Signing:
     def create(self, root_keys: tuple[int, int], bin_bits: int) -> None:
         """Write an empty repository, with keys that are there from a cut-off start, or new ones.
 
-        Args:
-            root_keys: How many there are, and how many of them a new root needs.
-            bin_bits: 2 to the power of it is the number of bins.
+        See ``TrustedRepository.create``.
         """
         signers = {role: self._first(role, 1) for role in (*_ONLINE, BINS)}
         signers["root"] = self._first("root", root_keys[0])
@@ -87,12 +85,9 @@ class Signing:
         changed: Mapping[str, Targets],
         extra: Mapping[str, Collection[CryptoSigner]] | None = None,
     ) -> None:
-        """Sign what was changed, a new snapshot and a new timestamp.
+        """Sign what was changed, a new snapshot and a new timestamp; ``current`` is changed.
 
-        Args:
-            current: As it was read; changed in place.
-            changed: Targets and bins with their new content, by name.
-            extra: By role: further keys to sign with.
+        ``changed`` has targets and bins by name, ``extra`` further keys by role.
 
         Raises:
             DeployError: A key is missing; nothing was changed.
@@ -122,11 +117,7 @@ class Signing:
         self._finish(timestamp, snapshot.version, data, signers["timestamp"])
 
     def refresh(self, current: CurrentMetadata) -> list[str]:
-        """Sign anew what is due, and remove what nobody reads any more.
-
-        Returns:
-            The names of what was signed.
-        """
+        """Sign anew what is due, return its names, and remove what nobody reads any more."""
         now_ms = self.clock()
         renewed = []
         if is_due("root", current.root, now_ms) and self._has_keys(current, "root"):
@@ -153,12 +144,7 @@ class Signing:
         return [*renewed, "timestamp"]
 
     def write_root(self, root: Root, signers: Collection[CryptoSigner]) -> None:
-        """Write the next root.
-
-        Args:
-            root: Its content.
-            signers: Enough keys of the root before it, and of itself.
-        """
+        """Write the next root, signed with enough keys of the root before it, and of itself."""
         root.version += 1
         self._write("root", root, signers)
 

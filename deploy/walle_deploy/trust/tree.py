@@ -50,16 +50,10 @@ def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> b
 
 
 def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | None:
-    """Look up one file.
+    """Return what is signed of a file; None when it is not in the tree.
 
-    Args:
-        name: Of the file.
-        root: SHA-256 of the root, from the signed metadata.
-        read: Gets the bytes of a node by its SHA-256, of ``NODE_MAX_BYTES`` at most; they are
-            not trusted.
-
-    Returns:
-        What is signed of it; None when it is not in the tree.
+    ``root`` is the root's SHA-256, from the signed metadata. ``read`` gets the bytes of a node by
+    its SHA-256, of ``NODE_MAX_BYTES`` at most; they are not trusted.
 
     Raises:
         IntegrityError: A node is not what was signed.
