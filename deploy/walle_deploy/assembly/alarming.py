@@ -12,8 +12,7 @@ from uuid import uuid4
 from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
 from walle_deploy.monitoring.definition import load_alarms
-from walle_deploy.monitoring.fleet_view import FleetView
-from walle_deploy.monitoring.watch import WatchOptions, watching
+from walle_deploy.monitoring.watch import FleetView, WatchOptions, watching
 from walle_deploy.release.audit import AuditEntry, read_entry
 from walle_deploy.release.controller import CONTROLLER
 from walle_deploy.store.adapters import StoredRows

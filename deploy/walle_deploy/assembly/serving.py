@@ -23,8 +23,7 @@ from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.model.receipts import Receipt
 from walle_deploy.monitoring.definition import load_alarms
-from walle_deploy.monitoring.gathering import ReportGatherer
-from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.monitor import Monitor, ReportGatherer
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.operators.operator import Operator

@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from walle_deploy.cli.numbers import bounded
-from walle_deploy.cli.store_option import add_releases
+from walle_deploy.cli.options import add_releases, bounded
 
 
 def add(commands: Any) -> None:

@@ -7,19 +7,18 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from walle_deploy.cli.output import say, say_json
 from walle_deploy.cli.release_api import given_releases
 from walle_deploy.cli.release_file import load_whole_release
-from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
-from walle_deploy.policy.dry_run import Group, decisions, grouped
+from walle_deploy.policy.dry_run import Group, as_json, decisions, explained, grouped, why_of
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.policy.judging import choose
 from walle_deploy.policy.loading import PolicyDefinition
 from walle_deploy.policy.population import read_population
-from walle_deploy.policy.reasons import as_json, explained, why_of
 from walle_deploy.release.model import Release
 from walle_deploy.release.planning import Moment, Plan
 from walle_deploy.release.state import offer_at

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from walle_deploy.cli.store_option import add_releases
+from walle_deploy.cli.options import add_releases
 
 
 def add(commands: Any) -> None:

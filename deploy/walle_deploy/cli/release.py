@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from walle_deploy.cli import dry_run, publish, simulate
-from walle_deploy.cli.numbers import bounded
-from walle_deploy.cli.store_option import add_releases
+from walle_deploy.cli.options import add_releases, bounded
 from walle_stream.errors import DeployError
 from walle_stream.errors.extras import how_to_install
 

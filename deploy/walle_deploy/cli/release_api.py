@@ -13,9 +13,8 @@ from urllib.parse import quote, unquote
 import msgspec
 import urllib3
 
-from walle_deploy.cli.addresses import need_url
-from walle_deploy.cli.release_options import who
-from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE, need_store
+from walle_deploy.cli.options import SERVICE_VARIABLE, STORE_VARIABLE, need_store, need_url
+from walle_deploy.cli.output import who
 from walle_deploy.outbound.bounded import words_of
 from walle_deploy.release.progress import Progress
 from walle_deploy.service.operating import RELEASES_PATH, Wanted

@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from walle_deploy.cli.output import say, say_json
 from walle_deploy.cli.release_api import given_releases, path_of
 from walle_deploy.cli.release_file import load_whole_release
-from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.model.names import TaskRef
 from walle_deploy.service.operating import RELEASES_PATH, STABLE_PATH
 from walle_stream.errors import RefNotFoundError

@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from walle_deploy.cli.output import say, say_json
 from walle_deploy.cli.release_api import Releases, given_releases
-from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.cli.release_view import detail, overview, step_line
 from walle_deploy.release.audit import AuditEntry, read_entry, shown_by
 from walle_deploy.release.head import read_head, sign_head

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from walle_deploy.cli.numbers import bounded
+from walle_deploy.cli.options import bounded
 from walle_stream.errors import DeployError, RefNotFoundError
 from walle_stream.errors.extras import how_to_install
 

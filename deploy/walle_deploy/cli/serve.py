@@ -9,9 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from walle_deploy.cli.addresses import need_url
-from walle_deploy.cli.numbers import bounded
-from walle_deploy.cli.store_option import add_store, need_store
+from walle_deploy.cli.options import add_store, bounded, need_store, need_url
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
 from walle_stream.errors.extras import how_to_install
 

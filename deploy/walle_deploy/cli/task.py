@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from walle_deploy.cli.numbers import bounded
+from walle_deploy.cli.options import bounded
 
 _RUN: Final = "run"
 _COUNT_MAX: Final = 10**9

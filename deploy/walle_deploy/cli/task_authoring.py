@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from walle_deploy.cli.task_output import SHORT, print_json, print_line
+from walle_deploy.cli.output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.checkouts import checkout
 from walle_deploy.tasks.cloning import checkout_task, init_task

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from walle_deploy.cli.task_output import SHORT, print_json, print_line
+from walle_deploy.cli.output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.owners import USER_PREFIX
 from walle_deploy.tasks.building import build_version, write_version

@@ -8,6 +8,7 @@ worker of any service may count any frame, and nothing that matters is in memory
 Time is when a report arrives, by the database's clock: those of devices may be wrong.
 """
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -21,7 +22,7 @@ from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
 from walle_deploy.monitoring.folding import fold_step
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.port import ReleaseStore
-from walle_stream.errors import EnvelopeError, ForbiddenError
+from walle_stream.errors import EnvelopeError, ForbiddenError, ServiceUnreachableError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.reports import decode_reports
@@ -234,3 +235,43 @@ def _add(
     counts.reports_refused += len(frame.reports) - counted
     counts.frames += bool(counted)
     return bool(counted)
+
+
+class ReportGatherer:
+    """A monitor's, for one event loop."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        """Wait for reports; the monitor stays the caller's."""
+        self._monitor = monitor
+        self._waiting: list[tuple[Call, asyncio.Future[int]]] = []
+        self._storing: asyncio.Task[None] | None = None
+
+    async def receive(self, frames: Sequence[ReportFrame], device: str = "") -> int:
+        """See ``Monitor.take``, which this does in a thread, for all that wait at once."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(((frames, device), future))
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store())
+        return await future
+
+    async def _store(self) -> None:
+        while self._waiting:
+            part, self._waiting = self._waiting, []
+            results = await asyncio.to_thread(self._record, [call for call, _ in part])
+            for (_, future), result in zip(part, results, strict=True):
+                if future.done():
+                    continue  # who asked has gone
+                if isinstance(result, Exception):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+        self._storing = None
+
+    def _record(self, calls: list[Call]) -> list[int | Exception]:
+        try:
+            return [*self._monitor.take_together(calls)]
+        except Exception as error:  # noqa: BLE001 - raised where the call was made
+            if len(calls) == 1 or isinstance(error, ServiceUnreachableError):
+                return [error] * len(calls)
+            # what the store does not take must not keep from it what others send
+            return [result for call in calls for result in self._record([call])]

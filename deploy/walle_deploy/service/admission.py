@@ -20,7 +20,7 @@ from walle_deploy.identity.tokens import TokenAuthenticator
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.files import WatchedFile, read_lines
-from walle_deploy.service.refused import RefusedRequests
+from walle_deploy.service.refusals import RefusedRequests
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ForbiddenError, IdentityError, ServiceBusyError, WalleError

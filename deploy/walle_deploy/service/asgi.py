@@ -6,15 +6,20 @@ proven who he is, 403 for a profile of another device, 413 for a body that is to
 ``Retry-After`` for who asks too often, 503 with ``Retry-After`` while there is no table.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_TYPE
-from walle_deploy.service.admin import admin_app
 from walle_deploy.service.admission import picked
+from walle_deploy.service.figures import render_figures
 from walle_deploy.service.refusals import REFUSALS, refusal
 from walle_deploy.service.service import ReleaseService
 
@@ -108,3 +113,46 @@ async def _reply(
     headers += [(name.encode(), text.encode()) for name, text in (more or {}).items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def admin_app(service: ReleaseService) -> Starlette:
+    """Return the application of everything but checks."""
+
+    async def healthz(_: Request) -> Response:
+        return PlainTextResponse(f"ok\nauthentication: {service.admission.mode}\n")
+
+    async def readyz(_: Request) -> Response:
+        if service.is_ready:
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse(f"no releases: {service.problem or 'starting'}\n", 503)
+
+    async def metrics(_: Request) -> Response:
+        own = service.figures()
+        text = render_figures([*own, *await asyncio.to_thread(service.others_figures)])
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def known(_: Request) -> Response:
+        return JSONResponse(known_devices(service))
+
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+            Route("/v1/known", known),
+            *service.routes,
+        ]
+    )
+
+
+def known_devices(service: ReleaseService) -> dict[str, object]:
+    """Return what a worker knows of devices, as plain JSON."""
+    return {
+        "worker": service.worker,
+        "devices": len(service.known),
+        "forgotten": service.known.forgotten,
+        "versions": [
+            {"task": task, "version": version, "devices": count}
+            for (task, version), count in sorted(service.known.counts().items())
+        ],
+    }

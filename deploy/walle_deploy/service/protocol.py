@@ -18,7 +18,7 @@ from typing import Any, Final, override
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from walle_deploy.service.refused import RefusedRequests
+from walle_deploy.service.refusals import RefusedRequests
 from walle_deploy.service.settings import LimitsSpec, ServiceSpec
 
 _TOO_LONG: Final = (

@@ -25,8 +25,7 @@ from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.admission import Admission
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
-from walle_deploy.service.pushing import PushBuilder
-from walle_deploy.service.receipting import receipts_due
+from walle_deploy.service.pushing import PushBuilder, receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.adapters import StoredTables

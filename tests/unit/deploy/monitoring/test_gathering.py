@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.deploy.monitoring.reporting import TASK, Clocked, frame, health, publish, report
-from walle_deploy.monitoring.gathering import ReportGatherer
-from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.monitor import Monitor, ReportGatherer
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import DeployError, ForbiddenError, ServiceUnreachableError
 

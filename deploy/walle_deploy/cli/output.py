@@ -1,12 +1,27 @@
-"""What the sub-commands about releases have in common: who works on them, output."""
+"""How commands print: lines for people, or JSON."""
 
 import argparse
 import getpass
 import sys
+from typing import Any, Final
 
 import msgspec
 
-from walle_deploy.cli.task_output import print_line
+SHORT: Final = 12
+"""Digits of a commit that people see."""
+
+
+def print_line(line: str) -> None:
+    """Print a line for people: what others named or wrote moves no cursor."""
+    text = "".join(character if character.isprintable() else "?" for character in line)
+    sys.stdout.write(f"{text}\n")
+
+
+def print_json(options: argparse.Namespace, facts: Any) -> bool:
+    """Print facts as JSON if that is asked for; return whether it was."""
+    if options.json:
+        sys.stdout.write(f"{msgspec.json.encode(facts).decode()}\n")
+    return bool(options.json)
 
 
 def who(options: argparse.Namespace) -> str:

@@ -1,11 +1,13 @@
-"""The option ``--store`` of commands that read or write releases; its parser stays light."""
+"""Options that several commands have, and what is looked at before a command begins."""
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from walle_stream.errors import ServiceUnreachableError
+from walle_deploy.model.addresses import is_url
+from walle_stream.errors import ServiceUnreachableError, SpecFileError
 
 STORE_VARIABLE: Final = "WALLE_RELEASES"
 SERVICE_VARIABLE: Final = "WALLE_SERVICE"
@@ -53,3 +55,32 @@ def need_store(options: argparse.Namespace, also: str = "") -> str:
             f"no release store: give --store, or set {STORE_VARIABLE}{also and ', '}{also}"
         )
     return str(options.store)
+
+
+def need_url(option: str, text: str, *, has_path: bool) -> None:
+    """Refuse what is no address of a server.
+
+    Raises:
+        SpecFileError: It is none.
+    """
+    if is_url(text, has_path=has_path):
+        return
+    wanted = "https://HOST[:PORT]/ and maybe a path" if has_path else "http://HOST:PORT, no path"
+    raise SpecFileError(f"{option} {text[:200]!r}: is no address of a server: expected {wanted}")
+
+
+def bounded[N: (int, float)](
+    kind: type[N], least: N, most: N, what: str = "a number"
+) -> Callable[[str], N]:
+    """Return the ``type`` of an option; ``int`` takes digits alone."""
+
+    def parse(text: str) -> N:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value <= most or (kind is int and not text.isdecimal()):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what} from {least} to {most}")
+        return value
+
+    return parse
