@@ -57,8 +57,6 @@ from walle_stream.errors import (
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
-"""For ``service.worker.serve``."""
-
 _RING: Final = "cen.json"
 _REPORTS_AT_ONCE: Final = 2  # of the longest; of usual ones a thousand
 _SHORT_BYTES: Final = 16_384  # read within less time than a thread takes to begin

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from walle_deploy.cli.output import say, say_json
+from walle_deploy.cli.output import print_line, write_json
 from walle_deploy.cli.release_api import given_releases
 from walle_deploy.cli.release_file import load_whole_release
 from walle_deploy.model.profile import DeviceProfile
@@ -64,7 +64,7 @@ def run_dry_run(options: argparse.Namespace) -> int:
     elif options.list:
         for answer in decisions(question.table, profiles, sources, question.about):
             if options.json:
-                say_json(answer._asdict())
+                write_json(answer._asdict())
             else:
                 version = "-" if answer.version is None else answer.version or "none"
                 parts = (
@@ -74,7 +74,7 @@ def run_dry_run(options: argparse.Namespace) -> int:
                     answer.release or "-",
                     answer.why,
                 )
-                say("  ".join(parts))
+                print_line("  ".join(parts))
     else:
         groups = grouped(decisions(question.table, profiles, sources, question.about))
         _summarise(options, question, len(profiles), groups)
@@ -154,22 +154,22 @@ def _summarise(
         summary |= {"would_get": would, "has_it": have}
     if options.json:
         shown = [group._asdict() for group in groups]
-        say_json({**summary, "notes": question.notes, "groups": shown})
+        write_json({**summary, "notes": question.notes, "groups": shown})
         return
     for note in question.notes:
-        say(f"note: {note}")
+        print_line(f"note: {note}")
     if question.about:
-        say(f"{would} of {devices} devices {question.subject}, {have} have it")
+        print_line(f"{would} of {devices} devices {question.subject}, {have} have it")
     else:
         tasks = len({group.task for group in groups})
-        say(f"{devices} devices, {tasks} tasks that are released")
+        print_line(f"{devices} devices, {tasks} tasks that are released")
     for group in groups:
         examples = ", ".join(group.examples) + (
             ", ..." if group.devices > len(group.examples) else ""
         )
         what = _what(group.task, group.version, group.release)
         have_it = f", {group.have_it} have it" if group.have_it else ""
-        say(f"{group.devices:>9}  {what}{have_it} ({group.why}): {examples}")
+        print_line(f"{group.devices:>9}  {what}{have_it} ({group.why}): {examples}")
 
 
 def _what(task: str, version: str | None, release: str) -> str:
@@ -196,12 +196,12 @@ def _explain(
         if options.json:
             fields = {"device": profile.device, "task": choice.task, "version": choice.version}
             verdicts = [{"release": name, **as_json(verdict)} for name, verdict in choice.verdicts]
-            say_json({**fields, "release": choice.release_id, "why": why, "asked": verdicts})
+            write_json({**fields, "release": choice.release_id, "why": why, "asked": verdicts})
             continue
         what = _what(choice.task, choice.version, choice.release_id)
-        say(f"device {profile.device}: {what} ({why})")
+        print_line(f"device {profile.device}: {what} ({why})")
         for name, verdict in choice.verdicts:
             truth = "yes" if verdict.truth is True else "no"
-            say(f"  {'release ' + name if name else 'the stable version'}: {truth}")
+            print_line(f"  {'release ' + name if name else 'the stable version'}: {truth}")
             for line in explained(verdict, 2):
-                say(line)
+                print_line(line)

@@ -6,14 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from walle_deploy.cli.options import need_url
+from walle_deploy.cli.options import duration, need_extra, need_url
 from walle_stream.cli.parser import add_running
-from walle_stream.errors import DeployError, SpecFileError
-from walle_stream.errors.extras import how_to_install
+from walle_stream.errors import SpecFileError
 from walle_stream.wire.bearer import TOKEN_VARIABLE, token_from
-
-_MS: int = 1_000
-_EVERY_MIN_MS: int = 10
 
 
 def add(commands: Any) -> None:
@@ -60,7 +56,11 @@ def add(commands: Any) -> None:
         "--scenario", default="", help="of the pipeline's own tasks, which are reported under it"
     )
     fleet.add_argument(
-        "--every", type=_duration, default="10s", metavar="TIME", help="between requests (10s)"
+        "--every",
+        type=duration(10),
+        default="10s",
+        metavar="TIME",
+        help="between requests (10s)",
     )
     fleet.add_argument(
         "--data-dir",
@@ -81,7 +81,7 @@ def run_fleet(options: argparse.Namespace) -> int:
     Raises:
         WalleError: A part failed for good.
     """
-    _need_extra()
+    need_extra("tuf", "urllib3")
     need_url("--service", options.service, has_path=False)
     return _run_one(options) if options.id is not None else _run_many(options)
 
@@ -146,7 +146,7 @@ def _hosting(options: argparse.Namespace, profiles: Sequence[Any], data_dir: Pat
         read_secrets(options.secrets) if options.secrets else {},
         data_dir.with_name(f"{data_dir.name}-files"),
         scenario=options.scenario,
-        every_s=options.every / _MS,
+        every_s=options.every / 1_000,
     )
 
 
@@ -189,26 +189,6 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise SpecFileError(f"{file}: cannot be read: {error.strerror}", str(file)) from error
-
-
-def _duration(text: str) -> int:
-    from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
-
-    try:
-        every_ms = parse_duration_ms(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if every_ms < _EVERY_MIN_MS:
-        raise argparse.ArgumentTypeError(f"{text} is shorter than {_EVERY_MIN_MS} ms")
-    return every_ms
-
-
-def _need_extra() -> None:
-    try:
-        import tuf  # noqa: F401, PLC0415 - is it there?
-        import urllib3  # noqa: F401, PLC0415 - the same
-    except ImportError as error:
-        raise DeployError(f"{error.name} is not installed: {how_to_install('deploy')}") from error
 
 
 _FIELDS: Final = {

@@ -1,13 +1,15 @@
 """Options that several commands have, and what is looked at before a command begins."""
 
 import argparse
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from walle_deploy.model.addresses import is_url
-from walle_stream.errors import ServiceUnreachableError, SpecFileError
+from walle_stream.errors import DeployError, ServiceUnreachableError, SpecFileError, WalleError
+from walle_stream.errors.extras import how_to_install
 
 STORE_VARIABLE: Final = "WALLE_RELEASES"
 SERVICE_VARIABLE: Final = "WALLE_SERVICE"
@@ -84,3 +86,31 @@ def bounded[N: (int, float)](
         return value
 
     return parse
+
+
+def duration(least_ms: int, most_ms: int = 366 * 86_400_000) -> Callable[[str], int]:
+    """Return the ``type`` of an option that is a time such as ``10s``; in milliseconds."""
+
+    def parse(text: str) -> int:
+        from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
+
+        try:
+            value_ms = parse_duration_ms(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        if not least_ms <= value_ms <= most_ms:
+            raise argparse.ArgumentTypeError(f"{text} is not from {least_ms} to {most_ms} ms")
+        return value_ms
+
+    return parse
+
+
+def need_extra(*modules: str, kind: type[WalleError] = DeployError) -> None:
+    """Refuse to go on without modules of the extra ``deploy``.
+
+    Raises:
+        WalleError: One of them is not installed; of the given kind.
+    """
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            raise kind(f"{name} is not installed: {how_to_install('deploy')}")

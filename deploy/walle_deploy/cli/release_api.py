@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import getpass
 import os
 import time
 import uuid
@@ -14,7 +15,6 @@ import msgspec
 import urllib3
 
 from walle_deploy.cli.options import SERVICE_VARIABLE, STORE_VARIABLE, need_store, need_url
-from walle_deploy.cli.output import who
 from walle_deploy.outbound.bounded import words_of
 from walle_deploy.release.progress import Progress
 from walle_deploy.service.operating import RELEASES_PATH, Wanted
@@ -140,7 +140,7 @@ def given_releases(
 
     also = f"or --service, or set {SERVICE_VARIABLE}{also and ', '}{also}"
     with closing(open_store(need_store(options, also), make=make)) as store:
-        yield Releases(_in_process(local_app(store, who(options))), token)
+        yield Releases(_in_process(local_app(store, _user(options))), token)
 
 
 def _over_http(pool: urllib3.PoolManager, url: str) -> _Ask:
@@ -185,5 +185,13 @@ def _token(options: argparse.Namespace) -> Callable[[], str] | None:
         return token_from(options.token)
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - of this alone
 
-    key, name = SigningKey.read(options.operator_key), who(options)
+    key, name = SigningKey.read(options.operator_key), _user(options)
     return lambda: key.sign("approver", name)
+
+
+def _user(options: argparse.Namespace) -> str:
+    """Return who asks, as far as this process knows."""
+    try:
+        return getattr(options, "by", None) or getpass.getuser()
+    except (KeyError, OSError):  # a process without a name
+        return "unknown"

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from walle_deploy.cli.output import say, say_json
+from walle_deploy.cli.output import print_line, write_json
 from walle_deploy.cli.release_api import given_releases, path_of
 from walle_deploy.cli.release_file import load_whole_release
 from walle_deploy.model.names import TaskRef
@@ -43,19 +43,19 @@ def _change(options: argparse.Namespace, path: str, **wanted: Any) -> int:
     if progress is None:
         stable = {"task": wanted["task"], "stable": wanted["version"]}
         if options.json:
-            say_json(stable)
+            write_json(stable)
         else:
-            say(
+            print_line(
                 "{task}: {stable} is stable: devices that no release takes in get it".format(
                     **stable
                 )
             )
         return 0
     if options.json:
-        say_json(progress)
+        write_json(progress)
         return 0
     paused = ", paused" if progress.is_paused else ""
-    say(
+    print_line(
         f"release {progress.release}: {progress.task}@{progress.version}, "
         f"{progress.stage.replace('_', ' ')}{paused} (revision {progress.revision})"
     )

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from walle_deploy.cli.options import bounded
+from walle_deploy.cli.options import bounded, need_extra
+from walle_deploy.cli.output import print_json
 from walle_stream.errors import DeployError, RefNotFoundError
-from walle_stream.errors.extras import how_to_install
 
 if TYPE_CHECKING:
     from walle_deploy.trust.publishing import ExclusiveFile
@@ -83,7 +83,7 @@ def _run_init(options: argparse.Namespace) -> int:
         DeployError: The threshold is above the number of keys.
         ConflictError: There is one already.
     """
-    _need_extra()
+    need_extra("tuf")
     from walle_deploy.distribution.signed_urls import KeyRing  # noqa: PLC0415 - heavy
     from walle_deploy.trust.layout import put_file  # noqa: PLC0415 - beside it
     from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
@@ -175,7 +175,7 @@ def _run_status(options: argparse.Namespace) -> int:
 
 def _run_enrol(options: argparse.Namespace) -> int:
     """Print a device's secret."""
-    _need_extra()
+    need_extra("tuf")
     from walle_deploy.distribution.signed_urls import read_ring  # noqa: PLC0415 - heavy
 
     secret = read_ring((options.keys or options.folder / "keys") / _RING)
@@ -193,7 +193,7 @@ def _run_serve(options: argparse.Namespace) -> int:
 
 
 def _open(options: argparse.Namespace) -> "TrustedRepository":
-    _need_extra()
+    need_extra("tuf")
     from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
 
     return TrustedRepository(options.folder, options.keys)
@@ -220,12 +220,5 @@ def _progress(stored: int, total: int) -> None:
 
 
 def _say(options: argparse.Namespace, fields: Any, text: str) -> None:
-    sys.stdout.write((msgspec.json.encode(fields).decode() if options.json else text) + "\n")
-    sys.stdout.flush()
-
-
-def _need_extra() -> None:
-    try:
-        import tuf  # noqa: F401, PLC0415 - is it there?
-    except ImportError as error:
-        raise DeployError(f"tuf is not installed: {how_to_install('deploy')}") from error
+    if not print_json(options, fields):
+        print(text, flush=True)

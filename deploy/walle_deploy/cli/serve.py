@@ -1,7 +1,6 @@
 """``walle serve``: the release service."""
 
 import argparse
-import importlib.util
 import json
 import signal
 import socket
@@ -9,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from walle_deploy.cli.options import add_store, bounded, need_store, need_url
+from walle_deploy.cli.options import add_store, bounded, need_extra, need_store, need_url
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
-from walle_stream.errors.extras import how_to_install
 
 _PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop", "cryptography", "jwt")
 _WORKERS_MAX: Final = 256
@@ -72,7 +70,7 @@ def run_serve(options: argparse.Namespace) -> int:
         SpecFileError: The set-up is wrong, or the extra is not installed.
         ServiceUnreachableError: The address cannot be had.
     """
-    need_extra(*_PARTS)
+    need_extra(*_PARTS, kind=SpecFileError)
     from walle_deploy.assembly.serving import (  # noqa: PLC0415 - an extra
         OPENER,
         check_parts,
@@ -118,17 +116,6 @@ def end_on_signals() -> None:
     """Let a first signal end uvicorn, and that be all: it raises the signal once more behind it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
-
-
-def need_extra(*modules: str) -> None:
-    """Say in one line what is to be installed, if it is not.
-
-    Raises:
-        SpecFileError: One of them is not there.
-    """
-    for name in modules:
-        if importlib.util.find_spec(name) is None:
-            raise SpecFileError(f"{name} is not installed: {how_to_install('deploy')}")
 
 
 def listen(address: str, option: str) -> socket.socket:

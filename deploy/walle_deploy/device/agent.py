@@ -38,8 +38,6 @@ AGAIN_MS: Final = 2_000.0
 """Pause after a version could not be installed; twice as long each time."""
 
 AGAIN_MAX_MS: Final = 600_000.0
-"""Longest pause."""
-
 REPORTED_AT: Final = 3
 """Refusals of a version by a device before it is reported as a failure of it."""
 

@@ -29,8 +29,6 @@ from walle_stream.errors import (
 from walle_stream.wire.bearer import bearer_headers
 
 PUSH_MAX_BYTES: Final = 1024 * 1024
-"""Longest answer that is read."""
-
 TASKS_MAX: Final = 256
 """Most tasks of one push: as many as a profile holds."""
 

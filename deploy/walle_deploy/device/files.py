@@ -35,7 +35,6 @@ class DeviceIdentity(msgspec.Struct, frozen=True):
     """Whose files may come."""
 
     device: str
-    """Its id."""
     user: str = ""
     """Empty when nobody is signed in."""
     secret: str = ""

@@ -104,7 +104,6 @@ class Fleet:
     def __init__(self, agents: Iterable[DeviceAgent], every_s: float, threads: int = 4) -> None:
         """Plan the first checks, evenly spread over one interval."""
         self.counts: Counter[str] = Counter()
-        """Checks by outcome."""
         self._every_ms = every_s * 1_000
         self._agents = list(agents)
         now_ms, count = monotonic_ms(), max(len(self._agents), 1)

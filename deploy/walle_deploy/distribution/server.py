@@ -50,7 +50,8 @@ def build_app(
         name = _name(request)
         if private is None or not _EXCLUSIVE.fullmatch(name):
             return _not_found()
-        if not _may(signer, request, _requested(request)):
+        query = request.scope["query_string"].decode("latin-1")
+        if not _may(signer, request, f"{request.scope['path']}?{query}"):
             return _refused()
         return _file(private / name, "application/octet-stream", "private, no-store")
 
@@ -83,11 +84,6 @@ def _name(request: Request) -> str:
     # a route's parameter would have lost a line feed at its end
     path: str = request.scope["path"]
     return path.removeprefix("/")
-
-
-def _requested(request: Request) -> str:
-    query = request.scope["query_string"].decode("latin-1")
-    return f"{request.scope['path']}?{query}"
 
 
 def _file(path: Path, media: str, cached: str) -> Response:

@@ -27,14 +27,10 @@ from walle_stream.clock import wall_ms
 from walle_stream.errors import DeployError, IntegrityError, ProfileError
 
 PROOF_HEADER: Final = "walle-proof"
-"""Of a device's request for an exclusive file."""
-
 SKEW_MS: Final = 60_000
 """How far the clocks of the service and of the file server may be apart."""
 
 VALID_MS: Final = 600_000
-"""Default lifetime of an address."""
-
 _FOLDER: Final = "exclusive/"
 _KEEP: Final = 4
 # one form alone: what a server in front reads in another way must not be signed for
@@ -49,7 +45,6 @@ class KeyRing(msgspec.Struct, frozen=True):
     """Secret keys by their ids; the first one signs, all of them are believed."""
 
     urls: dict[str, str]
-    """Of addresses."""
     devices: dict[str, str]
     """Of enrolments: as long as one is here, its devices need not be enrolled again."""
 

@@ -20,8 +20,6 @@ type Keys = Mapping[str, jwt.PyJWK]
 """Public keys by their ids."""
 
 KEYS_MAX_BYTES: Final = 1024 * 1024
-"""Of a set of keys."""
-
 _RSA_BITS: Final = 2_048
 _SECRET: Final = frozenset({"d", "k"})
 

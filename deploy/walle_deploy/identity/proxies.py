@@ -44,9 +44,7 @@ class Proxies:
         """Take the networks."""
         self._networks = tuple(map(ip_network, networks))
         self.is_told = bool(networks)
-        """Whether there are any."""
         self.has = lru_cache(_CACHED)(self._has)
-        """Whether an address is a proxy's."""
 
     def client(self, peer: str, forwarded: bytes) -> str:
         """Return the address that a request is from.

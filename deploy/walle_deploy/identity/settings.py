@@ -16,11 +16,7 @@ from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 
 DEVICES: Final = "walle-devices"
-"""Default audience of devices' tokens."""
-
 RELAYS: Final = "walle-relays"
-"""Default audience of relays' tokens."""
-
 OPERATORS: Final = "walle-operators"
 """Default audience of operators' tokens. Tokens of devices or for other services are refused."""
 

@@ -22,7 +22,6 @@ from walle_stream.errors import SpecFileError
 from walle_stream.store.files import put_file
 
 VALID_S: Final = 3_600
-"""Default lifetime of a token."""
 
 type Signed = Literal["device", "relay", "viewer", "author", "approver"]
 """What tokens are for: devices, relays, and operators by their roles."""

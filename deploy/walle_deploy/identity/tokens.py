@@ -21,8 +21,6 @@ from walle_deploy.policy.files import WatchedFile
 from walle_stream.errors import IdentityError
 
 TOKEN_MAX_BYTES: Final = 4_096
-"""Longest token."""
-
 _BEARER: Final = b"bearer "
 _SHOWN: Final = 200
 

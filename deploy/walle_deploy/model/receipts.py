@@ -22,8 +22,6 @@ type Group = Literal["", "new", "control"]
 in by the release's policy, and is beyond the share. Empty: neither."""
 
 VALID_MS: Final = 7 * 86_400_000
-"""How long a receipt is believed."""
-
 AHEAD_MS: Final = 300_000
 """How far from the future a receipt may be: clocks of databases are set."""
 
@@ -38,7 +36,6 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """What the release service says of one version of one task on one device."""
 
     device: str
-    """Its id."""
     task: str
     """``SCENARIO/TASK``."""
     version: str

@@ -16,7 +16,6 @@ from walle_deploy.monitoring.counts import percentile
 from walle_deploy.monitoring.definition import AlarmRule
 
 ALARM_VERSION: Final = 1
-"""Of the JSON that a receiver gets."""
 
 type _Key = tuple[str, str, str]
 
@@ -41,13 +40,11 @@ class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
     """None where nothing is there to measure any more."""
     above: float
     since_ms: int
-    """When it began."""
     at_ms: int
     runs: int = 0
     """In the window."""
     devices: int = 0
     text: str = ""
-    """For people."""
     format: int = ALARM_VERSION
 
 

@@ -19,7 +19,6 @@ class AttributedReport(NamedTuple):
     version: Scope
     parts: Mapping[Scope, ReportCounts]
     bare: int
-    """Devices without a receipt."""
     wrong: int
     """Devices with one that is not valid for what they report."""
 

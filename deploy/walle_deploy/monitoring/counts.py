@@ -14,8 +14,6 @@ CLASSES_MAX: Final = 64
 """Classes of errors that are told apart; all others are ``(other)``."""
 
 RELATIVE_ACCURACY: Final = 0.01
-"""Of percentiles."""
-
 UNIT: Final = 1_000
 """What one device weighs in times and sizes where it counts once."""
 

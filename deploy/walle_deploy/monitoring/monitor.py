@@ -42,11 +42,8 @@ class MonitorCounts(msgspec.Struct):
     """What a monitor has done, for metrics."""
 
     frames: int = 0
-    """That were counted."""
     reports: int = 0
-    """That were counted."""
     frames_again: int = 0
-    """That were counted before."""
     frames_refused: int = 0
     """Malformed."""
     reports_refused: int = 0
@@ -70,7 +67,6 @@ class _Frame(NamedTuple):
     partition: tuple[str, int]
     number: int
     reports: Sequence[AttributedReport] | None
-    """None: it is malformed."""
 
 
 class Monitor:

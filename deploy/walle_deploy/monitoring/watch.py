@@ -97,7 +97,6 @@ class WatchOptions(msgspec.Struct, frozen=True):
     leads: Callable[[], bool] = lambda: True
     """Whether this process is the one of several that looks, now."""
     news: News | None = None
-    """Gives further messages."""
     is_idle: Callable[[], bool] = lambda: True
     """Whether all that was told is where it should go. What waits while the process dies is
     told again by the next one: alarms come at least once, under the same id where it is one of

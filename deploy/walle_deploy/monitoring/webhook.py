@@ -21,11 +21,7 @@ from walle_stream.clock import wall_ms
 _log = logging.getLogger(__name__)
 
 SIGNATURE_HEADER: Final = "walle-signature"
-"""Name of the header that proves who sent it."""
-
 ALARM_HEADER: Final = "walle-alarm"
-"""Name of the header with the message's id."""
-
 _OK: Final = 300
 _REFUSED: Final = range(400, 500)
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
@@ -51,9 +47,7 @@ class Webhook:
     def __init__(self, url: str, secret: bytes, options: WebhookOptions | None = None) -> None:
         """Start its thread."""
         self.sent = 0
-        """Messages that the receiver took."""
         self.dropped = 0
-        """Messages that nobody took."""
         self._url = url
         self._secret = secret
         self._options = options or WebhookOptions()

@@ -25,7 +25,6 @@ class OperatorAuthenticator:
             SpecFileError: One of its files cannot be read.
         """
         self.spec = spec
-        """How it is set up."""
         self._revoked = (
             None if spec.revoked is None else WatchedFile.opened(spec.revoked, read_lines)
         )

@@ -24,7 +24,6 @@ from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError, IdentityError, WalleError
 
 COOKIE: Final = "walle_operator"
-"""Has the token of who is signed in."""
 
 
 type OperatorOf = Callable[

@@ -18,8 +18,6 @@ from typing import Any, Final, override
 from urllib.parse import quote
 
 SERVED: Final = Path(__file__).parent / "served"
-"""Templates, stylesheet and script."""
-
 _SHOWN_MAX: Final = 2_000
 
 

@@ -17,7 +17,6 @@ from walle_deploy.store.receipt_keys import open_until_ms
 from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
 STOPS: Final = ("rollback", "pause")
-"""Ways to stop a release."""
 
 _ROWS, _ENTRIES, _LAST, _KINDS = 500, 200, 20, 20
 

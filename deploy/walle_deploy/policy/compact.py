@@ -7,15 +7,11 @@ offered, never what may be read.
 
 from collections.abc import Iterable
 from itertools import batched
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from walle_deploy.policy.hashing import id_hash
-
-_BATCH: Final = 65_536
-_INDEX_BITS_MAX: Final = 24
 
 
 class CompactIds:
@@ -28,19 +24,16 @@ class CompactIds:
         """
         parts = [
             np.fromiter(map(id_hash, part), np.uint64)
-            for part in batched(ids, _BATCH, strict=False)
+            for part in batched(ids, 65_536, strict=False)
         ]
         hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
         values = None if numbers is None else np.fromiter(numbers, np.uint32)
-        self._fill(hashes, values)
-
-    def _fill(self, hashes: NDArray[np.uint64], values: NDArray[np.uint32] | None) -> None:
         order = np.argsort(hashes, kind="stable")
         hashes = hashes[order]
         is_last = np.ones(len(hashes), bool)
         is_last[:-1] = hashes[1:] != hashes[:-1]
         hashes = hashes[is_last]
-        bits = min(max(len(hashes).bit_length(), 1), _INDEX_BITS_MAX)
+        bits = min(max(len(hashes).bit_length(), 1), 24)
         self._shift = 64 - bits
         buckets = (hashes >> np.uint64(self._shift)).astype(np.uint32)
         starts = np.searchsorted(buckets, np.arange(2**bits + 1, dtype=np.uint32)).astype(np.uint32)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import MASK, policy_salt, salt_key, share_limit
 from walle_deploy.policy.model import IdFile, Policy
-from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static, Test
+from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static
 from walle_deploy.policy.truth import Truth
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
 
@@ -93,7 +93,8 @@ class Compiler:
         nodes: list[Node] = []
         if policy.percent is not None:
             own = policy.salt if policy.salt is not None else policy_salt(salt)
-            nodes.append(Dynamic(_share_test(salt_key(own), share_limit(policy.percent))))
+            key, limit = salt_key(own), share_limit(policy.percent)
+            nodes.append(Dynamic(lambda facts: (facts.device_hash * key & MASK) <= limit))
         if policy.devices is not None:
             nodes.append(self._ids(policy.devices, is_user=False))
         if policy.users is not None:
@@ -152,10 +153,6 @@ def _version_test(range_: str) -> Callable[[Any], Truth]:
 def _patterns(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     match = re.compile("|".join(map(translate, patterns))).match
     return lambda value: match(value) is not None
-
-
-def _share_test(key: int, limit: int) -> Test:
-    return lambda facts: (facts.device_hash * key & MASK) <= limit
 
 
 def _attribute_test(name: str, test: Callable[[Any], bool]) -> Dynamic:

@@ -30,7 +30,6 @@ class Decision(NamedTuple):
     why: str
     """For each release that was asked, the condition that decided."""
     has_it: bool
-    """Whether the version is what the device says that it has."""
 
 
 class Group(NamedTuple):
@@ -42,7 +41,6 @@ class Group(NamedTuple):
     why: str
     devices: int
     have_it: int
-    """Of these."""
     examples: tuple[str, ...]
     """Ids of the first ``EXAMPLES`` devices."""
 

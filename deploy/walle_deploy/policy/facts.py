@@ -10,7 +10,6 @@ from walle_deploy.policy.files import WatchedFile, read_ids
 from walle_deploy.policy.hashing import id_hash
 
 NOBODY: Final = Attributes()
-"""Attributes of a user of whom nothing is known."""
 
 
 class Sources:

@@ -86,7 +86,6 @@ class _Candidate(NamedTuple):
     version: str
     release_id: str
     standing: Standing
-    """Of those whom it takes in."""
     before: str
     """Who is beyond the limit and has this version is of its control group; empty: nobody."""
 

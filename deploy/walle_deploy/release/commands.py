@@ -170,7 +170,6 @@ class ReleaseCommands:
     """Stop the progress; devices keep what they have, the gates go on looking."""
 
     resume = _changing_by(lambda now, why, _: Resumed(now, why))
-    """Let a paused release go on."""
 
     approve = _changing_by(lambda now, why, person: Approved(now, person, why))
     """Let a release begin that another person created."""

@@ -32,7 +32,6 @@ from walle_stream.faults import crash_point
 CONTROLLER: Final = "controller"
 """Who it is, in the audit log."""
 LEASE_MS: Final = 10_000
-"""For how long a controller leads from a turn on."""
 BEHIND_MS: Final = 900_000
 """For how long a clock may be behind the begin of a step before that begins anew."""
 

@@ -22,8 +22,6 @@ from walle_deploy.release.limits import DriftGate, LatencyGate
 from walle_stream.wire.buckets import CALL_BUCKETS, bucket_of
 
 SLOWER: Final = (0.5, 0.9, 0.99)
-"""Quantiles at which latency is compared."""
-
 _SIZES: Final = (0.1, 0.5, 0.9)
 
 

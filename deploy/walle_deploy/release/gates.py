@@ -85,7 +85,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     evidence: float
     """0 to 1 and more: at 1 the release is stopped. Logarithmic."""
     text: str
-    """For people, with the figures."""
     beyond_tolerated: float | None = None
     """Of failures and crashes: the evidence against what is tolerated; at 1 it would suffice."""
     beyond_control: float | None = None

@@ -34,9 +34,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool
     is_paused: bool
     reason: str
-    """Why it stands where it stands."""
     waits_for: tuple[str, ...]
-    """What has to be so before it goes on."""
     can: tuple[str, ...]
     """Which of ``pause``, ``resume``, ``advance``, ``approve`` and ``rollback`` can be done."""
     created_ms: int
@@ -51,7 +49,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...]
     """Versions of groups of which no device has reported since the step began."""
     bare_reports: int
-    """Of devices that reported it without a receipt."""
     wrong_reports: int
     """Of devices that reported it with an invalid one."""
     gates: tuple[Verdict, ...]

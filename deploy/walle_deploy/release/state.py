@@ -54,15 +54,11 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     paused_ms: int | None = None
     """When it was paused; None when it is not."""
     reason: str = ""
-    """Why it stands where it stands, for people."""
     author: str = ""
     """``Operator.person`` of who created it; empty where it needs nobody's approval."""
     is_approved: bool = False
-    """Whether another person let it begin."""
     is_simulated: bool = False
-    """Whether the simulation was passed."""
     is_offered: bool = False
-    """Whether devices get it now."""
     is_withdrawn: bool = False
     """Whether devices that have it, and are given no other version, lose it: it was taken back, or
     replaced, before it was done."""

@@ -29,14 +29,10 @@ OPEN_MODE: Final = (
     "authentication is open: nobody is asked who he is, so reports are no evidence of who sent "
     "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
 )
-"""Warning of the open mode, logged at the start."""
-
 CLOSED: Final = (
     "this service lets nobody see or change releases over HTTP: write spec.operators into its "
     "ReleaseService YAML (docs/deploy/operators.md)"
 )
-"""What is answered where no operators are named."""
-
 _UNPROVEN_COST: Final = 10
 """Of an address, in checks: to verify a signature takes as long as some of them."""
 
@@ -74,7 +70,6 @@ class Admission:
         self._addresses = _budgets(spec.budgets, spec.budgets.address)
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
         self.headers = own | ({FORWARDED} if spec.proxies else frozenset())
-        """Those of a request that are looked at."""
         self._refusals = RefusedRequests(self.refused)
 
     @property

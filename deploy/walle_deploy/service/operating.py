@@ -76,13 +76,11 @@ class Wanted(
     request: _Text = ""
     """Id of the one change that this is: sent again it is not made again."""
     why: _Text = ""
-    """For the audit log."""
     by: _Text = ""
     """Whom it is for: a note of the operator, which nobody checks."""
     revision: int | None = None
     """Refuse it where the release was changed since this one."""
     supersede: bool = False
-    """End the release in progress of the same task."""
     definition: dict[str, Any] = {}
     """The kind ``Release``, as JSON."""
     task: _Text = ""

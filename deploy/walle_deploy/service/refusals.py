@@ -26,8 +26,6 @@ REFUSALS: Final = (
     ProfileError,
     ServiceUnreachableError,
 )
-"""What a client is told."""
-
 _STATUS: Final[dict[type[WalleError], int]] = {
     ConflictError: 409,
     EnvelopeError: 400,

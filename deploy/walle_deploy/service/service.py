@@ -58,7 +58,6 @@ class Parts(NamedTuple):
     figures: Path | None = None
     """Folder of the figures of all workers; None: there is one."""
     figures_beside: Callable[[], Mapping[str, Mapping[str, int]]] = dict
-    """Gives further figures, by name and label."""
 
 
 class _Current(NamedTuple):
@@ -79,19 +78,14 @@ class ReleaseService:
         self.admission = admission or Admission(spec)
         self.known = KnownDevices(spec.known_devices.max)
         self.answers: Counter[str] = Counter()
-        """Checks by what became of them."""
         self.offered: Counter[str] = Counter()
-        """Pushed tasks by release."""
         self.sources = Sources(spec.attributes)
         self.worker = f"{os.getpid()}-{secrets.token_hex(4)}"
-        """Its name towards the store."""
         self.problem = ""
         """Why the newest table is not in use; empty when it is."""
         self.is_running = False
-        """Whether ``running`` was entered, and not left."""
         self._warned: set[str] = set()
         self.routes = parts.routes
-        """Starlette routes beside those of the service."""
         self._parts = parts
         self._shared = FiguresFolder(parts.figures, self.worker) if parts.figures else None
         self._current: _Current | None = None

@@ -25,7 +25,7 @@ from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import SetDefinition
 from walle_stream.vm.memory import limit_data, resident_bytes
-from walle_stream.vm.package.reader import PackagedTask, TaskPackage
+from walle_stream.vm.package.reader import TaskPackage
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.process.guard import tie_to_host
 from walle_stream.vm.results import RunInput, RunResult
@@ -36,8 +36,6 @@ from walle_stream.wire.event_batch import EventBatch
 from walle_stream.wire.graph import Constant, Graph
 
 LINE_MAX: Final = 400
-"""Characters of an event's line in a report."""
-
 _US: Final = 1_000.0
 _decode_event: Final = msgspec.json.Decoder(Event).decode
 
@@ -85,7 +83,8 @@ class _Replay:
 
     def _woken(self, lines: Sequence[bytes]) -> Iterator[tuple[int, Runs]]:
         task = self._task
-        definition = SetDefinition({task.name: task.triggers}, self._policy(), _pages(task))
+        pages = {} if task.pages is None else {task.name: frozenset(task.pages)}
+        definition = SetDefinition({task.name: task.triggers}, self._policy(), pages)
         machine = PartitionMachine(lambda _: definition)
         for number, line in enumerate(lines, 1):
             batch = EventBatch([_decode_event(line)])
@@ -154,10 +153,6 @@ def main() -> None:
             packed = msgspec.msgpack.encode(result)
             stream.write(LENGTH.pack(len(packed)) + packed)
             stream.flush()
-
-
-def _pages(task: PackagedTask) -> dict[str, frozenset[str]]:
-    return {} if task.pages is None else {task.name: frozenset(task.pages)}
 
 
 def _end(_task: str, _device: str) -> None:

@@ -10,8 +10,6 @@ from walle_stream.events import Event
 from walle_stream.types import device_id_problem
 
 EVENTS_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Most bytes of recorded events for one kind."""
-
 _decode: Final = msgspec.json.Decoder(Event).decode
 
 

@@ -14,8 +14,6 @@ from walle_deploy.simulation.report import VersionRun
 from walle_stream.vm.package.reader import TaskPackage, read_package
 
 LENGTH: Final = Struct("<I")
-"""Before each result."""
-
 PROGRESS: Final = Struct("<II")
 """Index of the version, and of the event that is being handled, from 1; 0 while it loads."""
 

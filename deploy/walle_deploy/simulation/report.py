@@ -18,7 +18,6 @@ class FailedRun(msgspec.Struct, frozen=True):
     line: str
     """The line itself, its beginning if it is long."""
     error: str
-    """Class of the error."""
     message: str
     """With the script's file and line."""
 
@@ -47,7 +46,6 @@ class Drift(msgspec.Struct, frozen=True):
     """How the features of both versions differ; runs are matched by device and position."""
 
     runs: int
-    """In either version."""
     changed: int
     """That succeeded in both, with other features."""
     only_one: int
@@ -75,7 +73,6 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
     """All kinds."""
 
     task: str
-    """Name of the task in its package."""
     version: str
     previous_version: str = ""
     kinds: tuple[KindReport, ...]

@@ -148,7 +148,9 @@ class _Kind:
                 for result in _results(out):
                     results[first + result.index] = result
                 if len(results) < len(versions):
-                    index, number = PROGRESS.unpack(_padded(os.pread(progress.fileno(), 8, 0)))
+                    index, number = PROGRESS.unpack(
+                        os.pread(progress.fileno(), 8, 0).ljust(PROGRESS.size, b"\0")
+                    )
                     at = max(first + index, len(results))
                     results[at] = VersionResult(at, _broken(versions[at], events, number, ended))
         return results
@@ -231,10 +233,6 @@ def _results(out: bytes) -> list[VersionResult]:
         results.append(msgspec.msgpack.decode(part, type=VersionResult))
         at += LENGTH.size + size
     return results
-
-
-def _padded(data: bytes) -> bytes:
-    return data.ljust(PROGRESS.size, b"\0")
 
 
 def _broken(package: bytes, events: bytes, number: int, ended: str) -> VersionRun:

@@ -35,7 +35,6 @@ _BEGIN: Final[dict[Kind | Literal["making"], tuple[str, tuple[int, ...]]]] = {
     "counting": (_LOCK, (_NUMBER + 1,)),
     "reading": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", ()),
 }
-"""What a transaction of a kind begins with."""
 
 
 class PostgresStore(ReleaseStore):

@@ -19,8 +19,6 @@ from walle_deploy.store.rows import (
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
 
 SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, bare, wrong"
-"""Columns of a scope."""
-
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
 

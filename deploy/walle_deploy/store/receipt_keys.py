@@ -17,8 +17,6 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError
 
 LOOK_MS: Final = 10_000
-"""Between two looks at the store."""
-
 _KIND: Final = "receipts"
 _NAME: Final = "keys"
 _OPEN: Final = "open"

@@ -13,7 +13,6 @@ import msgspec
 from walle_stream.errors import IntegrityError
 
 SCHEMA_VERSION: Final = 4
-"""Of the tables below."""
 
 
 class Cursor(Protocol):
@@ -40,7 +39,6 @@ class Dialect(msgspec.Struct, frozen=True):
     now: str
     """Expression of the database's clock in epoch milliseconds."""
     blob: str
-    """Type of bytes."""
     has_table: str
     """Query that gives a row where the table ``?`` is there."""
     keyed: str

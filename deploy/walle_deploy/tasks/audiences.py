@@ -66,7 +66,6 @@ class OwnFile(msgspec.Struct, frozen=True):
     """A device id, or ``user:ID``."""
     resource: str
     path: str
-    """In the branch."""
 
 
 def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:

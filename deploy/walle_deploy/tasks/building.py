@@ -37,7 +37,6 @@ class BuiltVersion(msgspec.Struct, frozen=True):
 
     ref: TaskRef
     commit: str
-    """What its tag points to."""
     package: bytes
     """The file ``files.shared[0]``."""
     files: VersionFiles

@@ -42,11 +42,7 @@ def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeF
         shutil.rmtree(part, ignore_errors=True)
         raise
     part.rename(folder)
-    _forget_old(home)
-    return folder, files
-
-
-def _forget_old(home: Path) -> None:
-    folders = sorted(home.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in folders[_KEPT:]:
+    by_age = sorted(home.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in by_age[_KEPT:]:
         shutil.rmtree(old)
+    return folder, files

@@ -51,7 +51,10 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
         GitError: git refuses, or does not know who you are.
         RefNotFoundError: A host has no such repository.
     """
-    _refuse_version(ref)
+    if ref.version:
+        raise RefNotFoundError(
+            f"{ref}: a version is made by walle task tag: name the task alone, {ref.name}"
+        )
     if group.is_local:
         _make_repository(Path(group.address), ref)
     with _new_folder(folder) as part:
@@ -132,13 +135,6 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
     target = Move(work.tree_of(head), work.tree_of(commit), commit, branch, upstream)
     move(work, target)
     return Clone(ref, folder, commit)
-
-
-def _refuse_version(ref: TaskRef) -> None:
-    if ref.version:
-        raise RefNotFoundError(
-            f"{ref}: a version is made by walle task tag: name the task alone, {ref.name}"
-        )
 
 
 def _make_repository(group: Path, ref: TaskRef) -> None:

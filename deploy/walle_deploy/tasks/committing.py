@@ -73,7 +73,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
         files = _changed(work, work.tree_of(upstream), tree)
         commit = head
         if is_behind or tree != work.tree_of(head):
-            commit = make_commit(work, tree, parent, message or _default_message(files))
+            commit = make_commit(work, tree, parent, message or f"Change {listed(files)}")
         target = Move(before, tree, commit, work.ref.task, commit)
         note_commit(work, target)
         push_commit(work, commit, upstream)
@@ -131,7 +131,3 @@ def _changed(work: WorkingFolder, before: str, after: str) -> tuple[str, ...]:
         arguments = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
         listed = work.git.run(*arguments)
     return tuple(listed.decode(errors="replace").split("\0")[:-1])
-
-
-def _default_message(files: tuple[str, ...]) -> str:
-    return f"Change {listed(files)}"

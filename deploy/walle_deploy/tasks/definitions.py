@@ -21,8 +21,6 @@ from walle_stream.spec.loader import load_task
 from walle_stream.spec.models import Task
 
 TASK_FILE: Final = "task.yaml"
-"""Name of the definition in a task's branch."""
-
 FILES_FILE: Final = "files.yaml"
 """Name of the file that declares audiences; there need not be one."""
 
@@ -36,7 +34,6 @@ class Definition(msgspec.Struct, frozen=True):
     task: Task
     """Its version is the tag's."""
     own: tuple[OwnFile, ...]
-    """The exclusive files, by audience."""
 
 
 def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definition:

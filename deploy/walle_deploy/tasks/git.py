@@ -14,11 +14,7 @@ from typing import Final
 from walle_stream.errors import GitError
 
 LOCAL_TIMEOUT_S: Final = 120
-"""Longest time of a command that stays on this machine."""
-
 NETWORK_TIMEOUT_S: Final = 600
-"""Longest time of a fetch or a push."""
-
 _KEPT: Final = frozenset(
     {
         *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND"),

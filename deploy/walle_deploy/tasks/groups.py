@@ -15,8 +15,6 @@ from walle_deploy.model.names import TaskRef
 from walle_stream.errors import RefNotFoundError
 
 GROUP_VARIABLE: Final = "WALLE_GROUP"
-"""Name of the environment variable that names the group."""
-
 CACHE_VARIABLE: Final = "WALLE_CACHE"
 """Name of the environment variable that says where copies of repositories are kept."""
 

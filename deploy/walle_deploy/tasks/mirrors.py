@@ -20,11 +20,7 @@ from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 from walle_stream.spec.suggestions import nearest
 
 HEADS: Final = "refs/heads/"
-"""Where git has branches."""
-
 TAGS: Final = "refs/tags/"
-"""Where git has tags."""
-
 _ABSENT: Final = re.compile(
     r"not appear to be a git repository|does not exist|[Nn]ot found|could not be found"
 )
@@ -66,7 +62,11 @@ class Mirror:
         if tag is None:
             raise self._no_version(ref, known)
         if known != tag:
-            raise self._moved(ref, known, tag)
+            raise ConflictError(
+                f"the version {ref} was moved: its tag was {known[:12]} when it was first seen "
+                f"here, and is {tag[:12]} in {self.url}; versions do not move: ask who did it, "
+                f"make another version, and if it has to be, delete {self.git.folder}"
+            )
         if self.git.line("cat-file", "-t", tag) != "tag":
             raise RefNotFoundError(
                 f"{ref}: its tag {ref.tag} is a lightweight one: a version is an annotated tag, "
@@ -102,13 +102,6 @@ class Mirror:
             )
         return RefNotFoundError(
             f"there is no version {ref}{_near(ref.version, there)}; {_named('there are', there)}"
-        )
-
-    def _moved(self, ref: TaskRef, known: str, tag: str) -> ConflictError:
-        return ConflictError(
-            f"the version {ref} was moved: its tag was {known[:12]} when it was first seen here, "
-            f"and is {tag[:12]} in {self.url}; versions do not move: ask who did it, make "
-            f"another version, and if it has to be, delete {self.git.folder}"
         )
 
 
@@ -227,10 +220,7 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
     heads = [name for name in refs if name.startswith(HEADS) and have.get(name) != refs[name]]
     # a tag that is here already stays what it was
     tags = [name for name in refs if name.startswith(TAGS) and name not in have]
-    # what can be no task or version was kept in copies of walle 0.1
-    gone = [
-        name for name in have if not _is_ours(name) or (name.startswith(HEADS) and name not in refs)
-    ]
+    gone = [name for name in have if name.startswith(HEADS) and name not in refs]
     if gone:
         # before others come: 'a' may stand where 'a/b' was
         git.run("update-ref", "--stdin", stdin=b"".join(b"delete %b\n" % g.encode() for g in gone))

@@ -28,7 +28,6 @@ class Move(msgspec.Struct, frozen=True):
     from_tree: str
     """What its files are now; empty: there are none."""
     to_tree: str
-    """What they shall be."""
     commit: str
     """What the folder is at then."""
     branch: str = ""

@@ -21,11 +21,7 @@ FILE_MAX_BYTES: Final = 256 * 1024 * 1024
 """Largest file of a task: as large as a package may be."""
 
 TREE_MAX_BYTES: Final = 4 * 1024 * 1024 * 1024
-"""Most bytes of all files of a task."""
-
 TREE_MAX_FILES: Final = 100_000
-"""Most files of a task."""
-
 _MODES: Final = {"100644", "100755"}
 _KINDS: Final = {"120000": "a symbolic link", "160000": "a submodule"}
 _PATH_MAX: Final = 1_000

@@ -20,7 +20,6 @@ from walle_stream.app.queries.query import features_lines
 from walle_stream.app.validation import validate_file
 
 TIMEOUT_S: Final = 600
-"""Longest time of the tests."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -32,7 +31,6 @@ class Trial(msgspec.Struct, frozen=True):
     tests: str
     """``passed``, ``failed``, or why there were none."""
     output: str
-    """What the tests printed."""
 
     @property
     def is_good(self) -> bool:

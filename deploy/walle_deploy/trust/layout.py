@@ -87,29 +87,24 @@ def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
         RefNotFoundError: There is no such file to read.
         StoreFullError: The disk is full; nothing was changed.
     """
-    with full_disk(folder):
-        return _put_blob(folder, content)
-
-
-def _put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
     part = folder / f".{uuid4().hex}"
     digest, size_bytes = hashlib.sha256(), 0
-    try:
-        make_folder(folder)
-        with part.open("xb") as file:
-            for chunk in _chunks(content):
-                digest.update(chunk)
-                size_bytes += len(chunk)
-                file.write(chunk)
-            part.chmod(0o644)
-            file.flush()
-            os.fsync(file.fileno())
-        path = folder / blob_path(digest.hexdigest())
-        make_folder(path.parent)
-        place_file(part, path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    with full_disk(folder):
+        try:
+            make_folder(folder)
+            with part.open("xb") as file:
+                for chunk in _chunks(content):
+                    digest.update(chunk)
+                    size_bytes += len(chunk)
+                    file.write(chunk)
+                part.chmod(0o644)
+                file.flush()
+                os.fsync(file.fileno())
+            path = folder / blob_path(digest.hexdigest())
+            make_folder(path.parent)
+            place_file(part, path)
+        finally:
+            part.unlink(missing_ok=True)
     return digest.hexdigest(), size_bytes
 
 

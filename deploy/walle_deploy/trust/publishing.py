@@ -30,7 +30,6 @@ class ExclusiveFile(msgspec.Struct, frozen=True):
     owner: str
     """A device's id, or ``user:ID``."""
     resource: str
-    """Name under which the script finds it."""
     content: bytes | Path
 
 

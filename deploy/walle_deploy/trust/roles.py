@@ -29,8 +29,6 @@ LIFETIME_MS: Final = {
     "snapshot": 7 * 86_400_000,
     "timestamp": 86_400_000,
 }
-"""By role."""
-
 SIGNED_AT: Final = "x-walle-made-ms"
 """Field of the timestamp: when it was signed. No true clock shows less, see device/files."""
 

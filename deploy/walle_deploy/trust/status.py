@@ -24,7 +24,6 @@ class RoleStatus(msgspec.Struct, frozen=True):
     expires_ms: int
     """Epoch milliseconds; of the bins the first; 0 when there is none."""
     keys: tuple[str, ...]
-    """Ids of all its keys."""
     threshold: int
     """How many of them must sign."""
     keys_here: int
@@ -36,9 +35,7 @@ class RepositoryStatus(msgspec.Struct, frozen=True):
 
     roles: tuple[RoleStatus, ...]
     targets: int
-    """How many files are signed."""
     bins: int
-    """In how many bins."""
     expired: tuple[str, ...]
     """Roles whose metadata devices refuse now."""
 

@@ -19,8 +19,6 @@ import msgspec
 from walle_stream.errors import IntegrityError
 
 NODE_MAX_BYTES: Final = 65_536
-"""No node is larger."""
-
 _INNER: Final = b"walle-tree 1 inner\n"
 _LEAF: Final = b"walle-tree 1 leaf\n"
 _FAN_OUT: Final = 256
