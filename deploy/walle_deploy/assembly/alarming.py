@@ -18,18 +18,15 @@ from walle_deploy.release.controller import CONTROLLER
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.port import ReleaseStore
 
-_LEASE: Final = "alarms"
 _AUDIT_KEY: Final = "alarms/audit"
 _REPORTED_ACTIONS: Final = frozenset({"rollback", "stop", "pause"})
 _ALL: Final = 99.0  # percent: the rest is a hold-out, which may be no device at all
-_LOOKS: Final = 3
-"""A lease lasts as long as so many looks."""
 
 
 class OfferedVersions:
     """The versions that some device should have now; policies are not asked.
 
-    One thread; blocks on the store.
+    One thread; blocks on the store, which may raise ServiceUnreachableError.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
@@ -39,11 +36,7 @@ class OfferedVersions:
         self._generation = -1
 
     def look(self) -> frozenset[tuple[str, str]]:
-        """Return them: stable ones, and those that releases offer.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
+        """Return them: stable ones, and those that releases offer."""
         with self._store.reading() as transaction:
             generation = transaction.generation()
             if generation == self._generation:
@@ -69,7 +62,8 @@ class OfferedVersions:
 class ReleaseNews:
     """Messages about what the controller did to releases by itself; their ids never change.
 
-    Where nobody looked before, what was before is no news. One thread; blocks on the store.
+    Where nobody looked before, what was before is no news. One thread; blocks on the store, which
+    may raise ServiceUnreachableError.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
@@ -80,11 +74,7 @@ class ReleaseNews:
         """Entries of the log up to this one were looked at."""
 
     def look(self) -> list[AlarmMessage]:
-        """Return what is new.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
+        """Return what is new."""
         row = self._rows.read(_AUDIT_KEY)
         with self._store.reading() as transaction:
             head = transaction.audit_head().number
@@ -102,11 +92,7 @@ class ReleaseNews:
         return messages
 
     def keep(self) -> None:
-        """Remember that all of it was told.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
+        """Remember that all of it was told."""
         self._rows.save(_AUDIT_KEY, b"%d" % self._last_number)
 
 
@@ -127,7 +113,8 @@ def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
 
     def leads() -> bool:
         with store.writing() as transaction:
-            return transaction.take_lease(_LEASE, owner, _LOOKS * spec.every)
+            # it lasts as long as three looks
+            return transaction.take_lease("alarms", owner, 3 * spec.every)
 
     options = WatchOptions(StoredRows(store), offered.has, leads, ReleaseNews(store))
     with watching(FleetView(store, wanted), spec, board, options):
@@ -150,8 +137,6 @@ def _message(entry: AuditEntry) -> AlarmMessage:
         task=entry.task,
         version=entry.version,
         measure="release",
-        value=None,
-        above=0.0,
         since_ms=entry.at_ms,
         at_ms=entry.at_ms,
         text=f"release {entry.release} of {entry.task}@{entry.version} {verb[entry.action]} by "

@@ -58,7 +58,6 @@ from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
 _RING: Final = "cen.json"
-_REPORTS_AT_ONCE: Final = 2  # of the longest; of usual ones a thousand
 _SHORT_BYTES: Final = 16_384  # read within less time than a thread takes to begin
 _log = logging.getLogger(__name__)
 
@@ -209,7 +208,7 @@ def _stop(
 
 
 def _receiving(monitor: Monitor, admission: Admission) -> Callable[[Request], object]:
-    room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
+    room = BodyRoom(2 * BATCH_MAX_BYTES)  # of usual ones a thousand at once
     gatherer = ReportGatherer(monitor)
 
     async def receive(request: Request) -> Response:

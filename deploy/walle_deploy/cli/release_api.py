@@ -26,9 +26,6 @@ from walle_stream.wire.bearer import bearer_headers, token_from
 
 _GOOD: Final = 200
 _AWAY: Final = 500
-_TIMEOUT_S: Final = 60.0
-_AGAIN_S: Final = 0.5
-_AGAIN_MAX_MS: Final = 30_000
 
 type _Ask = Callable[[str, str, dict[str, str], bytes], tuple[int, bytes]]
 
@@ -39,7 +36,10 @@ class _Said(msgspec.Struct):
 
 
 class Releases:
-    """What operators ask and change: at a service, or over a store in this process."""
+    """What operators ask and change: at a service, or over a store in this process.
+
+    All methods block, and raise what the service says.
+    """
 
     def __init__(self, ask: _Ask, token: Callable[[], str] | None) -> None:
         """Ask nothing yet."""
@@ -47,21 +47,13 @@ class Releases:
         self._token = token
 
     def get[T](self, path: str, kind: type[T], **query: object) -> T:
-        """Return what there is, or would be with what a query gives; blocks.
-
-        Raises:
-            WalleError: What the service says.
-        """
+        """Return what there is, or would be with what a query gives; blocks."""
         body = msgspec.json.encode(query) if query else b""
         result: T = self._send("POST" if query else "GET", path, body, kind)
         return result
 
     def look(self, name: str) -> Progress:
-        """Return how a release goes; blocks.
-
-        Raises:
-            WalleError: There is none of that name; or what else the service says.
-        """
+        """Return how a release goes; blocks."""
         return self.get(path_of(name), Progress)
 
     def change(self, path: str, **wanted: Any) -> Any:
@@ -81,10 +73,10 @@ class Releases:
                 return self._send("POST", path, body, Progress | None)
             except ServiceUnreachableError as error:
                 if not until_ms and _may_be_done(error):
-                    until_ms = monotonic_ms() + _AGAIN_MAX_MS
+                    until_ms = monotonic_ms() + 30_000
                 if monotonic_ms() >= until_ms:
                     raise
-            time.sleep(_AGAIN_S)
+            time.sleep(0.5)
 
     def _send(self, method: str, path: str, body: bytes, kind_of_answer: Any) -> Any:
         status, data = self._ask(method, path, bearer_headers(self._token), body)
@@ -133,7 +125,7 @@ def given_releases(
     url = options.service or ("" if is_typed else os.environ.get(SERVICE_VARIABLE, ""))
     if url:
         need_url("--service", url, has_path=False)
-        with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as pool:
+        with urllib3.PoolManager(retries=False, timeout=60.0) as pool:
             yield Releases(_over_http(pool, url.rstrip("/")), token)
         return
     from walle_deploy.assembly.operating import local_app  # noqa: PLC0415 - not for a service

@@ -20,7 +20,6 @@ _RING: Final = "cen.json"
 _ROLES: Final = ("root", "targets", "packages", "snapshot", "timestamp")
 _RINGS: Final = ("urls", "devices")
 _ROOT_KEYS_MAX: Final = 16
-_ROTATE: Final = f"{', '.join(_ROLES)}; {', '.join(_RINGS)}"
 
 
 def add(commands: Any) -> None:
@@ -65,7 +64,12 @@ def add(commands: Any) -> None:
     retire.add_argument("targets", nargs="+", metavar="TARGET", help="its signed name")
     action("refresh", _run_refresh, "sign anew what expires soon; run it every hour")
     rotate = action("rotate", _run_rotate, "give a role a new key")
-    rotate.add_argument("role", choices=(*_ROLES, *_RINGS), metavar="ROLE", help=_ROTATE)
+    rotate.add_argument(
+        "role",
+        choices=(*_ROLES, *_RINGS),
+        metavar="ROLE",
+        help=f"{', '.join(_ROLES)}; {', '.join(_RINGS)}",
+    )
     rotate.add_argument("--key", default="", help="begin of the old key's id, of several")
     rotate.add_argument("--lost", action="store_true", help="the old key is gone, or stolen")
     action("status", _run_status, "say where every role stands")

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -17,8 +16,6 @@ from walle_deploy.distribution.server import build_app
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import WalleError
-
-_REFRESH_S: Final = 3_600
 
 
 def serve(
@@ -61,7 +58,7 @@ def _refreshing(
                 await asyncio.to_thread(repository.refresh)
             except (WalleError, OSError) as error:
                 sys.stderr.write(f"walle: not refreshed: {error}\n")
-            await asyncio.sleep(_REFRESH_S)
+            await asyncio.sleep(3_600)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -11,10 +11,7 @@ from typing import Any, Final
 from walle_deploy.cli.options import add_store, bounded, need_extra, need_store, need_url
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
 
-_PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop", "cryptography", "jwt")
-_WORKERS_MAX: Final = 256
 _PORT_MAX: Final = 65_535
-_BACKLOG: Final = 4_096
 
 
 def add(commands: Any) -> None:
@@ -54,7 +51,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=bounded(int, 1, _WORKERS_MAX),
+        type=bounded(int, 1, 256),
         default=1,
         metavar="N",
         help="processes (default: 1)",
@@ -70,7 +67,9 @@ def run_serve(options: argparse.Namespace) -> int:
         SpecFileError: The set-up is wrong, or the extra is not installed.
         ServiceUnreachableError: The address cannot be had.
     """
-    need_extra(*_PARTS, kind=SpecFileError)
+    need_extra(
+        *("httptools", "starlette", "uvicorn", "uvloop", "cryptography", "jwt"), kind=SpecFileError
+    )
     from walle_deploy.assembly.serving import (  # noqa: PLC0415 - an extra
         OPENER,
         check_parts,
@@ -134,7 +133,7 @@ def listen(address: str, option: str) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, int(port)))
         # before the address is said: who reads it may connect at once
-        listener.listen(_BACKLOG)
+        listener.listen(4_096)
     except OSError as error:
         listener.close()
         raise ServiceUnreachableError(

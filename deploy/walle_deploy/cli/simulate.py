@@ -12,7 +12,6 @@ from walle_stream.errors.extras import how_to_install
 if TYPE_CHECKING:
     from walle_deploy.simulation.report import KindReport, SimulationReport, VersionRun
 
-_US: Final = 1_000.0
 _COLUMNS: Final = ("kind", "result", "runs", "failed", "p50 ms", "p99 ms", "drift")
 
 
@@ -112,4 +111,4 @@ def _milliseconds(run: "VersionRun", share: float) -> str:
     from walle_deploy.monitoring.counts import percentile  # noqa: PLC0415 - quick start
 
     time_us = percentile(run.latency_us, share)
-    return "" if time_us is None else f"{time_us / _US:.2f}"
+    return "" if time_us is None else f"{time_us / 1_000.0:.2f}"

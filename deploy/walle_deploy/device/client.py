@@ -37,7 +37,6 @@ _GOOD: Final = 200
 _BUSY: Final = {429, 503}
 _UNPROVEN: Final = {401, 403}
 _AGAIN_S: Final = 5.0
-_CHUNK_BYTES: Final = 65_536
 _SHOWN: Final = 200
 
 
@@ -119,7 +118,7 @@ class ReleaseClient:
 
     def _read(self, response: urllib3.BaseHTTPResponse) -> bytes:
         body, until_ms = bytearray(), monotonic_ms() + self._timeout_s * 1_000
-        while chunk := response.read1(_CHUNK_BYTES, decode_content=False):
+        while chunk := response.read1(65_536, decode_content=False):
             body += chunk
             is_late = monotonic_ms() > until_ms
             if is_late or len(body) > PUSH_MAX_BYTES:

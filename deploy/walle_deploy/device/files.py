@@ -8,7 +8,7 @@ version are there.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 from urllib.parse import quote
 
 import msgspec
@@ -27,8 +27,6 @@ from walle_deploy.trust.publishing import TREE_ROOT
 from walle_deploy.trust.tree import NODE_MAX_BYTES, Entry, find_in_tree
 from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError, RefNotFoundError, ServiceUnreachableError
-
-_NO_COMPRESSION: Final = {"Accept-Encoding": "identity"}
 
 
 class DeviceIdentity(msgspec.Struct, frozen=True):
@@ -135,7 +133,7 @@ class VerifiedFiles:
         def fill(into: BinaryIO, have_bytes: int) -> None:
             self._http.fill(into, have_bytes, file.url, file.size_bytes, headers)
 
-        headers = dict(_NO_COMPRESSION)
+        headers = {"Accept-Encoding": "identity"}
         if file.audience == "exclusive" and identity.secret:
             headers[PROOF_HEADER] = prove(identity.secret, file.url)
         try:

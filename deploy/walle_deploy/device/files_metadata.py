@@ -41,7 +41,6 @@ FRESH_MS: Final = 30_000
 """For so long a refresh serves further pulls of the same process."""
 
 _NO_BIN: Final = "not part of snapshot"
-_ANY_SIZE: Final = 8 * 1024 * 1024
 
 
 class VerifiedMetadata:
@@ -162,7 +161,7 @@ class _Fetcher(FetcherInterface):
         self._http = http
 
     def _fetch(self, url: str) -> Iterator[bytes]:
-        parts = self._http.chunks(url, _ANY_SIZE, {"Accept-Encoding": "gzip"})
+        parts = self._http.chunks(url, 8 * 1024 * 1024, {"Accept-Encoding": "gzip"})
         return (chunk for _, chunk in parts)
 
 

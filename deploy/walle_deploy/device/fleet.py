@@ -95,8 +95,6 @@ class Failures:
 BACKOFF_MAX_S: Final = 60.0
 """Longest pause of a device whose service does not answer."""
 
-_LATE: Final = "checks that failed"
-
 
 class Fleet:
     """Keeps agents going. Start once, close once."""
@@ -173,7 +171,7 @@ class Fleet:
         """Take note of a check that failed; return the pause, milliseconds."""
         if self._is_closed:
             return self._every_ms
-        self._count(_LATE)
+        self._count("checks that failed")
         self._failures[index] += 1
         self._why.add(index, self._agents[index].device, error)
         longest_ms = max(BACKOFF_MAX_S * 1_000, self._every_ms)

@@ -9,7 +9,6 @@ import msgspec
 
 from walle_deploy.model.profile import DeviceProfile
 
-_MB: Final = 1024 * 1024
 _LOW: Final = (3_000, 4)
 _HIGH: Final = (7_000, 8)
 
@@ -50,6 +49,6 @@ def performance_class(memory_mb: int, cpu_count: int) -> Literal["", "low", "mid
 
 def _memory_mb() -> int:
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MB
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     except (AttributeError, OSError, ValueError):
         return 0  # not every system tells

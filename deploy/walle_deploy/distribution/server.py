@@ -26,7 +26,6 @@ _PUBLIC: Final = re.compile(
     rf"metadata/(?:timestamp\.json|[1-9][0-9]*\.[a-z][a-z0-9-]*\.json|tree/{_HASH})|targets/{_HASH}"
 )
 _EXCLUSIVE: Final = re.compile(rf"exclusive/{_HASH}")
-_NEWEST: Final = "metadata/timestamp.json"
 _log: Final = logging.getLogger(__name__)
 
 
@@ -43,7 +42,7 @@ def build_app(
         if not _PUBLIC.fullmatch(name):
             return _not_found()
         media = "application/json" if name.endswith(".json") else "application/octet-stream"
-        cached = "no-cache" if name == _NEWEST else FOR_EVER
+        cached = "no-cache" if name == "metadata/timestamp.json" else FOR_EVER
         return _file(public / name, media, cached)
 
     async def get_exclusive(request: Request) -> Response:

@@ -32,13 +32,11 @@ SKEW_MS: Final = 60_000
 
 VALID_MS: Final = 600_000
 _FOLDER: Final = "exclusive/"
-_KEEP: Final = 4
 # one form alone: what a server in front reads in another way must not be signed for
 _PATH: Final = re.compile(r"exclusive/[0-9a-f]{2}/[0-9a-f]{64}")
 _PREFIX: Final = re.compile(r"(?:/?[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
 _FIELDS: Final = ["device", "expires", "key", "sig"]
 _OTHERS: Final = 0o077
-_URL_MAX: Final = 4_096
 
 
 class KeyRing(msgspec.Struct, frozen=True):
@@ -59,7 +57,7 @@ class KeyRing(msgspec.Struct, frozen=True):
         All but the newest four are forgotten.
         """
         old = self.devices if devices else self.urls
-        new = dict(list((_new_key() | old).items())[:_KEEP])
+        new = dict(list((_new_key() | old).items())[:4])
         return msgspec.structs.replace(self, **{"devices" if devices else "urls": new})
 
     def device_secret(self, device: str) -> str:
@@ -103,7 +101,7 @@ class UrlSigner:
         is_plain = _PATH.fullmatch(path) and _PREFIX.fullmatch(prefix)
         if not is_plain or _FOLDER in prefix:
             raise IntegrityError(f"{(prefix + path)[:256]!r}: is no address of an exclusive file")
-        fields = parse_qsl(query[:_URL_MAX], keep_blank_values=True)
+        fields = parse_qsl(query[:4_096], keep_blank_values=True)
         if [name for name, _ in fields] != _FIELDS:
             raise IntegrityError(f"{path}: is not a signed address")
         device, expires, key, sig = (value for _, value in fields)

@@ -12,7 +12,6 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SpecFileError
 
 _FRESH_MS: Final = 60_000
-_AGAIN_MS: Final = 5_000
 _TIMEOUT_S: Final = 5.0
 _GOOD: Final = 200
 _log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ class IssuerKeys:
         with self._lock:
             if monotonic_ms() < self._next_ms:
                 return False
-            self._next_ms = monotonic_ms() + _AGAIN_MS
+            self._next_ms = monotonic_ms() + 5_000
             try:
                 self.known = parse_keys(self._fetch(), self._url)
             except (urllib3.exceptions.HTTPError, SpecFileError) as error:

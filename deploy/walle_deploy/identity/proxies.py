@@ -32,7 +32,6 @@ _OPENSSL: Final = {
 """What OpenSSL, and so nginx, calls what RFC 4514 has no name for."""
 
 _CACHED: Final = 10_000
-_HOPS_MAX: Final = 32
 _SECRET_MIN: Final = 16
 _VALUE_MAX: Final = 4_096
 
@@ -55,7 +54,7 @@ class Proxies:
         """
         if not forwarded or not self.has(peer):
             return peer
-        for hop in reversed(forwarded.decode("latin-1").rsplit(",", _HOPS_MAX)):
+        for hop in reversed(forwarded.decode("latin-1").rsplit(",", 32)):
             address = _address(hop.strip())
             if not address:
                 break  # what stands before it may be from anybody

@@ -20,7 +20,6 @@ ALARM_VERSION: Final = 1
 type _Key = tuple[str, str, str]
 
 _US: Final = 1_000.0
-_P99: Final = 0.99
 
 
 class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +33,11 @@ class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     task: str
     version: str
-    measure: str
+    measure: str = ""
     """Empty where the rule is no more."""
-    value: float | None
+    value: float | None = None
     """None where nothing is there to measure any more."""
-    above: float
+    above: float = 0.0
     since_ms: int
     at_ms: int
     runs: int = 0
@@ -138,9 +137,6 @@ def _gone(firing: dict[_Key, int], key: _Key, now_ms: int) -> AlarmMessage:
         rule=rule,
         task=task,
         version=version,
-        measure="",
-        value=None,
-        above=0.0,
         since_ms=since_ms,
         at_ms=now_ms,
         text=f"{task}@{version}: {rule} resolved: no such rule is for it any more",
@@ -163,7 +159,7 @@ def _measured(rule: AlarmRule, health: VersionHealth) -> float | None:
         case "crashingDevices":
             return health.crashing_devices / devices
         case _:
-            p99_us = percentile(health.latency_us, _P99)
+            p99_us = percentile(health.latency_us, 0.99)
             return None if p99_us is None else p99_us / _US
 
 

@@ -20,7 +20,6 @@ UNIT: Final = 1_000
 type DeviceValues = tuple[Collection[int], Mapping[int, int], Mapping[int, int]]
 """Of one report: its devices' hashes, runs by bucket of their time, and of their output."""
 
-_OTHER: Final = "(other)"
 _MOST: Final = 2**62
 """What liars count to: beyond 64 bits nothing could be stored."""
 _LEVELS: Final = ("failures_at_risk", "failures_reached", "crashes_at_risk", "crashes_reached")
@@ -62,7 +61,7 @@ class WindowCounts(msgspec.Struct, array_like=True):
         """Add failed runs by the error's class."""
         own = self.classes
         for name, count in counts.items():
-            key = name if name in own or len(own) < CLASSES_MAX else _OTHER
+            key = name if name in own or len(own) < CLASSES_MAX else "(other)"
             own[key] = min(own.get(key, 0) + count, _MOST)
 
     def add_values(self, values: Iterable[DeviceValues], fresh: set[int]) -> None:

@@ -16,7 +16,6 @@ _HOURS_KEPT: Final = 30 * 24 * _HOUR
 """Then they are one; a scope without a report for so long goes."""
 NEVER_FOLDED: Final = (END, END)
 """The same, of a scope whose windows are no times."""
-_STEP_DEVICES: Final = 1_000
 
 
 def kept_from(number: int) -> tuple[int, int]:
@@ -38,7 +37,7 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
     # without windows only reports that count for nothing came: its edge says when it was made
     last = numbers[-1] if numbers else scope.hours_from + _HOURS_KEPT
     if not scope.scope.task or last < hours_from:
-        transaction.drop_scope(scope, _STEP_DEVICES)
+        transaction.drop_scope(scope, 1_000)
         return True
     # what is older and is kept as minutes becomes an hour first
     hours_from = min(hours_from, scope.minutes_from)

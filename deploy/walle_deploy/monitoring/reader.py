@@ -27,7 +27,7 @@ type _Kept = dict[tuple[int, int], tuple[int, WindowCounts]]
 
 
 class HealthReader:
-    """A ``HealthSource``. One thread; blocks on the store.
+    """A ``HealthSource``. One thread; blocks on the store; raises ServiceUnreachableError.
 
     What closed windows add up to is remembered, so that asking again costs as much as is new.
     """
@@ -43,19 +43,12 @@ class HealthReader:
 
         Only what happened since the beginning of the minute of ``since_ms`` counts (of its hour,
         more than 26 hours ago; of all time, more than 30 days ago); epoch milliseconds, 0 for all.
-
-        Raises:
-            ServiceUnreachableError: The store cannot be read.
         """
         with self._looking(f"{task}@{version}") as look:
             return look.health(Scope(task, version), since_ms // WINDOW_MS, task, version)
 
     def release_health(self, query: ReleaseHealthQuery) -> ReleaseHealth:
-        """Return how both groups of a release do.
-
-        Raises:
-            ServiceUnreachableError: The store cannot be read.
-        """
+        """Return how both groups of a release do."""
         with self._looking(f"release {query.release_id}") as look:
             return ReleaseHealth(
                 new=look.group(query, "new", query.version),

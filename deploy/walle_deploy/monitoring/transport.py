@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
+import urllib3
+
 from walle_deploy.monitoring.monitor import OWN
+from walle_deploy.outbound.bounded import limit_headers, words_of
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.bearer import bearer_headers
@@ -26,10 +29,7 @@ OWN_MAX_BYTES: Final = 1024 * 1024
 _OWN_FRAMES_MAX: Final = 1_000
 _INFLATED: Final = 4
 """So many times as long a batch may be inflated."""
-_WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
-_BACKOFF_S: Final = 0.2
-_BACKOFF_MAX_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0
 _FAILED: Final = 300
 _UNPROVEN: Final = 401
@@ -76,8 +76,8 @@ class HttpReportSink:
     def __init__(
         self,
         url: str,
-        max_bytes: int = _WAITING_MAX_BYTES,
-        backoff_s: float = _BACKOFF_S,
+        max_bytes: int = 16 * 1024 * 1024,
+        backoff_s: float = 0.2,
         token: Callable[[], str] | None = None,
     ) -> None:
         """Start its thread; ``url`` has no path.
@@ -126,10 +126,6 @@ class HttpReportSink:
             self._waiting_bytes = 0
 
     def _live(self) -> None:
-        import urllib3  # noqa: PLC0415 - of the extra `deploy`
-
-        from walle_deploy.outbound.bounded import limit_headers, words_of  # noqa: PLC0415 - too
-
         with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as http:
             limit_headers(http, _TIMEOUT_S)
             backoff_s = self._backoff_s
@@ -156,7 +152,7 @@ class HttpReportSink:
                         backoff_s = self._backoff_s
                         continue
                 self._ends.wait(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+                backoff_s = min(2 * backoff_s, 10.0)
 
     def _say(self, status: int) -> None:
         if status >= _FAILED and status not in _REFUSED and status != self._said:

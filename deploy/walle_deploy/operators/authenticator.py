@@ -1,7 +1,7 @@
 """Finds out which operator asks: a token of the issuer, for this audience, with a role."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from walle_deploy.identity.issuer import IssuerKeys
 from walle_deploy.identity.keys import read_keys
@@ -11,8 +11,6 @@ from walle_deploy.operators.operator import ROLES, Operator
 from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.files import WatchedFile, read_lines
 from walle_stream.errors import ForbiddenError, IdentityError
-
-_RESERVED: Final = "controller"  # who it is in the audit log where nobody did it
 
 
 class OperatorAuthenticator:
@@ -52,7 +50,8 @@ class OperatorAuthenticator:
     def _operator(self, claims: Mapping[str, Any]) -> Operator:
         spec = self.spec
         subject, name = claims["sub"], claims.get(spec.name_claim)
-        if not isinstance(name, str) or name == _RESERVED:
+        # whom the audit log calls the controller is nobody
+        if not isinstance(name, str) or name == "controller":
             raise IdentityError(f"the token has no name of an operator in {spec.name_claim!r}")
         for text in (subject, name):
             proven_as("anybody", text)

@@ -22,7 +22,6 @@ from walle_stream.spec.models import PathField
 from walle_stream.spec.strict import Strict
 
 _RECORDS_MAX: Final = 1_000_000
-_CELL_MAX: Final = 10_000
 
 
 class Attributes(NamedTuple):
@@ -121,7 +120,7 @@ class AttributeSource(Strict):
             user, age, region, tags = (
                 row[column].strip() if 0 <= column < len(row) else "" for column in columns
             )
-            parts = (tag.strip() for tag in tags[:_CELL_MAX].split(self.tag_separator))
+            parts = (tag.strip() for tag in tags[:10_000].split(self.tag_separator))
             if user:
                 yield user, Attributes(age, region, frozenset(filter(None, parts)))
 

@@ -31,8 +31,6 @@ from walle_stream.spec.strict import Strict
 DEPTH_MAX: Final = 20
 """Policies within policies."""
 
-_TEXT_MAX: Final = 256
-
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
@@ -48,7 +46,7 @@ def _memory_range(text: str) -> str:
     return text
 
 
-_Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=_TEXT_MAX)]
+_Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
 _Texts = Annotated[tuple[_Text, ...], BeforeValidator(_listed), Field(min_length=1)]
 _VersionRange = Annotated[_Text, AfterValidator(_version_range)]
 _MemoryRange = Annotated[_Text, AfterValidator(_memory_range)]

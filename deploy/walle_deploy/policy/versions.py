@@ -32,8 +32,6 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "": operator.eq,
 }
-_RELEASED: Final = (1,)
-_MB: Final = 1024 * 1024
 
 
 def try_version(text: str) -> VersionKey | None:
@@ -46,7 +44,7 @@ def try_version(text: str) -> VersionKey | None:
         numbers.pop()
     pre = match["pre"]
     if pre is None:
-        return tuple(numbers), _RELEASED
+        return tuple(numbers), (1,)  # above its pre-releases
     parts = tuple(
         (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre.split(".")
     )
@@ -80,7 +78,7 @@ def parse_memory_range(text: str) -> Callable[[int], bool]:
         (_OPERATORS[sign], parse_size_bytes(size.strip()))
         for sign, size in _terms(_SIZE_TERM, text, "a range of sizes like '>= 4GiB'")
     ]
-    return lambda memory_mb: all(holds(memory_mb * _MB, size) for holds, size in terms)
+    return lambda memory_mb: all(holds(memory_mb * 2**20, size) for holds, size in terms)
 
 
 def _terms(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str, str]]:

@@ -32,7 +32,6 @@ CHECK_PATH: Final = "/v1/check"
 
 _PROFILE: Final = PROFILE_HEADER.encode()
 _LENGTH: Final = b"content-length"
-_PUSH_TYPE: Final = PUSH_TYPE.encode()
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _NOTHING_NEW: Final[Message] = {
     "type": "http.response.start",
@@ -83,7 +82,7 @@ def service_app(service: ReleaseService) -> App:
                 await send(_NOTHING_NEW)
                 await send(_END)
             else:
-                await _reply(send, 200, push, kind=_PUSH_TYPE)
+                await _reply(send, 200, push, kind=PUSH_TYPE.encode())
 
     return app
 

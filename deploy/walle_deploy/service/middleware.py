@@ -24,7 +24,6 @@ PUSH_HEADER_BYTES: Final = 3_072
 """Longest value of the header: proxies take a head of 4 KiB by default (nginx:
 ``proxy_buffer_size``), and answer 502 to a longer one; the rest of it is the business's."""
 
-_BEGINNINGS: Final = 1_000
 _RECEIPTS: Final = ',"receipts":{}'
 _CACHE: Final = (b"cache-control", b"no-store")
 _log = logging.getLogger(__name__)
@@ -72,7 +71,7 @@ def push_middleware(
                 push = _push(service, header, scope, user_of)
                 value = b""
                 if push is not None:
-                    value, too_long = encode_push(push, header_bytes, randbelow(_BEGINNINGS))
+                    value, too_long = encode_push(push, header_bytes, randbelow(1_000))
                     for task in too_long:
                         service.warn_once(
                             f"{task}: no device is told of its new version by {PUSH_HEADER}: its "

@@ -47,7 +47,6 @@ DRY_RUN_PATH: Final = "/v1/dry-run"
 # read from who has the role: a beta may name many devices, a version have files for many
 _BODY_MAX: Final = {RELEASES_PATH: 2**22, DRY_RUN_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
-_ROOM: Final = 2**28
 _STATUS: Final[dict[type[WalleError], int]] = {
     IntegrityError: 500,
     SpecFileError: 400,
@@ -139,7 +138,7 @@ class _Api:
         self._store = store
         self._prove = prove
         self._needs_second = needs_second
-        self._room = BodyRoom(_ROOM)
+        self._room = BodyRoom(2**28)
 
     def route(self, path: str, role: Role, act: _Act, method: str = "POST") -> Route:
         async def endpoint(request: Request) -> Response:

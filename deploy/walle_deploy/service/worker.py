@@ -33,12 +33,8 @@ from walle_stream.spec.single import load_single
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GC_THRESHOLD: Final = 50_000
 _VARIABLE: Final = "WALLE_RELEASE_SERVICE"
-_GRACE_S: Final = 10
-_LOOK_S: Final = 1.0
 _log = logging.getLogger(__name__)
-_BACKLOG: Final = 4_096
 
 
 def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
@@ -95,9 +91,9 @@ def serve(
         log_level="warning",
         lifespan="on",
         ws="none",
-        backlog=_BACKLOG,
+        backlog=4_096,
         timeout_keep_alive=spec.limits.keep_alive_ms // 1_000,
-        timeout_graceful_shutdown=_GRACE_S,
+        timeout_graceful_shutdown=10,
     )
     if workers == 1:
         os.environ[_VARIABLE] = json.dumps(settings)
@@ -142,7 +138,7 @@ def _unscanned() -> Iterator[None]:
 def create_app() -> App:
     """Return this process's application; uvicorn calls it."""
     # requests leave no cycles, yet a look at what a thousand connections have takes 5 ms
-    gc.set_threshold(_GC_THRESHOLD, 20, 100)
+    gc.set_threshold(50_000, 20, 100)
     starter = json.loads(os.environ[_VARIABLE]).get("starter")
     if starter is not None:
         threading.Thread(target=_stop_with, args=(starter,), daemon=True).start()
@@ -152,7 +148,7 @@ def create_app() -> App:
 def _stop_with(starter: int) -> None:
     # killed, it has told nobody, and workers without it would hold its address for ever
     while os.getppid() == starter:
-        time.sleep(_LOOK_S)
+        time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

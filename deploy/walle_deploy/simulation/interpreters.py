@@ -16,7 +16,6 @@ from walle_stream.vm.package.reader import CURRENT_TAG
 _PROBE: Final = (
     "import sys, walle_deploy.simulation.child; print(sys.implementation.cache_tag, end='')"
 )
-_PROBE_S: Final = 20.0
 _TAG: Final = re.compile(r"cpython-(\d)(\d{1,2})")
 
 
@@ -46,7 +45,7 @@ def _find_interpreter(tag: str) -> tuple[str, dict[str, str]] | str:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=_PROBE_S,
+            timeout=20.0,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

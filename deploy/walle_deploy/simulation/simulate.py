@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Event
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -62,12 +62,10 @@ def simulate(
     versions = [version for version in (previous, package) if version is not None]
     count = at_once or os.process_cpu_count() or 1
     with ThreadPoolExecutor(min(count, len(kinds.kinds)), "walle-simulation") as threads:
-        results = threads.map(
-            lambda kind, lines: _Kind(kind, kinds, read, before, stop).report(versions, lines),
-            kinds.kinds,
-            recorded,
+        simulations = (_Kind(kind, kinds, read, before, stop or Event()) for kind in kinds.kinds)
+        reports = tuple(
+            threads.map(lambda kind, lines: kind.report(versions, lines), simulations, recorded)
         )
-        reports = tuple(results)
     return SimulationReport(
         task=read.manifest.task.name,
         version=read.manifest.task.version,
@@ -87,33 +85,25 @@ def _events_of(kind: DeviceKind, shared: bytes | None) -> bytes:
     return shared
 
 
-class _Kind:
+class _Kind(NamedTuple):
     """One kind's simulation. One thread."""
 
-    def __init__(
-        self,
-        kind: DeviceKind,
-        spec: DeviceKindsSpec,
-        package: TaskPackage,
-        before: TaskPackage | None,
-        stop: Event | None,
-    ) -> None:
-        self._kind = kind
-        self._spec = spec
-        self._package = package
-        self._before = before
-        self._stop = stop or Event()
+    kind: DeviceKind
+    spec: DeviceKindsSpec
+    package: TaskPackage
+    before: TaskPackage | None
+    stop: Event
 
     def report(self, versions: Sequence[bytes], events: bytes) -> KindReport:
-        name, tag = self._kind.name, self._kind.interpreter or CURRENT_TAG
-        known = self._package.manifest.interpreters
+        name, tag = self.kind.name, self.kind.interpreter or CURRENT_TAG
+        known = self.package.manifest.interpreters
         if tag not in known:
             reason = f"the package was checked with {', '.join(known)}, not with {tag}"
             return KindReport(kind=name, status="failed", reasons=(reason,))
         command = command_for(tag)
         if isinstance(command, str):
             return KindReport(kind=name, status="not_simulated", reasons=(command,))
-        if self._before is not None and tag not in self._before.manifest.interpreters:
+        if self.before is not None and tag not in self.before.manifest.interpreters:
             # nothing to compare with
             versions = versions[-1:]
         results = self._run(versions, events, *command)
@@ -121,7 +111,7 @@ class _Kind:
         previous = results[0] if len(versions) > 1 else None
         drift = None if previous is None else _drift(previous, candidate)
         before = None if previous is None else previous.run
-        reasons = _reasons(candidate.run, before, drift, self._spec.tolerances)
+        reasons = _reasons(candidate.run, before, drift, self.spec.tolerances)
         is_idle = not reasons and not candidate.run.runs
         if is_idle:
             reasons = ("no recorded event wakes the task: record others",)
@@ -156,7 +146,7 @@ class _Kind:
         return results
 
     def _job(self, versions: Sequence[bytes], events: bytes, progress_fd: int) -> Job:
-        kind, sequence = self._kind, self._spec.sequence
+        kind, sequence = self.kind, self.spec.sequence
         return Job(
             packages=list(versions),
             events=events,
@@ -196,7 +186,7 @@ class _Kind:
                 return _ending(child.returncode, err), out
             child.kill()
             out, _ = child.communicate()
-        limit_s = self._spec.time_limit / 1000
+        limit_s = self.spec.time_limit / 1000
         return f"it took longer than {limit_s:g} s (timeLimit) and was ended", out
 
     def _outputs(self, child: subprocess.Popen[bytes]) -> tuple[bytes, bytes] | None:
@@ -205,9 +195,9 @@ class _Kind:
         Raises:
             ReleaseStateError: It is to be stopped.
         """
-        until_ms = monotonic_ms() + self._spec.time_limit
+        until_ms = monotonic_ms() + self.spec.time_limit
         while monotonic_ms() < until_ms:
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise ReleaseStateError("the simulation was stopped: nobody waits for it")
             with suppress(subprocess.TimeoutExpired):
                 return child.communicate(timeout=_LOOK_S)

@@ -25,7 +25,6 @@ _DIALECT: Final = Dialect(
     elements="json_array_elements(CAST(? AS json)) AS source (value)",
     element="value ->> {index}",
 )
-_CONNECT_S: Final = 5
 _LOCK: Final = "SELECT pg_advisory_xact_lock(?)"
 _NUMBER: Final = 0x57414C4C45
 _BEGIN: Final[dict[Kind | Literal["making"], tuple[str, tuple[int, ...]]]] = {
@@ -70,7 +69,7 @@ class PostgresStore(ReleaseStore):
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(
                 self._url,
-                connect_timeout=_CONNECT_S,
+                connect_timeout=5,
                 application_name="walle",
                 client_encoding="utf8",  # also where the database is SQL_ASCII
             )

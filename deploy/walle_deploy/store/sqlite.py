@@ -25,8 +25,6 @@ _DIALECT: Final = Dialect(
     elements="json_each(?)",
     element="json_extract(value, '$[{index}]')",
 )
-_NO_TEXT: Final = "Could not decode to UTF-8"
-_BUSY_S: Final = 10.0
 _PRIMARY: Final = 0xFF
 _FULL_BYTES: Final = 65_536  # what it writes at once
 
@@ -46,7 +44,7 @@ class SqliteStore(ReleaseStore):
         self._path = path
         with self._mapped():
             self._connection = sqlite3.connect(
-                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+                path, timeout=10.0, isolation_level=None, check_same_thread=False
             )
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
@@ -94,7 +92,7 @@ class SqliteStore(ReleaseStore):
         try:
             yield
         except sqlite3.OperationalError as error:
-            if _NO_TEXT in str(error):
+            if "Could not decode to UTF-8" in str(error):
                 raise altered(f"release store {self._path}", error) from error
             if self._is_full(error):
                 raise StoreFullError(

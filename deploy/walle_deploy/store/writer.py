@@ -13,9 +13,6 @@ from walle_stream.errors import ConflictError
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
-_NEVER_MS: Final = 2**62
-
-
 class WriteTransaction(ReadTransaction):
     """Changes that happen together: kept when the context ends without an error."""
 
@@ -121,7 +118,7 @@ class WriteTransaction(ReadTransaction):
         """
         now = self.now_ms()
         # one that ends later than any clock can have given was taken by a clock that was wrong
-        latest_ms = now + 2 * lasting_ms if lasting_ms else _NEVER_MS
+        latest_ms = now + 2 * lasting_ms if lasting_ms else 2**62
         cursor = self._execute(
             "INSERT INTO walle_leases (name, owner, expires_ms) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE"

@@ -29,7 +29,6 @@ INDEX_FILE: Final = "version.json"
 """Name of the file that says what the others are, see ``write_version``."""
 
 _FORMAT: Final = 1
-_PIECE_BYTES: Final = 1024 * 1024
 
 
 class BuiltVersion(msgspec.Struct, frozen=True):
@@ -119,12 +118,8 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
 
 
 def _own_file(start: str, own: OwnFile, path: Path) -> PushedFile:
-    digest = hashlib.sha256()
-    size = 0
     with path.open("rb") as stream:
-        while piece := stream.read(_PIECE_BYTES):
-            digest.update(piece)
-            size += len(piece)
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     # the target's name is read by every device: it tells nobody whose file it is
-    target = f"{start}/exclusive/{own.resource}/{digest.hexdigest()}"
-    return PushedFile(target, target, digest.hexdigest(), size, "exclusive", own.resource)
+    target = f"{start}/exclusive/{own.resource}/{sha256}"
+    return PushedFile(target, target, sha256, path.stat().st_size, "exclusive", own.resource)

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -25,9 +24,6 @@ from walle_deploy.tasks.recovery import Move, move, recover
 from walle_deploy.tasks.trees import list_tree
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
-
-_TEMPLATE: Final = "task-template"
-_NAME: Final = b"name: visit\n"
 
 
 class Clone(msgspec.Struct, frozen=True):
@@ -169,10 +165,10 @@ def _make_clone(git: Git, group: Group, ref: TaskRef) -> None:
 
 
 def _copy_template(folder: Path, ref: TaskRef) -> None:
-    for template in sorted((shipped_configs() / _TEMPLATE).iterdir()):
+    for template in sorted((shipped_configs() / "task-template").iterdir()):
         if template.is_file():
             content = template.read_bytes()
-            content = content.replace(_NAME, f"name: {ref.task}\n".encode(), 1)
+            content = content.replace(b"name: visit\n", f"name: {ref.task}\n".encode(), 1)
             name = ".gitignore" if template.name == "gitignore" else template.name
             (folder / name).write_bytes(content)
 

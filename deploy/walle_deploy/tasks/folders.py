@@ -7,6 +7,7 @@ flow: the commands that change something open it; ``publishing`` pushes what the
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,19 +21,20 @@ from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 _INDEX: Final = "walle-index"
 
 
+@dataclass(frozen=True)
 class WorkingFolder:
-    """A locked working folder."""
+    """A locked working folder; see ``open_folder``."""
 
-    def __init__(
-        self, folder: Path, git: Git, lock: RepositoryLock, group: Group, ref: TaskRef
-    ) -> None:
-        """Keep what was found; see ``open_folder``."""
-        self.folder = folder
-        self.git = git
-        self.lock = lock
-        self.group = group
-        self.ref = ref
-        self.url = group.url(ref.scenario)
+    folder: Path
+    git: Git
+    lock: RepositoryLock
+    group: Group
+    ref: TaskRef
+
+    @property
+    def url(self) -> str:
+        """The scenario's repository in the group."""
+        return self.group.url(self.ref.scenario)
 
     def head(self) -> str:
         """Return the commit that the files are of; empty before the first one."""

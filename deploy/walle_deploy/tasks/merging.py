@@ -17,7 +17,6 @@ from walle_stream.errors import ConflictError, GitError
 THEIRS: Final = ".theirs"
 """Ending of the others' file beside one that cannot be merged."""
 
-_MARK: Final = b"<<<<<<< "
 _INDEX: Final = "walle-merge-index"
 _NAMED: Final = 5
 
@@ -81,7 +80,7 @@ def refuse_conflicts(work: WorkingFolder) -> None:
                 "delete it"
             )
         lines = path.read_bytes().splitlines() if path.is_file() else []
-        if any(line.startswith(_MARK) for line in lines):
+        if any(line.startswith(b"<<<<<<< ") for line in lines):
             raise ConflictError(
                 f"{path}: still has marks of a conflict (<<<<<<<): choose, and take them out"
             )

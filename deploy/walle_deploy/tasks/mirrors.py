@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -27,22 +28,17 @@ _ABSENT: Final = re.compile(
 _LISTED: Final = 20
 
 
+@dataclass(frozen=True)
 class Mirror:
-    """The copy of one repository, as it was when it was opened."""
+    """The copy of one repository, as it was when it was opened; see ``open_mirror``."""
 
-    def __init__(self, scenario: str, url: str, git: Git, refs: Mapping[str, str]) -> None:
-        """Keep what was found; see ``open_mirror``.
-
-        Args:
-            scenario: Name.
-            url: Of the repository in the group.
-            git: On the copy.
-            refs: Object by full name of the reference, as the group has them now.
-        """
-        self.scenario = scenario
-        self.url = url
-        self.git = git
-        self.refs = refs
+    scenario: str
+    url: str
+    """Of the repository in the group."""
+    git: Git
+    """On the copy."""
+    refs: Mapping[str, str]
+    """Object by full name of the reference, as the group has them now."""
 
     def commit(self, ref: TaskRef) -> str:
         """Return the commit of a task's last state, or of a version.

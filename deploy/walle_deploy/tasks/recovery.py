@@ -19,7 +19,6 @@ CONFLICTS_FILE: Final = "walle-conflicts"
 """In the clone's ``.git``: JSON, ``format`` (1) and ``files`` in which marks of a conflict are."""
 
 _INDEX: Final = "walle-move-index"
-_REMOTE: Final = "refs/remotes/origin/"
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -100,7 +99,7 @@ def _move(work: WorkingFolder, target: Move) -> None:
         git.run("update-ref", HEADS + target.branch, target.commit)
         git.run("symbolic-ref", "HEAD", HEADS + target.branch)
         if target.upstream:
-            git.run("update-ref", _REMOTE + target.branch, target.upstream)
+            git.run("update-ref", "refs/remotes/origin/" + target.branch, target.upstream)
     else:
         git.run("update-ref", "--no-deref", "HEAD", target.commit)
     git.run("read-tree", target.commit)

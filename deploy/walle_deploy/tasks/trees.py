@@ -22,7 +22,6 @@ FILE_MAX_BYTES: Final = 256 * 1024 * 1024
 
 TREE_MAX_BYTES: Final = 4 * 1024 * 1024 * 1024
 TREE_MAX_FILES: Final = 100_000
-_MODES: Final = {"100644", "100755"}
 _KINDS: Final = {"120000": "a symbolic link", "160000": "a submodule"}
 _PATH_MAX: Final = 1_000
 _PART_MAX: Final = 255
@@ -108,9 +107,7 @@ def blob_id(path: Path, size_bytes: int, like: str) -> str:
     digest = hashlib.sha1(usedforsecurity=False) if is_sha1 else hashlib.sha256()
     digest.update(b"blob %d\0" % size_bytes)
     with path.open("rb") as stream:
-        while piece := stream.read(_PIECE_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, lambda: digest).hexdigest()
 
 
 def is_whole(files: Iterable[TreeFile], folder: Path) -> bool:
@@ -161,7 +158,7 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
 
 
 def _kind_problem(mode: str) -> str | None:
-    if mode in _MODES:
+    if mode in {"100644", "100755"}:
         return None
     return f"is {_KINDS.get(mode, f'of mode {mode}')}: only plain files travel, put the file there"
 

@@ -40,7 +40,6 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Numbers of the system's errors of a full disk."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
-_POLL_S: Final = 0.02
 
 
 def blob_path(sha256: str) -> str:
@@ -141,7 +140,7 @@ def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
                         f"{folder}: another command is writing to this repository: "
                         "run this one again when it has ended"
                     ) from error
-                time.sleep(_POLL_S)
+                time.sleep(0.02)
         yield
 
 

@@ -32,7 +32,6 @@ from walle_deploy.trust.roles import BINS, SIGNED_AT, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 from walle_stream.faults import crash_point
 
-_COMPACT: Final = JSONSerializer(compact=True)
 _KEPT_MS: Final = 86_400_000
 _ONLINE: Final = ("targets", "snapshot", "timestamp")
 
@@ -229,4 +228,4 @@ def _signed(signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
     metadata = Metadata[Any](signed)
     for signer in signers:
         metadata.sign(signer, append=True)
-    return metadata.to_bytes(_COMPACT)
+    return metadata.to_bytes(JSONSerializer(compact=True))

@@ -23,8 +23,6 @@ _INNER: Final = b"walle-tree 1 inner\n"
 _LEAF: Final = b"walle-tree 1 leaf\n"
 _FAN_OUT: Final = 256
 _HASH_BYTES: Final = 32
-_PER_LEAF: Final = 64
-_DEPTH_MAX: Final = 3
 _OTHER_FORM: Final = "its version's tree is of another form: update this device's app"
 
 type Entry = tuple[str, int]
@@ -42,7 +40,7 @@ def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> b
     """
     hashed = {hashlib.sha256(name.encode()).hexdigest(): entry for name, entry in entries.items()}
     depth = 0
-    while _PER_LEAF * _FAN_OUT**depth < len(hashed):
+    while 64 * _FAN_OUT**depth < len(hashed):
         depth += 1
     return _node(sorted(hashed.items()), 0, depth, store)
 
@@ -58,7 +56,7 @@ def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | 
     """
     key = hashlib.sha256(name.encode()).digest()
     sha256 = root
-    for level in range(_DEPTH_MAX + 1):
+    for level in range(3 + 1):
         data = read(sha256)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise IntegrityError(
