@@ -56,11 +56,7 @@ def add(commands: Any) -> None:
         "--scenario", default="", help="of the pipeline's own tasks, which are reported under it"
     )
     fleet.add_argument(
-        "--every",
-        type=duration(10),
-        default="10s",
-        metavar="TIME",
-        help="between requests (10s)",
+        "--every", type=duration(10), default="10s", metavar="TIME", help="between requests (10s)"
     )
     fleet.add_argument(
         "--data-dir",

@@ -82,11 +82,7 @@ def run_serve(options: argparse.Namespace) -> int:
         need_url("--files", options.files, has_path=True)
     spec = load_settings(options.file, options.files)
     need_addresses(spec, has_own_files=options.repository is not None)
-    setup = {
-        "store": store,
-        "files": options.files,
-        "lease_ms": str(spec.lease_ms),
-    }
+    setup = {"store": store, "files": options.files, "lease_ms": str(spec.lease_ms)}
     if options.audit_head is not None:
         setup["audit_head"], setup["audit_keys"] = map(str, options.audit_head)
     for name in ("repository", "keys", "alarms"):

@@ -39,11 +39,7 @@ def add(commands: Any) -> None:
         help="of the operator (viewer)",
     )
     sign.add_argument(
-        "--valid",
-        type=duration(1_000),
-        default="1h",
-        metavar="TIME",
-        help="from now on (1h)",
+        "--valid", type=duration(1_000), default="1h", metavar="TIME", help="from now on (1h)"
     )
     sign.add_argument(
         "--audience", default="", metavar="NAME", help="where the service has another than usual"

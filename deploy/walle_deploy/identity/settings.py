@@ -3,13 +3,7 @@
 from ipaddress import ip_network
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    StrictInt,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
 from walle_stream.spec.models import PathField
 from walle_stream.spec.scalars import DurationMs

@@ -83,13 +83,7 @@ class SigningKey(msgspec.Struct, frozen=True):
         put_file(public, msgspec.json.format(msgspec.json.encode(KeySet([half, *keys]))) + b"\n")
         put_file(private, msgspec.json.format(msgspec.json.encode(self)) + b"\n", mode=0o600)
 
-    def sign(
-        self,
-        role: Signed,
-        name: str,
-        valid_s: int = VALID_S,
-        audience: str = "",
-    ) -> str:
+    def sign(self, role: Signed, name: str, valid_s: int = VALID_S, audience: str = "") -> str:
         """Return a token of a device, relay or operator; the role has a default audience."""
         now_s = wall_ms() // 1_000
         claims = {"sub": name, "iat": now_s, "exp": now_s + valid_s}

@@ -9,12 +9,7 @@ from typing import Final, NamedTuple
 
 from walle_deploy.model.health import LEVELS
 from walle_deploy.monitoring.attribution import AttributedReport, group_scope
-from walle_deploy.monitoring.counts import (
-    ReportCounts,
-    WindowCounts,
-    encode_counts,
-    merged_counts,
-)
+from walle_deploy.monitoring.counts import ReportCounts, WindowCounts, encode_counts, merged_counts
 from walle_deploy.monitoring.folding import NEVER_FOLDED, kept_from
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.rows import LAST, CountedDevice, CountedWindow, Scope, StoredScope

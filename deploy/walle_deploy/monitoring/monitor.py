@@ -212,10 +212,7 @@ def _device_of(frame: _Frame) -> int:
 
 
 def _add(
-    batch: ReportBatch,
-    frame: _Frame,
-    published: Collection[tuple[str, str]],
-    counts: MonitorCounts,
+    batch: ReportBatch, frame: _Frame, published: Collection[tuple[str, str]], counts: MonitorCounts
 ) -> bool:
     if frame.reports is None:
         counts.frames_refused += 1

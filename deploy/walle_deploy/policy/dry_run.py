@@ -82,8 +82,7 @@ def grouped(rows: Iterable[Decision]) -> list[Group]:
         for key, (devices, have_it) in counts.items()
     ]
     return sorted(
-        groups,
-        key=lambda group: (group.task, group.version is None, -group.devices, group.why),
+        groups, key=lambda group: (group.task, group.version is None, -group.devices, group.why)
     )
 
 

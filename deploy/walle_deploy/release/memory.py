@@ -82,9 +82,7 @@ def look(
     return replace(
         memory,
         health=replace(
-            health,
-            new=replace(health.new, windows=()),
-            control=replace(health.control, windows=()),
+            health, new=replace(health.new, windows=()), control=replace(health.control, windows=())
         ),
         control_percent=control_percent,
         step_ms=step_ms,

@@ -11,15 +11,7 @@ from walle_deploy.release.model import Release, ReleaseSpec
 from walle_deploy.release.steps import Step
 
 type Stage = Literal[
-    "created",
-    "simulation",
-    "beta",
-    "gray",
-    "full",
-    "done",
-    "stopped",
-    "rolled_back",
-    "superseded",
+    "created", "simulation", "beta", "gray", "full", "done", "stopped", "rolled_back", "superseded"
 ]
 """``stopped`` ended before any device was offered it, ``rolled_back`` afterwards,
 ``superseded`` by another release of its task."""

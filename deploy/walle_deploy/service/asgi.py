@@ -104,11 +104,7 @@ async def _reply(
     kind: bytes = b"application/json",
 ) -> None:
     body = _encode(value)
-    headers = [
-        (b"content-type", kind),
-        (b"content-length", str(len(body)).encode()),
-        _NO_STORE,
-    ]
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), _NO_STORE]
     headers += [(name.encode(), text.encode()) for name, text in (more or {}).items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -31,12 +31,7 @@ from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
-from walle_stream.errors import (
-    ConflictError,
-    IntegrityError,
-    SpecFileError,
-    WalleError,
-)
+from walle_stream.errors import ConflictError, IntegrityError, SpecFileError, WalleError
 
 RELEASES_PATH: Final = "/v1/releases"
 VERSIONS_PATH: Final = "/v1/versions"
@@ -47,10 +42,7 @@ DRY_RUN_PATH: Final = "/v1/dry-run"
 # read from who has the role: a beta may name many devices, a version have files for many
 _BODY_MAX: Final = {RELEASES_PATH: 2**22, DRY_RUN_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
-_STATUS: Final[dict[type[WalleError], int]] = {
-    IntegrityError: 500,
-    SpecFileError: 400,
-}
+_STATUS: Final[dict[type[WalleError], int]] = {IntegrityError: 500, SpecFileError: 400}
 """Beside those of ``refusal``."""
 _UNSEEN_MS: Final = 10_000
 """Who advances so soon after somebody else may not have seen that one."""

@@ -30,12 +30,7 @@ from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.adapters import StoredTables
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
-from walle_stream.errors import (
-    ForbiddenError,
-    ProfileError,
-    ServiceUnreachableError,
-    WalleError,
-)
+from walle_stream.errors import ForbiddenError, ProfileError, ServiceUnreachableError, WalleError
 
 _WARNINGS_MAX: Final = 100
 _log = logging.getLogger(__name__)

@@ -59,11 +59,7 @@ def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
 
 
 def serve(
-    file: Path | None,
-    setup: Mapping[str, str],
-    listener: socket.socket,
-    workers: int,
-    opener: str,
+    file: Path | None, setup: Mapping[str, str], listener: socket.socket, workers: int, opener: str
 ) -> None:
     """Serve until a signal; blocks. What is at hand is answered first, for 10 s at most.
 

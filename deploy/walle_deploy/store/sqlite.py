@@ -9,12 +9,7 @@ from typing import Any, Final
 
 from walle_deploy.store.port import Kind, ReleaseStore
 from walle_deploy.store.schema import Dialect, Execute, altered, prepare
-from walle_stream.errors import (
-    DeployError,
-    IntegrityError,
-    ServiceUnreachableError,
-    StoreFullError,
-)
+from walle_stream.errors import DeployError, IntegrityError, ServiceUnreachableError, StoreFullError
 
 _DIALECT: Final = Dialect(
     # unixepoch('subsec') is not in the SQLite of every system

@@ -17,14 +17,7 @@ from tuf.api.metadata import TargetFile, Targets
 
 from walle_deploy.trust.current import CurrentMetadata, refuse_remains
 from walle_deploy.trust.keys import KeyFolder
-from walle_deploy.trust.layout import (
-    METADATA,
-    RETIRED,
-    TARGETS,
-    put_blob,
-    put_file,
-    sole_writer,
-)
+from walle_deploy.trust.layout import METADATA, RETIRED, TARGETS, put_blob, put_file, sole_writer
 from walle_deploy.trust.rotation import rotate_key
 from walle_deploy.trust.signing import Signing, new_metadata
 from walle_deploy.trust.status import RepositoryStatus, status_of

@@ -20,14 +20,7 @@ from tuf.api.serialization.json import JSONSerializer
 
 from walle_deploy.trust.current import CurrentMetadata, written_files
 from walle_deploy.trust.keys import KeyFolder
-from walle_deploy.trust.layout import (
-    EXCLUSIVE,
-    METADATA,
-    TARGETS,
-    TREE,
-    put_file,
-    remove_parts,
-)
+from walle_deploy.trust.layout import EXCLUSIVE, METADATA, TARGETS, TREE, put_file, remove_parts
 from walle_deploy.trust.roles import BINS, SIGNED_AT, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 from walle_stream.faults import crash_point
