@@ -41,9 +41,6 @@ class _Question(NamedTuple):
 def run_dry_run(options: argparse.Namespace) -> int:
     """Say what a population would get.
 
-    Returns:
-        0, also when nobody would get anything.
-
     Raises:
         SpecFileError: Release, policy, population, service or a file that policies look into
             cannot be read.

@@ -73,9 +73,6 @@ def run_fleet(options: argparse.Namespace) -> int:
 
     Returns:
         As ``walle run``; with ``--id`` as ``walle device``.
-
-    Raises:
-        WalleError: A part failed for good.
     """
     need_extra("tuf", "urllib3")
     need_url("--service", options.service, has_path=False)

@@ -37,12 +37,7 @@ def add(commands: Any) -> None:
 
 
 def run_publish(options: argparse.Namespace) -> int:
-    """Publish a version.
-
-    Raises:
-        ServiceUnreachableError: No store is named, or it does not answer.
-        WalleError: The version cannot be built or signed.
-    """
+    """Publish a version."""
     import msgspec  # noqa: PLC0415 - of this alone
 
     from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra

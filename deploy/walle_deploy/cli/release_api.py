@@ -57,10 +57,9 @@ class Releases:
         return self.get(path_of(name), Progress)
 
     def change(self, path: str, **wanted: Any) -> Any:
-        """Have something changed, once, also where the service goes away meanwhile; blocks.
+        """Have something changed once, also where the service goes away meanwhile; blocks.
 
-        Returns:
-            ``Progress`` of its release; None where it is of none.
+        ``Progress`` of its release is returned, None where it is of none.
 
         Raises:
             ServiceUnreachableError: It does not come back within half a minute.

@@ -61,12 +61,7 @@ def add(commands: Any) -> None:
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Serve until a signal.
-
-    Raises:
-        SpecFileError: The set-up is wrong, or the extra is not installed.
-        ServiceUnreachableError: The address cannot be had.
-    """
+    """Serve until a signal."""
     need_extra(
         *("httptools", "starlette", "uvicorn", "uvloop", "cryptography", "jwt"), kind=SpecFileError
     )

@@ -69,12 +69,7 @@ def run_key(options: argparse.Namespace) -> int:
 
 
 def run_sign(options: argparse.Namespace) -> int:
-    """Print a token.
-
-    Raises:
-        SpecFileError: The key is none.
-        IdentityError: Nobody can have that name.
-    """
+    """Print a token."""
     need_extra("jwt")
     from walle_deploy.identity.proven import proven_as  # noqa: PLC0415 - an extra
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - the same

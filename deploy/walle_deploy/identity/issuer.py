@@ -32,8 +32,7 @@ class IssuerKeys:
     def refresh(self) -> bool:
         """Ask again where the last answer is a minute old; blocks.
 
-        Returns:
-            Whether there are other keys; what cannot be had leaves those before.
+        Whether there are other keys is returned; what cannot be had leaves those before.
         """
         with self._lock:
             if monotonic_ms() < self._next_ms:

@@ -110,10 +110,7 @@ def new_key() -> tuple[str, bytes]:
 
 
 def peek(token: str) -> tuple[str, Receipt]:
-    """Return what a receipt says, true or not: a device has no key, and only carries it.
-
-    Returns:
-        The id of its key, and the receipt.
+    """Return the id of a receipt's key and what it says, true or not: a device has no key.
 
     Raises:
         ReceiptError: It is none (``forged``).

@@ -37,11 +37,7 @@ class ReportBatch:
         self._last: dict[Scope, dict[int, Scope]] = {}
 
     def add(self, report: AttributedReport) -> bool:
-        """Take a report of a version that was published.
-
-        Returns:
-            Whether anything of it counts.
-        """
+        """Add a report of a published version, and return whether anything of it counts."""
         if report.bare or report.wrong:
             bare, wrong = self._unproven.get(report.version, (0, 0))
             self._unproven[report.version] = bare + report.bare, wrong + report.wrong

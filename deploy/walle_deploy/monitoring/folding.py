@@ -24,11 +24,7 @@ def kept_from(number: int) -> tuple[int, int]:
 
 
 def fold_step(transaction: CountTransaction, number: int) -> bool:
-    """Do a small part of what is to be done.
-
-    Returns:
-        Whether there may be more.
-    """
+    """Do a small part of what is to be done, and return whether there may be more."""
     minutes_from, hours_from = kept_from(number)
     scope = transaction.due_scope(minutes_from)
     if scope is None:

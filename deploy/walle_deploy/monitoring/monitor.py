@@ -91,13 +91,10 @@ class Monitor:
         self._fold_ms = 0
 
     def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
-        """Count frames, once over all processes of the store, and store that; blocks.
+        """Count frames once over all processes of the store, store that, return how many; blocks.
 
         Those of one partition come in order, and may come again. A device may speak for itself
         alone; who is none, for any.
-
-        Returns:
-            How many were counted now.
 
         Raises:
             ForbiddenError: A device speaks for another one: nothing was counted.
@@ -112,8 +109,7 @@ class Monitor:
     def take_together(self, calls: Sequence[Call]) -> list[int | ForbiddenError]:
         """Do what ``take`` does for many, in one transaction; blocks.
 
-        Returns:
-            For each call what it would return, or raise.
+        For each call comes what it would return, or raise.
 
         Raises:
             ServiceUnreachableError: As of ``take``.

@@ -126,10 +126,7 @@ class AlarmWatch:
         self._thread.start()
 
     def look(self, now_ms: int) -> list[AlarmMessage]:
-        """Look once and tell; the thread does so by itself. Blocks on the store.
-
-        Returns:
-            What was told.
+        """Look once, tell, and return what was told; blocks. The thread does so by itself.
 
         Raises:
             StoreError: It was told, and will be again after a restart.

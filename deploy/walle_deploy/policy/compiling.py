@@ -33,11 +33,7 @@ class Compiler:
         self._numbers: dict[Hashable, Static] = {}
 
     def compile(self, policy: Policy, salt: str) -> Node:
-        """Return the tree of a policy.
-
-        Raises:
-            ValueError: Never of a policy that was validated.
-        """
+        """Return the tree of a policy."""
         parts: list[Node] = [*self._static(policy), *self._dynamic(policy, salt)]
         parts += [self.compile(part, salt) for part in policy.all_]
         if policy.any_ is not None:
@@ -115,17 +111,15 @@ class Compiler:
             return guarded(Guard(is_user, frozenset(ids)))
         watched = self._sources.ids(ids.file)
 
-        def device_test(facts: Facts) -> Truth:
-            known = watched.known
-            return None if known is None else known.has(facts.device_hash)
-
-        def user_test(facts: Facts) -> Truth:
+        def test(facts: Facts) -> Truth:
             known = watched.known
             if known is None:
                 return None
-            return bool(facts.profile.user) and known.has(facts.user_hash)
+            if is_user:
+                return bool(facts.profile.user) and known.has(facts.user_hash)
+            return known.has(facts.device_hash)
 
-        return Dynamic(user_test if is_user else device_test)
+        return Dynamic(test)
 
 
 def guarded(guard: Guard) -> Dynamic:

@@ -52,11 +52,7 @@ class WatchedFile[T]:
         return watched
 
     def refresh(self) -> bool:
-        """Read the file if it has changed; blocks.
-
-        Returns:
-            Whether something else is known now.
-        """
+        """Read the file if it has changed; return whether something else is known now. Blocks."""
         stamp = self._look()
         if stamp == self._stamp:
             return False

@@ -92,10 +92,9 @@ class Controller:
                 transaction.take_lease(LEADER, self._owner, 0)
 
     def turn(self) -> bool:
-        """Look at every open release once; blocks for I/O, not for simulations.
+        """Look at every open release once, if this one leads, and return whether it does.
 
-        Returns:
-            Whether this one leads.
+        It blocks for I/O, not for simulations.
 
         Raises:
             ServiceUnreachableError: The store does not answer.
@@ -166,11 +165,7 @@ class Controller:
         return self._packages[key]
 
     def _look(self, stored: StoredRelease, state: ReleaseState) -> Memory:
-        """Fold what was counted since the last look, and keep that, for whoever looks next.
-
-        Raises:
-            ConflictError: Another one leads now.
-        """
+        """Fold what was counted since the last look, and keep that, for whoever looks next."""
         with self._store.reading() as reading:
             before = read_memory(reading, stored.release_id)
         query = ReleaseHealthQuery(

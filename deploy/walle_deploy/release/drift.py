@@ -122,9 +122,6 @@ def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     Runs of calls of a size that one version has not are left out; the old ones get the weights
     of the new ones' sizes (direct standardisation), and count for as many as they are worth
     then (Kish's effective number).
-
-    Returns:
-        New and old times by bucket; without runs where no calls are alike.
     """
     mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
     pairs = [(mine[size], usual[size]) for size in mine.keys() & usual.keys()]

@@ -7,7 +7,7 @@ import msgspec
 
 from walle_deploy.release.commands import read_state
 from walle_deploy.release.gates import Judgement, Verdict
-from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
+from walle_deploy.release.state import ReleaseState, current_step, reach_of
 from walle_deploy.release.steps import Step
 from walle_deploy.release.stored_health import judge_stored, read_memory
 from walle_deploy.store.port import LEADER
@@ -65,7 +65,7 @@ def shown_time(at_ms: int) -> str:
 def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """Return how a release goes."""
     state = read_state(stored)
-    judgement = judge_stored(transaction, state)
+    judgement = judge_stored(transaction, state) or Judgement("wait", (), 0)
     health = read_memory(transaction, stored.release_id).health
     groups = () if health is None else (health.new.release, health.control.release)
     version = Scope(stored.task, stored.version)
@@ -91,12 +91,12 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         created_ms=state.created_ms,
         since_ms=state.since_ms or state.created_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
-        reporting_devices=judgement.devices if judgement is not None else 0,
+        reporting_devices=judgement.devices,
         last_reports_ms={group.version: group.last_ms for group in groups if group.version},
-        silent=tuple(group.version for group in judgement.silent) if judgement is not None else (),
+        silent=tuple(group.version for group in judgement.silent),
         bare_reports=counted.bare if counted is not None else 0,
         wrong_reports=counted.wrong if counted is not None else 0,
-        gates=judgement.verdicts if judgement is not None else (),
+        gates=judgement.verdicts,
         is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
     )
 
@@ -113,7 +113,7 @@ def _can(state: ReleaseState) -> tuple[str, ...]:
     return ("pause", "advance", "rollback")
 
 
-def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) -> list[str]:
+def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement) -> list[str]:
     if not state.is_open:
         return []
     if state.is_unapproved:
@@ -124,10 +124,8 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) ->
         return ["resume, as it is paused"]
     if state.stage == "simulation" and not state.is_simulated:
         return ["the simulation"]
-    step = current_step(state) if state.stage in OFFERED else None
-    reasons: list[str] = []
-    if step is not None and judgement is not None:
-        reasons += _step_waits_for(state, step, now_ms, judgement)
+    step = current_step(state)
+    reasons = [] if step is None else list(_step_waits_for(state, step, now_ms, judgement))
     return reasons or ["the controller's next turn, or the next step's schedule"]
 
 

@@ -29,10 +29,7 @@ def kept_by(transaction: ReadTransaction) -> Kept:
 
 
 def verify(transaction: ReadTransaction) -> AuditHead:
-    """Go through the whole log, and compare it with what the store keeps.
-
-    Returns:
-        The log's end.
+    """Go through the whole log, compare it with what the store keeps, and return its end.
 
     Raises:
         IntegrityError: Something was altered; the message names the first place.

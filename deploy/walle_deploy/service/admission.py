@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from walle_deploy.identity.budgets import Budget
-from walle_deploy.identity.ports import DeviceAuthenticator
-from walle_deploy.identity.proven import ANYBODY, Proven
+from walle_deploy.identity.proven import ANYBODY, DeviceAuthenticator, Proven
 from walle_deploy.identity.proxies import FORWARDED, Proxies, ProxyAuthenticator, neighbours
 from walle_deploy.identity.rates import AddressBudget, BudgetsSpec, DeviceBudget
 from walle_deploy.identity.settings import OpenSpec

@@ -104,17 +104,14 @@ class WriteTransaction(ReadTransaction):
         )
 
     def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
-        """Take a lease, or prolong one's own, by the database's clock.
+        """Take a lease, or prolong one's own, by the database's clock; return whether it is got.
 
-        One that ends later than twice ``lasting_ms`` from now is free: the clock was set back
-        since it was taken, and nobody is to wait for as long as it had been wrong. Whoever had
-        it finds out before his next change, as each one is made in a transaction that asks.
+        One that ends later than twice ``lasting_ms`` from now is free: the clock was set back since
+        it was taken, and nobody is to wait for as long as it had been wrong. Whoever had it finds
+        out before his next change, as each one is made in a transaction that asks.
 
         The owner is unique to a process. ``lasting_ms`` is the same for all who ask; 0 gives it
         back.
-
-        Returns:
-            Whether it is the owner's: False while it is somebody else's.
         """
         now = self.now_ms()
         # one that ends later than any clock can have given was taken by a clock that was wrong

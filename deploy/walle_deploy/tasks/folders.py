@@ -23,7 +23,7 @@ _INDEX: Final = "walle-index"
 
 @dataclass(frozen=True)
 class WorkingFolder:
-    """A locked working folder; see ``open_folder``."""
+    """A locked working folder; see ``open_folder``. What git cannot do raises GitError."""
 
     folder: Path
     git: Git
@@ -42,19 +42,11 @@ class WorkingFolder:
         return process.stdout.decode().strip()
 
     def tree_of(self, commit: str) -> str:
-        """Return the tree of a commit; empty for an empty text.
-
-        Raises:
-            GitError: There is no such commit here.
-        """
+        """Return the tree of a commit; empty for an empty text."""
         return self.git.line("rev-parse", "--verify", f"{commit}^{{tree}}") if commit else ""
 
     def staged_tree(self) -> str:
-        """Keep all files as they are now in a tree, the index untouched.
-
-        Raises:
-            GitError: A file cannot be read, or is a repository of its own.
-        """
+        """Keep all files as they are now in a tree, the index untouched."""
         own, index = self.git.folder / _INDEX, self.git.folder / "index"
         # beside the user's, which knows which files did not change
         own.unlink(missing_ok=True)

@@ -104,10 +104,7 @@ class Git:
         is_network: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command that may fail; blocks.
-
-        Returns:
-            What it printed, and its exit code.
+        """Run a command that may fail, return what it printed, and its exit code; blocks.
 
         Raises:
             GitError: It took too long, or there is no git.

@@ -105,9 +105,6 @@ class Mirror:
 def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
     """Bring the copy of a scenario up to date, and keep others from changing it; blocks.
 
-    Yields:
-        The copy.
-
     Raises:
         RefNotFoundError: The group has no such scenario.
         GitError: The group does not answer, or git refuses what it holds.

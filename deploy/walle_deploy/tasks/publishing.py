@@ -23,10 +23,7 @@ _REFUSED: Final = (
 
 
 def fetch_branch(work: WorkingFolder) -> str:
-    """Bring the group's state of the task here; blocks.
-
-    Returns:
-        The branch's commit in the group; empty where it has none.
+    """Bring the group's state of the task here, and return its commit, empty for none; blocks.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
@@ -53,12 +50,7 @@ def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
 
 
 def push_tag(work: WorkingFolder, tag: str, name: str) -> None:
-    """Push a tag, named without ``refs/tags/``, that must not be there.
-
-    Raises:
-        ConflictError: There is one by now.
-        GitError: The group does not answer, or refuses.
-    """
+    """Push a tag, named without ``refs/tags/``, that must not be there."""
     _push(work, f"{TAGS}{name}", tag, "")
 
 

@@ -52,8 +52,7 @@ def move(work: WorkingFolder, target: Move) -> None:
 def recover(work: WorkingFolder) -> str:
     """Finish what a killed command began, or forget it where it reached nobody; blocks.
 
-    Returns:
-        What was finished, for people; empty: nothing was left.
+    What was finished is returned for people; empty: nothing was left.
 
     Raises:
         ConflictError: A file was edited after the kill.

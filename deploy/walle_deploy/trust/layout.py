@@ -77,10 +77,7 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
-    """Store a content under its hash, if it is not there already.
-
-    Returns:
-        Its SHA-256 and its size in bytes.
+    """Store a content under its hash, if it is not there; return its SHA-256 and size in bytes.
 
     Raises:
         RefNotFoundError: There is no such file to read.

@@ -113,9 +113,7 @@ class Signing:
         now_ms = self.clock()
         renewed = []
         if is_due("root", current.root, now_ms) and self._has_keys(current, "root"):
-            root = current.root.signed
-            root.version += 1
-            self._write("root", root, self.signers(current, "root"))
+            self.write_root(current.root.signed, self.signers(current, "root"))
             renewed.append("root")
         changed: dict[str, Targets] = {}
         if is_due("targets", current.targets, now_ms) and self._has_keys(current, "targets"):

@@ -33,10 +33,9 @@ _decoder: Final = msgspec.json.Decoder(dict[str, tuple[str, int]])
 
 
 def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> bytes:
-    """Make a tree of entries by name, leaves first; ``store`` returns a node's SHA-256.
+    """Make a tree of entries by name, leaves first, and return its root, which is not stored.
 
-    Returns:
-        The root, which is not stored.
+    ``store`` returns a node's SHA-256.
     """
     hashed = {hashlib.sha256(name.encode()).hexdigest(): entry for name, entry in entries.items()}
     depth = 0
