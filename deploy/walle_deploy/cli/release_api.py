@@ -82,14 +82,16 @@ class Releases:
         try:
             if status == _GOOD:
                 return msgspec.json.decode(data, type=kind_of_answer)
-            said = msgspec.json.decode(data, type=_Said)
+            refusal = msgspec.json.decode(data, type=_Said)
         except (msgspec.MsgspecError, UnicodeError) as error:
             # a proxy, or another server
             away = ServiceUnreachableError if status >= _AWAY else DeployError
             raise away(f"no release service answered, but something with {status}") from error
-        kind: Any = getattr(errors, said.kind, None)
+        kind: Any = getattr(errors, refusal.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
-        message = "".join(character if character.isprintable() else "?" for character in said.error)
+        message = "".join(
+            character if character.isprintable() else "?" for character in refusal.error
+        )
         if self._token is None and kind is errors.IdentityError:
             message += ": give --token or --operator-key (docs/deploy/operators.md)"
         failure: WalleError = kind(message) if is_ours else DeployError(message)

@@ -29,8 +29,8 @@ def run_list(options: argparse.Namespace) -> int:
             print_line(f"{task.task}  {task.commit[:SHORT]}")
             for version in task.versions:
                 problem = f"  {version.problem.upper()} in the group" if version.problem else ""
-                said = f"{version.who}: {version.subject}{problem}"
-                print_line(f"  {version.name:<16}{version.when[:16]}  {said}")
+                text = f"{version.who}: {version.subject}{problem}"
+                print_line(f"  {version.name:<16}{version.when[:16]}  {text}")
         if not tasks:
             print_line(f"no tasks in {group.address}: walle task init SCENARIO/TASK makes one")
     return 0

@@ -132,7 +132,7 @@ class DeviceAgent:
                 continue
             try:
                 ref = self._named(task, changes)
-                change = self._change(ref, task, reply.push.metadata_url, reply.told_ms)
+                change = self._change(ref, task, reply.push.metadata_url, reply.service_ms)
             except _REFUSALS as error:
                 self._refuse(task, error)
                 is_refused = True
@@ -162,12 +162,12 @@ class DeviceAgent:
         return ref
 
     def _change(
-        self, ref: TaskRef, task: PushedTask, metadata_url: str, told_ms: int | None
+        self, ref: TaskRef, task: PushedTask, metadata_url: str, service_ms: int | None
     ) -> Change:
         if not task.version:
             # what came may have taken the place of the app's own: a device is not left without
             return "definition" if ref.task in self._pulled else None
-        files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
+        files = dict(self._files.pull(self.profile, task, metadata_url, service_ms))
         crash_point("pull.after")
         # signed metadata named each file
         return NewVersion(files.pop(""), files, str(ref), is_signed=True)
@@ -192,15 +192,15 @@ class DeviceAgent:
 
     def _installed(self, task: PushedTask) -> None:
         self._failed.pop((task.task, task.version), None)
-        said = f"{task.task}@{task.version}" if task.version else task.task
+        label = f"{task.task}@{task.version}" if task.version else task.task
         where = {"device_id": self.device, "task": task.task}
         verb = "installed" if task.version else "uninstalled"
-        _log.info("%s %s", verb, said, extra=where)
+        _log.info("%s %s", verb, label, extra=where)
         try:
             self._files.record(self.device, task)
         except _REFUSALS as error:
             # the host has it all the same; files that no record names are gotten again
-            _log.warning("%s is %s, but not recorded: %s", said, verb, error, extra=where)
+            _log.warning("%s is %s, but not recorded: %s", label, verb, error, extra=where)
 
     def _refuse(self, task: PushedTask, reason: str | Exception) -> None:
         if isinstance(reason, StoreFullError):

@@ -45,7 +45,7 @@ class CheckReply(msgspec.Struct, frozen=True):
 
     push: Push | None
     """None: nothing is new."""
-    told_ms: int | None = None
+    service_ms: int | None = None
     """Its clock, epoch milliseconds; None when it did not say."""
 
 
@@ -99,18 +99,18 @@ class ReleaseClient:
             after_s = _seconds(response.headers.get("retry-after"))
             raise ServiceBusyError(f"{self.url}: is busy; asked again in {after_s:g} s", after_s)
         pushed = response.headers.get(PUSH_HEADER)
-        told_ms = _told_ms(response.headers)
+        service_ms = _service_ms(response.headers)
         if pushed is not None:
-            return CheckReply(self._decoded(_unpacked(pushed), profile), told_ms)
+            return CheckReply(self._decoded(_unpacked(pushed), profile), service_ms)
         if response.status == _NOTHING_NEW:
-            return CheckReply(None, told_ms)
+            return CheckReply(None, service_ms)
         if response.status != _GOOD:
             kind = IdentityError if response.status in _UNPROVEN else ServiceUnreachableError
             text = one_line(body.decode("ascii", "replace"))
             raise kind(f"{self.url}: answered {response.status}: {text}")
         if response.headers.get("content-type", "").partition(";")[0].strip() != PUSH_TYPE:
-            return CheckReply(None, told_ms)  # a business answer with nothing for us
-        return CheckReply(self._decoded(body, profile), told_ms)
+            return CheckReply(None, service_ms)  # a business answer with nothing for us
+        return CheckReply(self._decoded(body, profile), service_ms)
 
     def close(self) -> None:
         """Close all connections."""
@@ -173,7 +173,7 @@ def _unpacked(value: str) -> bytes:
         raise IntegrityError(f"{PUSH_HEADER}: is not base64url: {error}") from error
 
 
-def _told_ms(headers: Mapping[str, str]) -> int | None:
+def _service_ms(headers: Mapping[str, str]) -> int | None:
     date = headers.get("date")
     try:
         return int(parsedate_to_datetime(date).timestamp() * 1_000) if date else None

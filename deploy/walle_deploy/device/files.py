@@ -61,11 +61,11 @@ class VerifiedFiles:
         task: PushedTask,
         metadata_url: str,
         identity: DeviceIdentity,
-        told_ms: int | None = None,
+        service_ms: int | None = None,
     ) -> Mapping[str, Path]:
         """Get and verify all files of a version; those that are here are not gotten again.
 
-        ``told_ms`` is the service's clock, epoch milliseconds; None when it did not say.
+        ``service_ms`` is the service's clock, epoch milliseconds; None when it did not say.
 
         Returns:
             Where they lie, by resource; the package under the empty name. Read them through
@@ -85,7 +85,7 @@ class VerifiedFiles:
                 _check_owner(task, file, identity)
         metadata_url = metadata_url if metadata_url.endswith("/") else f"{metadata_url}/"
         shared = [file for file in task.files if file.audience == "shared"]
-        signed = self._metadata.look_up(metadata_url, [file.target for file in shared], told_ms)
+        signed = self._metadata.look_up(metadata_url, [file.target for file in shared], service_ms)
         for file in shared:
             _compare(task, file, signed[file.target])
         root = (signed[task.files[0].target].custom or {}).get(TREE_ROOT)

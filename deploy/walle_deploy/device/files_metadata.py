@@ -61,11 +61,11 @@ class VerifiedMetadata:
         self._last: tuple[str, float, Updater] | None = None
 
     def look_up(
-        self, url: str, names: Iterable[str], told_ms: int | None = None
+        self, url: str, names: Iterable[str], service_ms: int | None = None
     ) -> dict[str, TargetFile]:
         """Return what is signed of files; may block on the network.
 
-        ``told_ms`` is the time by the release service; None when it did not say.
+        ``service_ms`` is the time by the release service; None when it did not say.
 
         Raises:
             IntegrityError: The metadata is not what was signed, old or expired, or it does not
@@ -83,7 +83,7 @@ class VerifiedMetadata:
                     if all(targets.values()):
                         return {name: target for name, target in targets.items() if target}
             self._last = None
-            updater = self._refreshed(url, told_ms)
+            updater = self._refreshed(url, service_ms)
             self._last = (url, monotonic_ms(), updater)
             targets = _find(updater, wanted)
             self._sync()
@@ -96,25 +96,25 @@ class VerifiedMetadata:
                 )
         return {name: target for name, target in targets.items() if target}
 
-    def _refreshed(self, url: str, told_ms: int | None) -> Updater:
+    def _refreshed(self, url: str, service_ms: int | None) -> Updater:
         floor_ms = self._floor_ms()
         try:
-            return self._refreshed_at(url, told_ms, floor_ms)
+            return self._refreshed_at(url, service_ms, floor_ms)
         except ExpiredMetadataError as error:
-            now_ms = trusted_time_ms(wall_ms(), told_ms, floor_ms)
+            now_ms = trusted_time_ms(wall_ms(), service_ms, floor_ms)
             if self._floor_ms() < floor_ms:
                 # a newer root came: whoever signed that time had stolen a key that is replaced
                 with suppress(ExpiredMetadataError):
-                    return self._refreshed_at(url, told_ms, self._floor_ms())
+                    return self._refreshed_at(url, service_ms, self._floor_ms())
             raise IntegrityError(
                 f"{url}: {error}, judged by {datetime.fromtimestamp(now_ms / 1_000, UTC):%F %T} "
                 "UTC: nobody signed it anew (walle repository refresh), somebody serves an old "
                 "state, or this device's clock is wrong"
             ) from error
 
-    def _refreshed_at(self, url: str, told_ms: int | None, floor_ms: int) -> Updater:
+    def _refreshed_at(self, url: str, service_ms: int | None, floor_ms: int) -> Updater:
         updater = Updater(str(self._folder), url, fetcher=self._fetcher, bootstrap=self._root)
-        now_ms = trusted_time_ms(wall_ms(), told_ms, floor_ms)
+        now_ms = trusted_time_ms(wall_ms(), service_ms, floor_ms)
         # python-tuf has no argument for it; a test fails where this attribute goes
         updater._trusted_set.reference_time = datetime.fromtimestamp(now_ms / 1_000, UTC)  # noqa: SLF001
         updater.refresh()
@@ -187,12 +187,12 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
         )
 
 
-def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:
+def trusted_time_ms(clock_ms: int, service_ms: int | None, floor_ms: int) -> int:
     """Return the time by which expiry is judged, see the top of this file.
 
-    ``told_ms`` is None where the service did not say, ``floor_ms`` 0 where there is no timestamp.
+    ``service_ms`` is None where the service did not say, ``floor_ms`` 0 without a timestamp.
     """
-    return max(clock_ms, told_ms or 0, floor_ms)
+    return max(clock_ms, service_ms or 0, floor_ms)
 
 
 def _find(updater: Updater, names: list[str]) -> dict[str, TargetFile | None]:

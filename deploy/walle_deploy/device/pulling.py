@@ -30,13 +30,13 @@ class PulledFiles:
         self._collected_ms = -float(KEPT_MS)
 
     def pull(
-        self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
+        self, device: DeviceProfile, task: PushedTask, metadata_url: str, service_ms: int | None
     ) -> Mapping[str, bytes]:
         """Return a version's verified files by resource, the package under an empty name."""
         secret = self._secrets.get(device.device, "")
         identity = DeviceIdentity(device.device, device.user, secret)
         with _explained(self._files.folder):
-            paths = self._files.pull(task, metadata_url, identity, told_ms)
+            paths = self._files.pull(task, metadata_url, identity, service_ms)
             digests = {file.resource: file.sha256 for file in task.files}
             contents = {name: self._files.blobs.read(digests[name]) for name in paths}
         _check_package(task, contents[""])

@@ -96,7 +96,7 @@ class UrlSigner:
         Raises:
             IntegrityError: The request is not to be answered; the message says why, for the log.
         """
-        prefix, url = _parted(url)
+        prefix, url = _split_url(url)
         path, _, query = url.partition("?")
         is_plain = _PATH.fullmatch(path) and _PREFIX.fullmatch(prefix)
         if not is_plain or _FOLDER in prefix:
@@ -123,7 +123,7 @@ class UrlSigner:
 def prove(secret: str, url: str) -> str:
     """Return the value of ``PROOF_HEADER`` for a request; scheme and host do not matter."""
     enrolled, _, own = secret.partition(".")
-    return f"{enrolled}.{_mac(own, 'proof', _parted(url)[1])}"
+    return f"{enrolled}.{_mac(own, 'proof', _split_url(url)[1])}"
 
 
 def read_ring(path: Path) -> KeyRing:
@@ -143,7 +143,7 @@ def read_ring(path: Path) -> KeyRing:
     return ring
 
 
-def _parted(url: str) -> tuple[str, str]:
+def _split_url(url: str) -> tuple[str, str]:
     # whatever host and folder the CEN's address has, and what the service signed
     path, mark, query = url.partition("?")
     start = max(path.rfind(_FOLDER), 0)

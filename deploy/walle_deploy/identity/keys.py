@@ -50,7 +50,7 @@ def parse_keys(data: bytes, path: str) -> Keys:
         SpecFileError: It is no set of keys, has none of use, or has what is to be secret.
     """
     try:
-        keys = _taken(data)
+        keys = _parse_set(data)
     except (ValueError, RecursionError, jwt.PyJWTError) as error:
         raise SpecFileError(f"{path}: holds no keys of tokens (JWKS): {error}", path) from None
     if not keys:
@@ -58,7 +58,7 @@ def parse_keys(data: bytes, path: str) -> Keys:
     return keys
 
 
-def _taken(data: bytes) -> dict[str, jwt.PyJWK]:
+def _parse_set(data: bytes) -> dict[str, jwt.PyJWK]:
     if len(data) > KEYS_MAX_BYTES:
         raise ValueError(f"more than {KEYS_MAX_BYTES} bytes")
     keys: dict[str, jwt.PyJWK] = {}

@@ -102,9 +102,9 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
         ) from error
     if problem := device_problem(profile.device):
         raise ProfileError(f"{PROFILE_HEADER}: {problem}")
-    said = len(profile.receipts.others) if profile.receipts is not None else 0
-    if max(len(profile.tasks), said) > _TASKS_MAX:
-        count = max(len(profile.tasks), said)
+    held_count = len(profile.receipts.others) if profile.receipts is not None else 0
+    if max(len(profile.tasks), held_count) > _TASKS_MAX:
+        count = max(len(profile.tasks), held_count)
         raise ProfileError(f"{PROFILE_HEADER}: {count} tasks, at most {_TASKS_MAX}")
     return profile
 

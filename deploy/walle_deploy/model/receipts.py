@@ -73,9 +73,9 @@ class ReceiptKeys:
 
     def issue(self, receipt: Receipt) -> str:
         """Return a receipt as text: letters, digits, ``-`` and ``_``."""
-        said = _encode((self._signing, receipt))
-        mac = hmac.digest(self._secret, _DOMAIN + said, "sha256")[:_MAC_BYTES]
-        return urlsafe_b64encode(said + mac).rstrip(b"=").decode("ascii")
+        payload = _encode((self._signing, receipt))
+        mac = hmac.digest(self._secret, _DOMAIN + payload, "sha256")[:_MAC_BYTES]
+        return urlsafe_b64encode(payload + mac).rstrip(b"=").decode("ascii")
 
     def read(self, token: str, now_ms: int) -> Receipt:
         """Return what a receipt says, once it is sure that one of these keys said so.
@@ -86,12 +86,12 @@ class ReceiptKeys:
             ReceiptError: It is forged, or of keys that are gone (``forged``), older than 7 days
                 (``expired``), or more than 5 minutes ahead (``ahead``).
         """
-        said, mac = _parted(token)
-        key, receipt = _decoded(said)
+        payload, mac = _split(token)
+        key, receipt = _decoded(payload)
         secret = self._keys.get(key)
         if secret is None:
             raise ReceiptError(f"a receipt of a key that is not here: {key[:_SHOWN]!r}", "forged")
-        right = hmac.digest(secret, _DOMAIN + said, "sha256")[:_MAC_BYTES]
+        right = hmac.digest(secret, _DOMAIN + payload, "sha256")[:_MAC_BYTES]
         if not hmac.compare_digest(right, mac):
             raise ReceiptError("a receipt that its key did not make", "forged")
         age_ms = now_ms - receipt.issued_ms
@@ -115,14 +115,14 @@ def peek(token: str) -> tuple[str, Receipt]:
     Raises:
         ReceiptError: It is none (``forged``).
     """
-    return _decoded(_parted(token)[0])
+    return _decoded(_split(token)[0])
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final[Any] = msgspec.msgpack.Decoder(tuple[str, Receipt])
 
 
-def _parted(token: str) -> tuple[bytes, bytes]:
+def _split(token: str) -> tuple[bytes, bytes]:
     if not token or len(token) > _LENGTH_MAX:
         raise ReceiptError(f"a receipt of {len(token)} characters", "forged")
     try:
@@ -133,9 +133,9 @@ def _parted(token: str) -> tuple[bytes, bytes]:
     return data[:-_MAC_BYTES], data[-_MAC_BYTES:]
 
 
-def _decoded(said: bytes) -> tuple[str, Receipt]:
+def _decoded(payload: bytes) -> tuple[str, Receipt]:
     try:
-        content: tuple[str, Receipt] = _decoder.decode(said)
+        content: tuple[str, Receipt] = _decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ReceiptError("a receipt that is none", "forged") from error
     return content

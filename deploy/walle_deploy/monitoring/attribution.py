@@ -65,9 +65,9 @@ class Attribution:
             receipt = self._read(device.receipt)
         except ReceiptError:
             return False
-        said = receipt.device, receipt.task, receipt.version, receipt.release, receipt.group
+        claims = receipt.device, receipt.task, receipt.version, receipt.release, receipt.group
         expected = report.task, report.version, report.release, report.group
-        return said == (device.device_id, *expected)
+        return claims == (device.device_id, *expected)
 
 
 def group_scope(task: str, release: str, group: str) -> Scope:

@@ -131,9 +131,9 @@ def _count_devices(
     for hashed, (failures, crashes) in part.devices.items():
         old = rows.get((stored.id, hashed), _UNKNOWN)
         failed, crashed = old.failures, old.crashes
-        if other is not None and (there := rows.get((other, hashed))) is not None:
+        if other is not None and (other_row := rows.get((other, hashed))) is not None:
             # one count over both groups: whichever was written last has all of it
-            failed, crashed = max(failed, there.failures), max(crashed, there.crashes)
+            failed, crashed = max(failed, other_row.failures), max(crashed, other_row.crashes)
         is_first = old.seen != number
         counts.device_minutes += is_first
         if is_weighed := is_first and turn.is_weighed(old):

@@ -179,6 +179,6 @@ class HttpReportSink:
         with self._changed:
             self._alone = max(0, self._alone - len(part))
             self.dropped += is_refused * len(part)
-            gone = set(part)
-            while self._waiting and self._waiting[0] in gone:
+            sent = set(part)
+            while self._waiting and self._waiting[0] in sent:
                 self._waiting_bytes -= len(self._waiting.popleft().body)

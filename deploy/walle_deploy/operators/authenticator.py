@@ -58,9 +58,9 @@ class OperatorAuthenticator:
         revoked = (self._revoked and self._revoked.known) or frozenset()
         if not revoked.isdisjoint({subject, name, str(claims.get("jti", ""))}):
             raise IdentityError(f"operator {name!r}, or the token, is revoked")
-        said = claims.get(spec.role_claim, [])
-        said = said if isinstance(said, list) else [said]
-        roles = {spec.roles.get(value) for value in said if isinstance(value, str)}
+        claimed = claims.get(spec.role_claim, [])
+        claimed = claimed if isinstance(claimed, list) else [claimed]
+        roles = {spec.roles.get(value) for value in claimed if isinstance(value, str)}
         role = next((role for role in reversed(ROLES) if role in roles), None)
         if role is None:
             raise ForbiddenError(

@@ -104,12 +104,12 @@ class AttributeSource(Strict):
                 raise SpecFileError(
                     f"{path}: there is no column {self.user!r} of users, found {', '.join(head)}"
                 )
-            table = AttributeTable(self._taken(head, islice(rows, self.users_max)))
+            table = AttributeTable(self._users_of(head, islice(rows, self.users_max)))
             if next(rows, None) is not None:
                 raise SpecFileError(f"{path}: more users than usersMax: {self.users_max}")
         return table
 
-    def _taken(
+    def _users_of(
         self, head: list[str], rows: Iterable[list[str]]
     ) -> Iterator[tuple[str, Attributes]]:
         columns = [

@@ -60,8 +60,8 @@ def service_app(service: ReleaseService) -> App:
         headers = picked(scope["headers"], wanted)
         length = headers.get(_LENGTH, b"0")
         if scope["path"] not in others and length.isdigit() and int(length) > body_max:
-            said = {"error": f"a body of more than {body_max} bytes"}
-            await _reply(send, 413, said, {"connection": "close"})
+            problem = {"error": f"a body of more than {body_max} bytes"}
+            await _reply(send, 413, problem, {"connection": "close"})
         elif scope["path"] == CHECK_PATH:
             await check(send, headers, scope["client"])
         else:

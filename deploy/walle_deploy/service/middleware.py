@@ -165,7 +165,7 @@ def _base64(data: bytes) -> bytes:
 
 async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Send]) -> None:
     scope, receive, send = call
-    startup, said = await receive(), False
+    startup, has_answered = await receive(), False
     async with service.running():
 
         async def receive_again() -> Message:
@@ -174,14 +174,14 @@ async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Sen
             return message or await receive()
 
         async def send_and_know(message: Message) -> None:
-            nonlocal said
-            said = True
+            nonlocal has_answered
+            has_answered = True
             await send(message)
 
         try:
             await app(scope, receive_again, send_and_know)
         except Exception:
-            if said:
+            if has_answered:
                 raise
             # it knows no lifespan (ASGI 3: it raises then), and needs none
             await send({"type": "lifespan.startup.complete"})

@@ -144,8 +144,8 @@ class _Api:
                     content = await asyncio.to_thread(act, operator, request, body)
             except WalleError as error:
                 status, headers = refusal(error)
-                said = {"error": error.message, "kind": type(error).__name__}
-                return JSONResponse(said, _STATUS.get(type(error), status), headers)
+                problem = {"error": error.message, "kind": type(error).__name__}
+                return JSONResponse(problem, _STATUS.get(type(error), status), headers)
             headers = {"cache-control": "no-store"}
             return Response(content, media_type="application/json", headers=headers)
 

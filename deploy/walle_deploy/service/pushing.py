@@ -118,12 +118,12 @@ def receipts_due(
             continue
         standing = standings.get(task, _NOWHERE)
         if task not in pushed:
-            said = held.others.get(task)
-            if said is None:
+            held_receipt = held.others.get(task)
+            if held_receipt is None:
                 is_good = is_young and not standing.release_id
             else:
-                is_same = (said.release, said.group) == standing
-                is_good = is_ours and is_same and is_fresh(said.hour, now_ms)
+                is_same = (held_receipt.release, held_receipt.group) == standing
+                is_good = is_ours and is_same and is_fresh(held_receipt.hour, now_ms)
             if is_good:
                 continue
         due[task] = source.keys.issue(Receipt(profile.device, task, version, *standing, now_ms))

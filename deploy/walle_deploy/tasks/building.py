@@ -17,7 +17,7 @@ from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.tasks.audiences import OwnFile
 from walle_deploy.tasks.checkouts import checkout
-from walle_deploy.tasks.definitions import read_definition, told_as
+from walle_deploy.tasks.definitions import read_definition, user_paths
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import open_mirror
 from walle_stream.app.programs.isolation import note_built
@@ -61,7 +61,7 @@ def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> Bu
     with open_mirror(group, ref.scenario) as mirror:
         commit = mirror.commit(ref)
         folder, files = checkout(mirror, commit, str(ref))
-        with told_as(f"{ref}:", folder):
+        with user_paths(f"{ref}:", folder):
             definition = read_definition(ref, folder, [file.path for file in files])
             package = package_task(definition.task, pythons)
             name = read_package(package).manifest.task.file_name  # what is given out can be read

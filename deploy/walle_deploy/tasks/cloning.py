@@ -61,16 +61,18 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
             tree = work.staged_tree()
             check_tree(work, tree, ref)
             commit = make_commit(work, tree, "", f"Begin the task {ref.name}")
-            there = fetch_branch(work)
-            if _has_versions(work) or (there and not _is_own_start(work, there, tree)):
-                taken: ConflictError = _exists(work, there)
+            upstream_commit = fetch_branch(work)
+            if _has_versions(work) or (
+                upstream_commit and not _is_own_start(work, upstream_commit, tree)
+            ):
+                taken: ConflictError = _exists(work, upstream_commit)
                 raise taken
-            if there:
-                commit = there
+            if upstream_commit:
+                commit = upstream_commit
             else:
                 push_commit(work, commit, "")
             move(work, Move(tree, tree, commit, ref.task, commit))
-    return Clone(ref, folder, commit, is_found=bool(there))
+    return Clone(ref, folder, commit, is_found=bool(upstream_commit))
 
 
 def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
@@ -179,20 +181,22 @@ def _has_versions(work: WorkingFolder) -> bool:
     return any(name.startswith(start) for name in refs)
 
 
-def _is_own_start(work: WorkingFolder, there: str, tree: str) -> bool:
+def _is_own_start(work: WorkingFolder, upstream_commit: str, tree: str) -> bool:
     # what a killed init pushed: by the same person, the very same files, nothing before or after
-    facts = work.git.line("show", "--no-patch", "--no-show-signature", "--format=%P|%T|%ae", there)
+    facts = work.git.line(
+        "show", "--no-patch", "--no-show-signature", "--format=%P|%T|%ae", upstream_commit
+    )
     return facts == f"|{tree}|{work.git.environ['GIT_AUTHOR_EMAIL']}"
 
 
-def _exists(work: WorkingFolder, there: str) -> ConflictError:
-    if not there:
+def _exists(work: WorkingFolder, upstream_commit: str) -> ConflictError:
+    if not upstream_commit:
         return ConflictError(
             f"the task {work.ref} has versions, but somebody deleted its branch in "
             f"{work.group.url(work.ref.scenario)}: have it put back there, or give another name"
         )
     form = "--format=the last commit is by %an, %ar"
-    last = work.git.line("show", "--no-patch", "--no-show-signature", form, there)
+    last = work.git.line("show", "--no-patch", "--no-show-signature", form, upstream_commit)
     return ConflictError(
         f"there is a task {work.ref} already ({last[:200]}): walle task checkout {work.ref}"
     )

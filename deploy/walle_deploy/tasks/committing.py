@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from walle_deploy.model.names import TaskRef
-from walle_deploy.tasks.definitions import Definition, read_definition, told_as
+from walle_deploy.tasks.definitions import Definition, read_definition, user_paths
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.merging import listed, merge_files, refuse_conflicts
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
@@ -96,7 +96,7 @@ def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
     folder.mkdir()
     try:
         export_files(work.git, files, folder, start or str(ref))
-        with told_as(f"{start}{os.sep}" if start else "", folder):
+        with user_paths(f"{start}{os.sep}" if start else "", folder):
             return read_definition(ref, folder, [file.path for file in files])
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -62,7 +62,7 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
 
 
 @contextmanager
-def told_as(start: str, folder: Path) -> Iterator[None]:
+def user_paths(start: str, folder: Path) -> Iterator[None]:
     """Let errors name a checkout's files as the user knows them.
 
     ``start`` takes the place of the checkout's path, such as ``shop/ipv@v2:`` or ``folder/``.

@@ -185,10 +185,10 @@ def no_git(error: OSError) -> GitError:
 def last_line(stderr: bytes) -> str:
     """Return what git said: its last line that says something, short."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
-    said = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
+    messages = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
     # the reason stands before what git always ends with
-    reasons = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))]
-    text = (reasons or said or [""])[0 if reasons else -1]
+    reasons = [line for line in messages if line.startswith(("fatal:", "error:", "remote:", "!"))]
+    text = (reasons or messages or [""])[0 if reasons else -1]
     return "".join(
         character if character.isprintable() else "?" for character in text.expandtabs(1)
     )[:_LINE_MAX]

@@ -47,18 +47,18 @@ def merge_files(work: WorkingFolder, mine: str, upstream: str) -> str:
     text = msgspec.json.encode(_Conflicts(1, tuple(files))).decode()
     move(work, Move(work.tree_of(mine), tree, upstream, work.ref.task, upstream, text))
     marked = [name for name in files if name not in beside]
-    said = []
+    problems = []
     if marked:
-        said.append(
+        problems.append(
             f"the same lines of {listed(marked)}: both are in the files now, between <<<<<<< and "
             ">>>>>>>: choose, take the marks out"
         )
     if beside:
-        said.append(
+        problems.append(
             f"{listed(beside)}, too: yours is there, theirs beside it as *{THEIRS}: keep one, "
             "delete the other"
         )
-    raise ConflictError(f"{work.ref}: others changed {'; and '.join(said)}; then commit again")
+    raise ConflictError(f"{work.ref}: others changed {'; and '.join(problems)}; then commit again")
 
 
 def refuse_conflicts(work: WorkingFolder) -> None:

@@ -81,23 +81,23 @@ class Mirror:
         return sorted(name.removeprefix(start) for name in self.refs if name.startswith(start))
 
     def _no_task(self, ref: TaskRef) -> RefNotFoundError:
-        there = self.tasks()
+        names = self.tasks()
         return RefNotFoundError(
-            f"there is no task {ref.name} in {self.url}{_near(ref.task, there)}; "
-            f"{_named('it has', there)}"
+            f"there is no task {ref.name} in {self.url}{_near(ref.task, names)}; "
+            f"{_named('it has', names)}"
         )
 
     def _no_version(self, ref: TaskRef, known: str) -> RefNotFoundError:
         if HEADS + ref.task not in self.refs:
             return self._no_task(ref)
-        there = self.versions(ref.task)
+        names = self.versions(ref.task)
         if known:
             return RefNotFoundError(
                 f"somebody deleted the version {ref} in {self.url}: its tag was {known[:12]} when "
-                f"it was first seen here; {_named('there are', there)}"
+                f"it was first seen here; {_named('there are', names)}"
             )
         return RefNotFoundError(
-            f"there is no version {ref}{_near(ref.version, there)}; {_named('there are', there)}"
+            f"there is no version {ref}{_near(ref.version, names)}; {_named('there are', names)}"
         )
 
 
@@ -157,8 +157,8 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
                     f"there is no scenario {scenario!r} in {group.address}: a host's repositories "
                     "are made there; make an empty one, or look whether you may read it"
                 )
-            there = group.scenarios()
-            if scenario in there:
+            names = group.scenarios()
+            if scenario in names:
                 raise GitError(
                     f"git finds no repository at {url}: it is damaged (git fsck), or an insteadOf "
                     "of your git configuration has git look elsewhere (git config --show-origin "
@@ -166,7 +166,7 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
                 )
             raise RefNotFoundError(
                 f"there is no scenario {scenario!r} in {group.address}"
-                f"{_near(scenario, there)}; {_named('it has', there)}"
+                f"{_near(scenario, names)}; {_named('it has', names)}"
             )
         failed: GitError = git_error(arguments, process.stderr, process.returncode)
         raise failed
@@ -178,9 +178,9 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
     return {name: object_id for name, object_id in named if _is_ours(name)}
 
 
-def _near(name: str, there: Sequence[str]) -> str:
+def _near(name: str, names: Sequence[str]) -> str:
     # without what is allowed: all of them are named behind it
-    close = nearest(name, there)
+    close = nearest(name, names)
     return "" if close is None else f", did you mean {close!r}?"
 
 
@@ -213,10 +213,12 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
     heads = [name for name in refs if name.startswith(HEADS) and have.get(name) != refs[name]]
     # a tag that is here already stays what it was
     tags = [name for name in refs if name.startswith(TAGS) and name not in have]
-    gone = [name for name in have if name.startswith(HEADS) and name not in refs]
-    if gone:
+    deleted = [name for name in have if name.startswith(HEADS) and name not in refs]
+    if deleted:
         # before others come: 'a' may stand where 'a/b' was
-        git.run("update-ref", "--stdin", stdin=b"".join(b"delete %b\n" % g.encode() for g in gone))
+        git.run(
+            "update-ref", "--stdin", stdin=b"".join(b"delete %b\n" % g.encode() for g in deleted)
+        )
     wanted = [*(f"+{name}:{name}" for name in heads), *(f"{name}:{name}" for name in tags)]
     if not wanted:
         return

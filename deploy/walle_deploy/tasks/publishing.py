@@ -84,8 +84,8 @@ def _push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None
         process = git.attempt(*arguments, is_network=True)
     if not process.returncode:
         return
-    said = (process.stdout + process.stderr).decode(errors="replace")
-    if any(reason in said for reason in _REFUSED):
+    output = (process.stdout + process.stderr).decode(errors="replace")
+    if any(reason in output for reason in _REFUSED):
         work.lock.note({})  # nobody has it: there is nothing to go on with
         raise ConflictError(
             f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "

@@ -59,21 +59,21 @@ def recover(work: WorkingFolder) -> str:
         GitError: The group does not answer.
     """
     left = work.lock.left
-    said = ""
+    summary = ""
     match left.get("do"):
         case "commit" if _is_pushed(work, left):
             _move(work, _target(left))
-            said = f"the commit {left['commit'][:12]} of a command that was killed"
+            summary = f"the commit {left['commit'][:12]} of a command that was killed"
         case "tag" if upstream_tag(work, left["name"]) == left["tag"]:
             work.git.run("update-ref", TAGS + left["name"], left["tag"])
-            said = f"the tag {left['name']} of a command that was killed"
+            summary = f"the tag {left['name']} of a command that was killed"
         case "move":
             _move(work, _target(left))
-            said = "a checkout that was killed"
+            summary = "a checkout that was killed"
         case _:
             pass
     work.lock.note({})
-    return said
+    return summary
 
 
 def note_commit(work: WorkingFolder, target: Move) -> None:
@@ -151,11 +151,11 @@ def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[st
 def _content_ids(work: WorkingFolder, paths: list[str]) -> dict[str, str]:
     """Return the blob that each file would be now; empty where there is none."""
     files = ((path, work.folder / path) for path in paths)
-    there = [path for path, file in files if file.is_file() and not file.is_symlink()]
-    names = "".join(f"{path}\n" for path in there).encode()
+    existing = [path for path, file in files if file.is_file() and not file.is_symlink()]
+    names = "".join(f"{path}\n" for path in existing).encode()
     # with the conversions of .gitattributes, as add has them
     ids = work.git.run("hash-object", "--stdin-paths", stdin=names).decode().split()
-    return dict.fromkeys(paths, "") | dict(zip(there, ids, strict=True))
+    return dict.fromkeys(paths, "") | dict(zip(existing, ids, strict=True))
 
 
 def _remove(folder: Path, path: str) -> None:

@@ -131,16 +131,16 @@ class TrustedRepository:
         with sole_writer(self.folder):
             current = self._signing.load()
             changed: dict[str, Targets] = {}
-            gone = list(names)
-            for name in gone:
+            retired = list(names)
+            for name in retired:
                 if _bin(current, changed, name)[1].targets.pop(name, None) is None:
                     raise RefNotFoundError(f"{self.folder}: there is no target {name!r}")
-            for name in gone:
+            for name in retired:
                 # first: whatever happens now, it does not come again
                 put_file(self._retired(name), name.encode())
-            if gone:
+            if retired:
                 self._signing.commit(current, changed)
-        return len(gone)
+        return len(retired)
 
     def is_retired(self, name: str) -> bool:
         """Return whether a target was retired; quick, and needs no keys."""

@@ -164,8 +164,8 @@ class Signing:
 
     def _first(self, role: str, count: int) -> list[CryptoSigner]:
         signers = [self.keys.signer(role, key_id) for key_id in self.keys.key_ids(role)[:count]]
-        there = [signer for signer in signers if signer]
-        return there + [self.keys.create(role) for _ in range(count - len(there))]
+        existing = [signer for signer in signers if signer]
+        return existing + [self.keys.create(role) for _ in range(count - len(existing))]
 
     def _write(self, name: str, signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
         signed.expires = expiry_of(name, self.clock())

@@ -38,8 +38,8 @@ class World:
         self.profiles.append(profile)
         return self.answer
 
-    def pull(self, _device, task, metadata_url, told_ms):
-        self.calls.append((task.task, task.version, metadata_url, told_ms))
+    def pull(self, _device, task, metadata_url, service_ms):
+        self.calls.append((task.task, task.version, metadata_url, service_ms))
         if task.version in self.unreadable:
             raise self.unreadable[task.version]
         return {"": b"package", "prices": b"1"}
