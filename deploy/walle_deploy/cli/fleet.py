@@ -11,6 +11,18 @@ from walle_stream.cli.parser import add_running
 from walle_stream.errors import SpecFileError
 from walle_stream.wire.bearer import TOKEN_VARIABLE, token_from
 
+_FIELDS: Final = {
+    "app": "name of the app that hosts the tasks",
+    "app_version": "such as 7.1",
+    "os": "such as android (default: this machine's)",
+    "os_version": "(default: this machine's)",
+    "interpreter": "its Python, such as cpython-314 (default: this process's)",
+    "performance": "low, middle or high (default: by memory and CPUs)",
+    "model": "of the hardware",
+    "memory_mb": "(default: this machine's)",
+    "user": "who is signed in",
+}
+
 
 def add(commands: Any) -> None:
     """Add the command to the parser; an entry point of ``walle_stream.commands``."""
@@ -182,19 +194,6 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise SpecFileError(f"{file}: cannot be read: {error.strerror}", str(file)) from error
-
-
-_FIELDS: Final = {
-    "app": "name of the app that hosts the tasks",
-    "app_version": "such as 7.1",
-    "os": "such as android (default: this machine's)",
-    "os_version": "(default: this machine's)",
-    "interpreter": "its Python, such as cpython-314 (default: this process's)",
-    "performance": "low, middle or high (default: by memory and CPUs)",
-    "model": "of the hardware",
-    "memory_mb": "(default: this machine's)",
-    "user": "who is signed in",
-}
 
 
 def add_device(parser: Any) -> None:

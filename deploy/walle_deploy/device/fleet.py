@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from threading import Lock
 from typing import Final
 
 from walle_deploy.device.agent import DeviceAgent, Outcome
@@ -20,6 +19,8 @@ REASONS_MAX: Final = 8
 """Reasons of one class that are told apart; a server can make up a new one each time."""
 
 _log = logging.getLogger(__name__)
+BACKOFF_MAX_S: Final = 60.0
+"""Longest pause of a device whose service does not answer."""
 
 
 class _Failing:
@@ -29,13 +30,13 @@ class _Failing:
 
 
 class Failures:
-    """Those of a fleet. Any thread."""
+    """Why devices fail, logged once for all that fail alike: a service has thousands."""
 
     def __init__(self) -> None:
         """Begin with none."""
         self._reasons: dict[tuple[str, str], _Failing] = {}
         self._of: dict[int, tuple[str, str]] = {}
-        self._lock = Lock()
+        self._lock = threading.Lock()
 
     def add(self, index: int, device: str, error: Exception) -> None:
         """Take note of a failure; the first one for its reason is logged."""
@@ -90,10 +91,6 @@ class Failures:
             return 0
         del self._reasons[reason]
         return len(failing.ever)
-
-
-BACKOFF_MAX_S: Final = 60.0
-"""Longest pause of a device whose service does not answer."""
 
 
 class Fleet:

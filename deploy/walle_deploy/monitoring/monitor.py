@@ -36,6 +36,8 @@ _DEVICE_MARKS: Final = 32
 
 _FOLD_MS: Final = 60_000
 """Between two looks at what is to be folded, where the last one found nothing."""
+type Call = tuple[Sequence[ReportFrame], str]
+"""What ``Monitor.take`` is given."""
 
 
 class MonitorCounts(msgspec.Struct):
@@ -57,10 +59,6 @@ class MonitorCounts(msgspec.Struct):
         """Add what was done beside."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-type Call = tuple[Sequence[ReportFrame], str]
-"""What ``Monitor.take`` is given."""
 
 
 class _Frame(NamedTuple):
@@ -227,7 +225,7 @@ def _add(
 
 
 class ReportGatherer:
-    """A monitor's, for one event loop."""
+    """Stores reports of many requests together: none needs a thread of its own. One event loop."""
 
     def __init__(self, monitor: Monitor) -> None:
         """Wait for reports; the monitor stays the caller's."""

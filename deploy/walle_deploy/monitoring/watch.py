@@ -27,10 +27,12 @@ type Version = tuple[str, str]
 
 RECENT_WINDOWS: Final = 15
 """Minutes that ``recent`` is about, with the one at hand."""
+_log = logging.getLogger(__name__)
+_KEY: Final = "alarms/board"
 
 
 class FleetView:
-    """What ``watch`` looks at. One thread; blocks on the store."""
+    """How versions did of late, whichever worker counted them. One thread; blocks on the store."""
 
     def __init__(self, store: ReleaseStore, wanted: Callable[[], Collection[Version]]) -> None:
         """Read nothing yet."""
@@ -67,12 +69,6 @@ class FleetView:
         """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look."""
         windows = self._windows.get((task, version), [])
         return health_of(task, version, windows, merged_counts(window.data for window in windows))
-
-
-_log = logging.getLogger(__name__)
-
-_KEY: Final = "alarms/board"
-_S: Final = 1_000
 
 
 class News(Protocol):
@@ -193,10 +189,10 @@ def watching(
 ) -> Iterator[None]:
     """Watch; blocks on the store, at the end also on what waits for the webhook."""
     hook = alarms.webhook
-    how = WebhookOptions(timeout_s=hook.timeout / _S, attempts=hook.attempts)
+    how = WebhookOptions(timeout_s=hook.timeout / 1_000, attempts=hook.attempts)
     webhook = Webhook(hook.url, hook.secret.encode(), how)
     options = replace(options, is_idle=webhook.is_idle)
-    watch = AlarmWatch(fleet, board, webhook.send, alarms.every / _S, options)
+    watch = AlarmWatch(fleet, board, webhook.send, alarms.every / 1_000, options)
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from walle_deploy.policy.truth import Truth
 
 EXAMPLES: Final = 5
 """Devices shown for each reason."""
+_SYMBOLS: Final[dict[Truth, str]] = {True: "yes", False: "no", None: "not known"}
 
 
 class Decision(NamedTuple):
@@ -84,9 +85,6 @@ def grouped(rows: Iterable[Decision]) -> list[Group]:
     return sorted(
         groups, key=lambda group: (group.task, group.version is None, -group.devices, group.why)
     )
-
-
-_SYMBOLS: Final[dict[Truth, str]] = {True: "yes", False: "no", None: "not known"}
 
 
 def why_of(choice: Choice, about: str = "") -> str:

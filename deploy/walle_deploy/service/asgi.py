@@ -4,6 +4,10 @@ A check is ``GET /v1/check`` with the header ``walle-profile``; the answer is 20
 is new, else 200 with a ``Push`` as JSON; 400 for a header that is no profile, 401 for who has not
 proven who he is, 403 for a profile of another device, 413 for a body that is too long, 429 with
 ``Retry-After`` for who asks too often, 503 with ``Retry-After`` while there is no table.
+
+The rest is for the inside of a network, so a proxy in front passes ``/v1/check`` alone:
+``/healthz`` (the process answers), ``/readyz`` (there is a table), ``/metrics`` (Prometheus),
+``/v1/known`` (devices by version).
 """
 
 import asyncio

@@ -3,6 +3,9 @@
 A profile may lie, so it decides what is offered, never what may be read: addresses of
 exclusive files are signed for the device that asked, and files of a user's own are named only
 where somebody else than the device vouches for the user.
+
+Nothing is kept of receipts that were issued: a device says what it holds. A lie harms only the
+liar, as reports without a receipt are not counted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,6 +26,7 @@ from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 
 _NONE: Final[tuple[PushedFile, ...]] = ()
+_NOWHERE: Final = Standing()
 
 
 class PushBuilder:
@@ -83,9 +87,6 @@ class PushBuilder:
         # host and folder of the CEN are not signed: a proxy may change them
         url = urljoin(self._spec.cen, signer.sign(file.url, device))
         return msgspec.structs.replace(file, url=url, audience="exclusive")
-
-
-_NOWHERE: Final = Standing()
 
 
 def receipts_due(

@@ -36,6 +36,8 @@ _STATUS: Final[dict[type[WalleError], int]] = {
     ReleaseStateError: 409,
     ServiceBusyError: 429,
 }
+_PAUSE_MS: Final = 60_000
+_log = logging.getLogger(__name__)
 
 
 def refusal(error: WalleError, retry_s: int = 0) -> tuple[int, dict[str, str]]:
@@ -54,12 +56,8 @@ def refusal(error: WalleError, retry_s: int = 0) -> tuple[int, dict[str, str]]:
     return status, headers
 
 
-_PAUSE_MS: Final = 60_000
-_log = logging.getLogger(__name__)
-
-
 class RefusedRequests:
-    """Those of one worker, by why. One event loop."""
+    """Those of one worker: all are counted, few are logged, as any client can send a million."""
 
     def __init__(self, counts: Counter[str]) -> None:
         """Begin with none."""
