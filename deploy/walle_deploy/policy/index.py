@@ -148,7 +148,7 @@ class ReleaseIndex:
         self._tasks = [
             _Task(
                 task,
-                [compiled for one in releases for compiled in self._compiled(one)],
+                [compiled for release in releases for compiled in self._compiled(release)],
                 self._names,
             )
             for task, releases in releases_by_task(table).items()
