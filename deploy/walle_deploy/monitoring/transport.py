@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
+import urllib3
+
 from walle_deploy.monitoring.monitor import OWN
+from walle_deploy.outbound.bounded import limit_headers, words_of
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.bearer import bearer_headers
@@ -26,10 +29,7 @@ OWN_MAX_BYTES: Final = 1024 * 1024
 _OWN_FRAMES_MAX: Final = 1_000
 _INFLATED: Final = 4
 """So many times as long a batch may be inflated."""
-_WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
-_BACKOFF_S: Final = 0.2
-_BACKOFF_MAX_S: Final = 10.0
 _TIMEOUT_S: Final = 10.0
 _FAILED: Final = 300
 _UNPROVEN: Final = 401
@@ -39,9 +39,7 @@ _REFUSED: Final = {400, 403, 413}
 def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     """Return the frames of a batch, of which nothing is counted yet.
 
-    Args:
-        batch: As received.
-        device: Who sent it, and may speak for itself alone; empty for who may speak for any.
+    A device may speak for itself alone; who is none, for any.
 
     Raises:
         EnvelopeError: It is no batch, or too large, also inflated, or has too many frames for one
@@ -49,8 +47,8 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     """
     frames = [ReportFrame(*frame) for frame in decode_batch(batch)]
     most = _INFLATED * (OWN_MAX_BYTES if device else BATCH_MAX_BYTES)
-    claimed = [claimed_bytes(each.body) for each in frames]  # longer ones are not decoded
-    if (size := sum(each for each in claimed if each <= REPORTS_MAX_BYTES)) > most:
+    claimed = [claimed_bytes(frame.body) for frame in frames]  # longer ones are not decoded
+    if (size := sum(length for length in claimed if length <= REPORTS_MAX_BYTES)) > most:
         raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
     if not device:
         return frames
@@ -78,17 +76,14 @@ class HttpReportSink:
     def __init__(
         self,
         url: str,
-        max_bytes: int = _WAITING_MAX_BYTES,
-        backoff_s: float = _BACKOFF_S,
+        max_bytes: int = 16 * 1024 * 1024,
+        backoff_s: float = 0.2,
         token: Callable[[], str] | None = None,
     ) -> None:
-        """Start its thread.
+        """Start its thread; ``url`` has no path.
 
-        Args:
-            url: Of the service, without a path.
-            max_bytes: Of frames that wait.
-            backoff_s: Before the second attempt, doubled for each further one, up to 10 s.
-            token: Says who sends them, asked before each request; None: nobody says it.
+        ``max_bytes`` are of frames that wait. ``backoff_s`` is before the second attempt, doubled
+        for each further one, up to 10 s. ``token`` is asked before each request.
         """
         self.dropped = 0
         """Frames, because the service was away for too long or refused them."""
@@ -131,16 +126,12 @@ class HttpReportSink:
             self._waiting_bytes = 0
 
     def _live(self) -> None:
-        import urllib3  # noqa: PLC0415 - of the extra `deploy`
-
-        from walle_deploy.outbound.bounded import limit_headers, words_of  # noqa: PLC0415 - too
-
         with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as http:
             limit_headers(http, _TIMEOUT_S)
             backoff_s = self._backoff_s
             while (part := self._next()) and not self._ends.is_set():
                 try:
-                    answer = http.request(
+                    response = http.request(
                         "POST",
                         self._url,
                         body=encode_batch(part),
@@ -150,8 +141,8 @@ class HttpReportSink:
                 except urllib3.exceptions.HTTPError as error:
                     _log.info("reports wait: %s: %s", self._url, words_of(error))
                 else:
-                    status = answer.status
-                    answer.close()  # what else it has to say may have no end
+                    status = response.status
+                    response.close()  # what else it has to say may have no end
                     if status in _REFUSED and len(part) > 1:
                         self._alone = len(part)  # the others are good
                         continue
@@ -161,7 +152,7 @@ class HttpReportSink:
                         backoff_s = self._backoff_s
                         continue
                 self._ends.wait(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+                backoff_s = min(2 * backoff_s, 10.0)
 
     def _say(self, status: int) -> None:
         if status >= _FAILED and status not in _REFUSED and status != self._said:
@@ -188,6 +179,6 @@ class HttpReportSink:
         with self._changed:
             self._alone = max(0, self._alone - len(part))
             self.dropped += is_refused * len(part)
-            gone = set(part)
-            while self._waiting and self._waiting[0] in gone:
+            sent = set(part)
+            while self._waiting and self._waiting[0] in sent:
                 self._waiting_bytes -= len(self._waiting.popleft().body)

@@ -105,9 +105,9 @@ def test_answers_without_a_push_say_that_nothing_is_new(asked):
 
 def test_the_time_of_the_service_is_told_where_it_is_one(asked):
     date = "Thu, 01 Jan 1970 00:00:02 GMT"
-    assert asked(204, {"Date": date}).told_ms == 2_000
+    assert asked(204, {"Date": date}).service_ms == 2_000
     for wrong in ("yesterday", "Thu, 99 Foo 1970 00:00:02 GMT", "Thu, 01 Jan 99999 00:00:02 GMT"):
-        assert asked(204, {"Date": wrong}).told_ms is None
+        assert asked(204, {"Date": wrong}).service_ms is None
 
 
 @pytest.mark.parametrize(

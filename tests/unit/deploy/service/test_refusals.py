@@ -1,7 +1,7 @@
 from collections import Counter
 
-from walle_deploy.service import refused as module
-from walle_deploy.service.refused import RefusedRequests
+from walle_deploy.service import refusals as module
+from walle_deploy.service.refusals import RefusedRequests
 
 
 def test_all_are_counted_and_the_first_of_a_kind_in_a_minute_is_logged(monkeypatch, caplog):

@@ -19,7 +19,7 @@ from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.policy.index import Standing
 from walle_deploy.service.middleware import encode_push
-from walle_deploy.service.receipting import receipts_due
+from walle_deploy.service.pushing import receipts_due
 from walle_deploy.service.service import Parts
 from walle_stream.errors import ProfileError
 

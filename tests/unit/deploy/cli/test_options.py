@@ -1,6 +1,6 @@
 import pytest
 
-from walle_deploy.cli.addresses import need_url
+from walle_deploy.cli.options import need_url
 from walle_stream.errors import SpecFileError
 
 HOSTS = ["http://h", "https://h:8480", "http://127.0.0.1:1/", "http://[::1]:8480"]

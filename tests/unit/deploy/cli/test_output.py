@@ -1,7 +1,7 @@
 import argparse
 import json
 
-from walle_deploy.cli.task_output import print_json, print_line
+from walle_deploy.cli.output import print_json, print_line
 
 
 def test_what_others_wrote_moves_no_cursor(capsys):
