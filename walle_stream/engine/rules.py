@@ -293,3 +293,18 @@ _RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., Made]]]] = {
     Operator.RASTER: (None, _raster),
 }
 """The number of inputs, None for any, and what they make."""
+
+
+TABLE_MAX: Final = 1 << 28
+"""Most elements of a constant that a rule makes: it is made while the graph is lowered."""
+
+
+def check_table(shape: Shape, what: str) -> Shape:
+    """Refuse a constant that is too large to be made, before it is.
+
+    Raises:
+        ShapeError: It is negative, or beyond ``TABLE_MAX``.
+    """
+    if prod(check_size(shape, what)) > TABLE_MAX:
+        raise ShapeError(f"{what} of shape {list(shape)} has more than {TABLE_MAX} elements")
+    return shape

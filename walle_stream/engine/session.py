@@ -1,9 +1,9 @@
-"""Sessions: a model lowered and planned once, for one set of shapes."""
+"""Sessions: a model read, lowered and planned once, for one set of shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Budget, Limits, guarded
-from walle_stream.engine.loading import read_model
 from walle_stream.engine.lowering.registry import Value
 from walle_stream.engine.lowering.trace import constant_tensors, trace
 from walle_stream.engine.module import Piece, arrays_of, mapped
@@ -20,6 +19,33 @@ from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
 from walle_stream.engine.threads import checked_threads, run_with
 from walle_stream.errors import EngineError, LoweringError, ShapeError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def read_model(path: str | Path) -> "Model":
+    """Read an ONNX file; see ``onnx.importer.load_model``. Blocks."""
+    model: Model = _importer().load_model(path)
+    return model
+
+
+def read_model_bytes(data: bytes, folder: Path | None = None) -> "Model":
+    """Read an ONNX file's bytes; see ``onnx.importer.parse_model``."""
+    model: Model = _importer().parse_model(data, folder=folder)
+    return model
+
+
+def _importer() -> "ModuleType":
+    try:
+        from walle_stream.engine.onnx import importer  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("walle_stream"):
+            raise
+        raise EngineError(
+            f"models need the package {error.name!r}: install walle-stream[onnx]"
+        ) from error
+    return importer
 
 
 @dataclass(frozen=True, slots=True)

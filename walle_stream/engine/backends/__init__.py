@@ -7,7 +7,7 @@ from typing import Any, Final
 from walle_stream.errors import EngineError
 
 _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
-    "reference": ("walle_stream.engine.backends.interpreter", "Interpreter"),
+    "reference": ("walle_stream.engine.backends.reference", "Interpreter"),
     "numpy": ("walle_stream.engine.backends.numpy", "NumpyBackend"),
     "cupy": ("walle_stream.engine.backends.cupy", "CupyBackend"),
 }

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.backends.fast_erf import erf_into
-from walle_stream.engine.backends.kernels import UFUNCS, check_indices
+from walle_stream.engine.backends.kernels import UFUNCS, check_indices, erf_into
 from walle_stream.engine.backends.library import Binding, Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.dtypes import is_foreign

@@ -13,9 +13,8 @@ import numpy as np
 from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.device import Device, IndexChecks, stored
 from walle_stream.engine.backends.device_kernels import library_of
-from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Bound, strided
-from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.planning.elision import elide, is_loose, is_plain
 from walle_stream.engine.planning.loops import Loop

@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.chains import bind_chain
-from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Bound, Run, strided
-from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.backends.spreading import SpreadConstants
-from walle_stream.engine.backends.tiles import tiled
+from walle_stream.engine.backends.tiles import bind_chain, tiled
 from walle_stream.engine.planning.elision import elide, is_loose
 from walle_stream.engine.planning.loops import loops_of
 from walle_stream.engine.planning.optimise import optimised

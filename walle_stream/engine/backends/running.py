@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Bound, Run
-from walle_stream.engine.backends.reference import compute_all
+from walle_stream.engine.backends.reference import Watch, compute_all
 from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.placement import place

@@ -12,16 +12,18 @@ from typing import Final
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.channels import (
+from walle_stream.engine.lowering.precision import require_floating, widened
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.windows import (
+    Window,
     channels_first,
     channels_last,
     padded,
     patches,
+    spatial_sizes,
     tap_view,
+    window_of,
 )
-from walle_stream.engine.lowering.precision import require_floating, widened
-from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_floating

@@ -6,12 +6,11 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.channels import channels_first
 from walle_stream.engine.lowering.convolution import biased, check_weights, packed
 from walle_stream.engine.lowering.points import linear_taps, read_points, rows_of
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
+from walle_stream.engine.lowering.windows import Window, channels_first, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.errors import ShapeError
 

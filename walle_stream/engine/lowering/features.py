@@ -1,19 +1,131 @@
-"""Features of the domain ai.onnx.ml: chosen, scaled, filled in, joined."""
+"""Features of the domain ai.onnx.ml: encoded, chosen, scaled, filled in, joined."""
 
 from math import floor, isnan
+from typing import Any
 
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import take
-from walle_stream.engine.lowering.encoders import ML, reals
+from walle_stream.engine.lowering.addressing import places_of, take, taken
 from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
+from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import FLOAT32, INT64, check_size, is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
+
+ML = "ai.onnx.ml"
+"""The domain."""
+
+_KINDS = ("int64s", "floats", "strings", "tensor")
+_DEFAULTS: dict[str, Any] = {
+    "default_int64": -1, "default_float": -0.0, "default_string": "_Unused",
+}  # fmt: skip
+
+
+@lowers("LabelEncoder", domain=ML)
+def _label_encoder(call: Call) -> Result:
+    if call.version < 2:  # noqa: PLR2004  # keys and values came with opset 2
+        return _class_encoder(call)
+    keys, values = _one_of(call, "keys"), _one_of(call, "values")
+    if len(keys) != len(values):
+        raise ShapeError(f"{len(keys)} keys and {len(values)} values")
+    x = call.tensor(0)
+    if x.dtype != keys.dtype:
+        raise DTypeError(f"keys are of {keys.dtype.name}, the input is of {x.dtype.name}")
+    return _encoded(call, keys, values, _default(call, values))
+
+
+def _class_encoder(call: Call) -> Result:
+    classes = np.array(texts(call, "classes_strings") or (), TEXT)
+    return _mapped(call, np.arange(len(classes)), classes)
+
+
+@lowers("CategoryMapper", domain=ML)
+def _category_mapper(call: Call) -> Result:
+    numbers = np.array(call.list("cats_int64s") or (), np.int64)
+    names = np.array(texts(call, "cats_strings") or (), TEXT)
+    if len(numbers) != len(names):
+        raise ShapeError(f"{len(numbers)} cats_int64s and {len(names)} cats_strings")
+    return _mapped(call, numbers, names)
+
+
+@lowers("OneHotEncoder", domain=ML)
+def _one_hot_encoder(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    numbers, names = call.list("cats_int64s"), texts(call, "cats_strings")
+    if bool(numbers) == bool(names):
+        raise LoweringError("one of cats_int64s and cats_strings must be given")
+    if names:
+        keys = np.array(names, TEXT)
+    else:
+        x, keys = builder.cast(require_numbers(x), INT64), np.array(numbers, np.int64)
+    check_size((x.size, len(keys)))
+    places = places_of(builder, x, keys)
+    if not call.number("zeros", 1):
+        # what is among no categories fails here, when it is run
+        places = taken(builder, np.arange(len(keys)), places)
+    column = moves.expand_axis(builder, places, x.rank)
+    return builder.cast(builder.equal(column, builder.constant(np.arange(len(keys)))), "float32")
+
+
+def _mapped(call: Call, numbers: Array, names: Array) -> Result:
+    x = call.tensor(0)
+    if x.dtype == TEXT:
+        default = call.number("default_int64", -1)
+        return _encoded(call, names, numbers.astype(np.int64), default)
+    if not is_integer(x.dtype):
+        raise DTypeError(f"strings or whole numbers are expected, not {x.dtype.name}")
+    return _encoded(call, numbers, names, call.text("default_string", "_Unused"))
+
+
+def _encoded(call: Call, keys: Array, values: Array, default: Any) -> Tensor:
+    table = np.empty(len(values) + 1, values.dtype)
+    table[:-1], table[-1] = values, default
+    return taken(call.builder, table, places_of(call.builder, call.tensor(0), keys))
+
+
+def _one_of(call: Call, what: str) -> Array:
+    given = [kind for kind in _KINDS if call.attribute(f"{what}_{kind}") is not None]
+    if len(given) != 1:
+        raise LoweringError(f"one of {what}_* must be given, not {len(given)}")
+    name = f"{what}_{given[0]}"
+    if given[0] == "strings":
+        return np.array(texts(call, name), TEXT)
+    if given[0] == "int64s":
+        return np.array(call.list(name), np.int64)
+    if given[0] == "floats":
+        return reals(call, name)
+    value = call.attribute(name)
+    if not isinstance(value, np.ndarray):
+        raise LoweringError(f"attribute {name!r} must be a tensor, not {value!r}")
+    return value.reshape(-1)
+
+
+def reals(call: Call, name: str) -> Array:
+    """Give an attribute of numbers in float32; none where it is left out."""
+    with np.errstate(over="ignore"):
+        return np.array(call.reals(name), np.float64).astype(np.float32)
+
+
+def _default(call: Call, values: Array) -> Any:
+    tensor = call.attribute("default_tensor")
+    if tensor is not None:
+        if not isinstance(tensor, np.ndarray) or tensor.size != 1:
+            raise LoweringError("default_tensor is no tensor of one element")
+        if tensor.dtype != values.dtype:
+            raise DTypeError(
+                f"default_tensor is of {tensor.dtype.name}, values {values.dtype.name}"
+            )
+        return tensor.reshape(-1)[0]
+    if values.dtype == TEXT:
+        return call.text("default_string", _DEFAULTS["default_string"])
+    if is_floating(values.dtype):
+        return call.real("default_float", _DEFAULTS["default_float"])
+    return call.number("default_int64", _DEFAULTS["default_int64"])
+
 
 _MATRIX = 2
 

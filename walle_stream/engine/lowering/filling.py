@@ -7,10 +7,8 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.element_types import attribute_dtype
-from walle_stream.engine.lowering.precision import require_floating
+from walle_stream.engine.lowering.precision import attribute_dtype, require_floating
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.region import Region, Shape, View
@@ -20,6 +18,7 @@ from walle_stream.engine.rules import (
     INT64,
     TEXT,
     check_size,
+    check_table,
     is_floating,
     is_integer,
 )

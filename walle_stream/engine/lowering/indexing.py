@@ -16,11 +16,10 @@ from walle_stream.engine.lowering.addressing import (
 )
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
-from walle_stream.engine.rules import INT64, TEXT, is_floating, is_integer
+from walle_stream.engine.rules import INT64, TEXT, check_table, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _REDUCTIONS: Final = {

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import check_table
 from walle_stream.errors import LoweringError
 
 CUBIC_A: Final = -0.75

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import places_of, taken
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.encoders import reals
-from walle_stream.engine.lowering.lookups import places_of, taken
+from walle_stream.engine.lowering.features import reals
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator

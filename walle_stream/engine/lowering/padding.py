@@ -11,10 +11,9 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import TEXT, check_size
+from walle_stream.engine.rules import TEXT, check_size, check_table
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 type _Run = tuple[int, int, int, int]

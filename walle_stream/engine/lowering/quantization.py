@@ -5,9 +5,13 @@ import numpy as np
 from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.limits import integer_limits
-from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
+from walle_stream.engine.lowering.precision import (
+    element_type,
+    require_floating,
+    require_numbers,
+    widened,
+)
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor

@@ -1,16 +1,150 @@
-"""Rules of signal processing that make constants: windows, and weights of the mel scale."""
+"""Signal processing: Fourier transforms, windows, weights of the mel scale.
+
+Transforms are products with matrices, which are made in float64.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
-from walle_stream.engine.lowering.element_types import attribute_dtype
-from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.program import Array
-from walle_stream.engine.rules import FLOAT32, TEXT
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.precision import attribute_dtype, require_floating, widened
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.region import strides_of
+from walle_stream.engine.rules import FLOAT32, TEXT, check_size, check_table
 from walle_stream.errors import DTypeError, ShapeError
+
+_AXIS_BY_INPUT: Final = 20
+"""The opset since which the axis is an input."""
+_COMPLEX: Final = 2
+
+
+@lowers("DFT")
+def _dft(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    _check_signal(x)
+    if call.version < _AXIS_BY_INPUT:
+        axis = call.axis(x.rank, 1)
+    else:
+        (given,) = _one(call, 2) or (-2,)
+        axis = axis_of(given, x.rank)
+    if axis == x.rank - 1:
+        raise ShapeError("the last axis holds real and imaginary parts: no transform along it")
+    is_inverse, is_onesided = bool(call.number("inverse", 0)), bool(call.number("onesided", 0))
+    _check_onesided(x, is_onesided=is_onesided, is_inverse=is_inverse)
+    size = x.shape[axis]
+    default = 2 * (size - 1) if is_onesided and is_inverse else size
+    (length,) = _one(call, 1) or (default,)
+    if length < 1:
+        raise ShapeError(f"a transform of length {length}")
+    order = (*(each for each in range(x.rank) if each not in {axis, x.rank - 1}), axis, x.rank - 1)
+    moved = moves.transpose(builder, x, order)
+    limit = length // 2 + 1 if is_onesided and is_inverse else length
+    if size > limit:
+        moved = moves.slice_axis(builder, moved, x.rank - 2, 0, limit)
+    result = _transformed(builder, moved, length, is_inverse=is_inverse, is_onesided=is_onesided)
+    back = tuple(order.index(each) for each in range(x.rank))
+    return builder.cast(moves.transpose(builder, result, back), x.dtype)
+
+
+def _check_signal(x: Tensor) -> None:
+    require_floating(x, "the signal")
+    if x.rank < 2 or x.shape[-1] not in {1, _COMPLEX}:  # noqa: PLR2004  # a signal, and its parts
+        raise ShapeError(f"signal {list(x.shape)}: its last axis is 1 (real) or 2 (complex)")
+
+
+def _check_onesided(x: Tensor, *, is_onesided: bool, is_inverse: bool) -> None:
+    if is_onesided and (x.shape[-1] == _COMPLEX) != is_inverse:
+        wanted = "complex" if is_inverse else "real"
+        raise ShapeError(f"a onesided transform of shape {list(x.shape)}: the signal is {wanted}")
+
+
+def _one(call: Call, number: int) -> tuple[int] | None:
+    numbers = call.numbers(number)
+    if numbers is None:
+        return None
+    if len(numbers) != 1:
+        raise ShapeError(f"input {number} has {len(numbers)} elements, not one")
+    return (numbers[0],)
+
+
+def _transformed(
+    builder: Builder, x: Tensor, length: int, *, is_inverse: bool, is_onesided: bool
+) -> Tensor:
+    # (..., n, parts) times a matrix (n * parts, bins * parts of the output)
+    count, parts = x.shape[-2:]
+    check_table((count, parts, length, _COMPLEX), "the matrix of the transform")
+    wide = widened(builder, x)
+    matrix = (_real_inverse if is_inverse and is_onesided else _matrix)(
+        count, parts, length, is_inverse=is_inverse, is_onesided=is_onesided
+    )
+    lead = x.shape[:-2]
+    rows = int(np.prod(lead, dtype=np.int64))
+    table = builder.constant(matrix.reshape(count * parts, -1).astype(wide.dtype))
+    result = builder.matmul(builder.reshape(wide, (rows, count * parts)), table)
+    return builder.reshape(result, (*lead, *matrix.shape[2:]))
+
+
+def _angles(count: int, bins: int, length: int) -> Array:
+    # the product is taken modulo the length: large angles would lose digits
+    turns = np.outer(np.arange(count), np.arange(bins)) % length
+    angles: Array = turns * (2 * np.pi / length)
+    return angles
+
+
+def _matrix(count: int, parts: int, length: int, *, is_inverse: bool, is_onesided: bool) -> Array:
+    bins = length // 2 + 1 if is_onesided else length
+    angles = _angles(count, bins, length)
+    cos, sin = np.cos(angles), np.sin(angles) * (1 if is_inverse else -1)
+    result = np.empty((count, parts, bins, _COMPLEX))
+    result[:, 0, :, 0], result[:, 0, :, 1] = cos, sin
+    if parts == _COMPLEX:
+        result[:, 1, :, 0], result[:, 1, :, 1] = -sin, cos
+    return result / length if is_inverse else result
+
+
+def _real_inverse(
+    count: int, parts: int, length: int, *, is_inverse: bool, is_onesided: bool
+) -> Array:
+    # a bin stands for its mirror image, too, but the first and the middle one
+    del is_inverse, is_onesided
+    angles = _angles(count, length, length)
+    bins = np.arange(count)
+    weight = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)[:, None] / length
+    result = np.empty((count, parts, length, 1))
+    result[:, 0, :, 0], result[:, 1, :, 0] = weight * np.cos(angles), -weight * np.sin(angles)
+    return result
+
+
+@lowers("STFT")
+def _stft(call: Call) -> Result:
+    x, builder = call.tensor(0), call.builder
+    _check_signal(x)
+    if x.rank != 3:  # noqa: PLR2004  # batch, time, parts
+        raise ShapeError(f"signal {list(x.shape)}: batches, samples and parts are expected")
+    is_onesided = bool(call.number("onesided", 1))
+    _check_onesided(x, is_onesided=is_onesided, is_inverse=False)
+    batches, samples, parts = x.shape
+    window = call.optional(2)
+    (step,) = _one(call, 1) or (0,)
+    default = samples if window is None else window.size
+    (length,) = _one(call, 3) or (default,)
+    if step < 1 or not 1 <= length <= samples:
+        raise ShapeError(f"frames of {length} each {step} of {samples} samples")
+    if window is not None and (window.shape != (length,) or window.dtype != x.dtype):
+        raise ShapeError(f"window {window} for frames of {length} of {x.dtype.name}")
+    count = (samples - length) // step + 1
+    shape = check_size((batches, count, length, parts))
+    own = strides_of(x.shape)
+    frames = builder.view(x, shape, (own[0], step * own[1], own[1], own[2]))
+    if window is not None:
+        frames = builder.mul(frames, builder.reshape(window, (length, 1)))
+    result = _transformed(builder, frames, length, is_inverse=False, is_onesided=is_onesided)
+    return builder.cast(result, x.dtype)
+
 
 _WINDOWS: Final[Mapping[str, tuple[float, ...]]] = {
     "HannWindow": (0.5, 0.5),

@@ -7,11 +7,10 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.activations import sigmoid
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.encoders import ML, reals
-from walle_stream.engine.lowering.features import floats
-from walle_stream.engine.lowering.linear_models import as_matrix
+from walle_stream.engine.lowering.features import ML, floats, reals
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.scores import (
+    as_matrix,
     both_sides,
     greatest,
     labelled,

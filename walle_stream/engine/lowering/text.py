@@ -1,5 +1,8 @@
-"""Operators on strings of the domain ONNX itself."""
+"""Operators on strings of the domain ONNX itself, and ImageDecoder: the host runs both."""
 
+import numpy as np
+
+from walle_stream.engine.backends.text import can_decode
 from walle_stream.engine.lowering.builder import common_shape
 from walle_stream.engine.lowering.patterns import translated
 from walle_stream.engine.lowering.registry import Call, Result, lowers
@@ -80,3 +83,22 @@ def _regex_full_match(call: Call) -> Result:
     x = strings(call, 0)
     pattern = translated(call.text("pattern"))
     return call.builder.text("match", [x], x.shape, BOOL, pattern=pattern)
+
+
+_FORMATS = ("RGB", "BGR", "Grayscale")
+
+
+@lowers("ImageDecoder")
+def _image_decoder(call: Call) -> Result:
+    stream, pixels = call.tensor(0), call.text("pixel_format", "RGB")
+    if stream.dtype != np.dtype(np.uint8):
+        raise DTypeError(f"an encoded image is of uint8, not {stream.dtype.name}")
+    if stream.rank != 1:
+        raise ShapeError(f"an encoded image has one axis, not {stream.rank}")
+    if pixels not in _FORMATS:
+        raise LoweringError(
+            f"attribute 'pixel_format' is {pixels!r}, none of {', '.join(_FORMATS)}"
+        )
+    if not can_decode():
+        raise LoweringError("images are decoded by the package Pillow: pip install pillow")
+    return call.builder.text("decode_image", [stream], None, stream.dtype, pixel_format=pixels)

@@ -6,16 +6,15 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import taken
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.encoders import ML, reals
-from walle_stream.engine.lowering.features import floats
+from walle_stream.engine.lowering.features import ML, floats, reals
 from walle_stream.engine.lowering.forests import MODES, Forest, descend
-from walle_stream.engine.lowering.linear_models import as_matrix
-from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.scores import (
     TRANSFORMS,
+    as_matrix,
     both_sides,
     greatest,
     labelled,

@@ -32,9 +32,13 @@ from walle_stream.engine.graph import (
     TensorType,
     ValueType,
 )
-from walle_stream.engine.lowering.element_types import element_type
-from walle_stream.engine.onnx.bodies import published_functions
-from walle_stream.engine.onnx.ordering import check_calls, check_names, sorted_nodes
+from walle_stream.engine.lowering.precision import element_type
+from walle_stream.engine.onnx.checks import (
+    check_calls,
+    check_names,
+    published_functions,
+    sorted_nodes,
+)
 from walle_stream.engine.onnx.tensors import array_of, dense_of
 from walle_stream.engine.planning.weights import with_gaps
 from walle_stream.engine.program import Array

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.composition import PIECES_MAX, compose_all
-from walle_stream.engine.passes.strided import view_of
-from walle_stream.engine.passes.users import makers, without_dead
+from walle_stream.engine.passes.reading import makers, view_of, without_dead
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, simplified
 

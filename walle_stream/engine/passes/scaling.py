@@ -10,8 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.passes.strided import view_of
-from walle_stream.engine.passes.users import makers, readers, without_dead
+from walle_stream.engine.passes.reading import makers, readers, view_of, without_dead
 from walle_stream.engine.program import Array, Program, Step, Tensor
 from walle_stream.engine.region import View, whole
 

@@ -13,7 +13,7 @@ from math import prod
 from walle_stream.engine.operators import ELEMENTWISE, Operator
 from walle_stream.engine.passes.composition import compose_all
 from walle_stream.engine.passes.merging import rebuilt
-from walle_stream.engine.passes.users import makers, without_dead
+from walle_stream.engine.passes.reading import makers, without_dead
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, View, simplified
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from walle_stream.engine.operators import ELEMENTWISE, REDUCTION, Operator
-from walle_stream.engine.passes.strided import view_of
+from walle_stream.engine.passes.reading import view_of
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View, strides_of
 from walle_stream.engine.rules import TEXT

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Final
 
 from walle_stream.engine.passes.merging import merge_horizontally, merge_vertically
+from walle_stream.engine.passes.reading import without_dead
 from walle_stream.engine.passes.scaling import fold_scales
 from walle_stream.engine.passes.sinking import sink_permutations
-from walle_stream.engine.passes.users import without_dead
 from walle_stream.engine.program import Array, Program, Step, Tensor
 
 ROUNDS_MAX: Final = 8

@@ -1,10 +1,13 @@
-"""What a graph must keep to: each name made once, nothing that waits for itself."""
+"""What a graph must keep to, and the bodies that ONNX publishes for operators without a rule."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from onnx import FunctionProto, ModelProto, defs
 
 from walle_stream.engine.graph import Function, Node, OperatorKey
+from walle_stream.engine.lowering.registry import rules
 from walle_stream.errors import ModelError
 
 CALLS_MAX: Final = 256
@@ -111,3 +114,25 @@ def _called(nodes: Iterable[Node], functions: Mapping[OperatorKey, Function]) ->
         for graph in node.graphs():
             results |= _called(graph.nodes, functions)
     return results
+
+
+def published_functions(
+    proto: ModelProto,
+    opsets: Mapping[str, int],
+    functions: Mapping[OperatorKey, Any],
+    read: Callable[[FunctionProto], Function],
+) -> dict[OperatorKey, Function]:
+    """Give bodies by key of what a model uses, has no rule, and is no function of its own."""
+    bodies: dict[OperatorKey, Function] = {}
+    for node in proto.graph.node:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        key = OperatorKey(domain, node.op_type, node.overload)
+        if (domain, node.op_type) in rules() or key in functions or key in bodies:
+            continue
+        try:
+            schema = defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
+        except defs.SchemaError:
+            continue
+        if schema.has_function:
+            bodies[key] = read(schema.function_body)
+    return bodies
