@@ -111,7 +111,7 @@ def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tenso
     result = _places_of_numbers(builder, x, known, is_number)
     if is_floating(x.dtype) and not is_number.all():
         last = int(np.flatnonzero(~is_number)[-1])
-        result = builder.select(builder.unary(Operator.IS_NAN, x), last, result)
+        result = builder.select(builder.is_nan(x), last, result)
     return result
 
 
@@ -141,7 +141,7 @@ def _places_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Arra
     low = builder.broadcast(builder.constant(0, INT64), flat.shape)
     for number in reversed(range(rounds)):
         probe = builder.add(low, 1 << number)
-        is_below = builder.binary(Operator.LESS_EQUAL, taken(builder, padded, probe), flat)
+        is_below = builder.less_equal(taken(builder, padded, probe), flat)
         low = builder.select(is_below, probe, low)
     is_found = builder.equal(taken(builder, padded, low), flat)
     place = taken(builder, np.append(places, np.repeat(places[-1:], width)).astype(np.int64), low)

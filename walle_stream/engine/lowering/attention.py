@@ -18,7 +18,6 @@ from walle_stream.engine.lowering.registry import (
     Stages,
     lowers,
 )
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import BOOL
@@ -108,7 +107,7 @@ def _weighted(builder: Builder, shares: Tensor, value: Tensor) -> Tensor:
 
 
 def _capped(builder: Builder, scores: Tensor, cap: float) -> Tensor:
-    return builder.mul(builder.unary(Operator.TANH, builder.div(scores, cap)), cap)
+    return builder.mul(builder.tanh(builder.div(scores, cap)), cap)
 
 
 def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
@@ -132,16 +131,16 @@ def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
         right = 0
     if right >= 0:
         last = builder.add(rows, min(right, keys + length))
-        conditions.append(builder.binary(Operator.LESS_EQUAL, columns, last))
+        conditions.append(builder.less_equal(columns, last))
     if left >= 0:
         first = builder.sub(rows, min(left, past + keys + length))
-        conditions.append(builder.binary(Operator.LESS_EQUAL, first, columns))
+        conditions.append(builder.less_equal(first, columns))
     mask = call.optional(3)
     if mask is not None and mask.dtype == BOOL:
         conditions.append(_padded(builder, mask, keys, fill=False))
     result: Tensor | None = None
     for each in conditions:
-        result = each if result is None else builder.binary(Operator.AND, result, each)
+        result = each if result is None else builder.logical_and(result, each)
     if result is not None and result.data is not None and result.data.all():
         return None
     return result
@@ -179,9 +178,9 @@ def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
     if is_open and (mask is None or mask.dtype == BOOL):
         return builder.cast(softmax(builder, scores, (3,)), given)
     # a query that sees no key has no shares, and not 0 / 0
-    greatest = builder.reduce(Operator.REDUCE_MAX, scores, (3,))
+    greatest = builder.max(scores, (3,))
     shift = builder.select(builder.equal(greatest, -np.inf), 0.0, greatest)
-    powers = builder.unary(Operator.EXP, builder.sub(scores, shift))
+    powers = builder.exp(builder.sub(scores, shift))
     total = builder.sum(powers, (3,))
     total = builder.select(builder.equal(total, 0.0), 1.0, total)
     return builder.cast(builder.div(powers, total), given)

@@ -81,10 +81,10 @@ def _pow(call: Call) -> Result:
     base, exponent = _legacy_spread(call)
     builder = call.builder
     if base.dtype == exponent.dtype:
-        return builder.binary(Operator.POW, base, exponent)
+        return builder.pow(base, exponent)
     # the exponent may have another dtype: computed in the wider of both, given in the base's
     wide = np.result_type(base.dtype, exponent.dtype)
-    result = builder.binary(Operator.POW, builder.cast(base, wide), builder.cast(exponent, wide))
+    result = builder.pow(builder.cast(base, wide), builder.cast(exponent, wide))
     return builder.cast(result, base.dtype)
 
 
@@ -104,10 +104,7 @@ def _bit_shift(call: Call) -> Result:
         if not is_integer(each.dtype):
             raise DTypeError(f"bits of {each.dtype.name} cannot be shifted, only of integers")
     directions = {"LEFT": Operator.SHIFT_LEFT, "RIGHT": Operator.SHIFT_RIGHT}
-    direction = call.text("direction")
-    if direction not in directions:
-        raise LoweringError(f"attribute 'direction' must be LEFT or RIGHT, not {direction!r}")
-    return call.builder.binary(directions[direction], left, right)
+    return call.builder.binary(directions[call.choice("direction", directions)], left, right)
 
 
 @lowers("IsInf")
@@ -118,7 +115,7 @@ def _is_inf(call: Call) -> Result:
     if not positive and not negative:
         return builder.broadcast(builder.constant(np.zeros((), BOOL)), x.shape)
     if positive and negative:
-        return builder.equal(builder.unary(Operator.ABS, x), np.inf)
+        return builder.equal(builder.abs(x), np.inf)
     return builder.equal(x, np.inf if positive else -np.inf)
 
 
@@ -127,7 +124,6 @@ def _reciprocal(call: Call) -> Result:
     return call.builder.div(1, require_floating(call.tensor(0)))
 
 
-_MODES: Final = ("up", "down", "nearest")
 _CODES: Final = {
     "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7,
     "STRING": 8, "BOOL": 9, "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13,
@@ -160,9 +156,7 @@ def _target(call: Call) -> DType:
 
 
 def _converted(call: Call, x: Tensor, dtype: DType) -> Tensor:
-    mode = call.text("round_mode", "up")
-    if mode not in _MODES:
-        raise LoweringError(f"attribute 'round_mode' must be one of {_MODES}, not {mode!r}")
+    mode = call.choice("round_mode", ("up", "down", "nearest"), "up")
     saturate = bool(call.number("saturate", 1))
     if not dtype.name.startswith("float8"):
         return call.builder.cast(x, dtype)

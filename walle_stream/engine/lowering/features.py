@@ -10,7 +10,6 @@ from walle_stream.engine.lowering.addressing import places_of, take, taken
 from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_floating, is_integer
@@ -39,14 +38,14 @@ def _label_encoder(call: Call) -> Result:
 
 
 def _class_encoder(call: Call) -> Result:
-    classes = np.array(texts(call, "classes_strings") or (), TEXT)
+    classes = np.array(call.texts("classes_strings") or (), TEXT)
     return _mapped(call, np.arange(len(classes)), classes)
 
 
 @lowers("CategoryMapper", domain=ML)
 def _category_mapper(call: Call) -> Result:
     numbers = np.array(call.list("cats_int64s") or (), np.int64)
-    names = np.array(texts(call, "cats_strings") or (), TEXT)
+    names = np.array(call.texts("cats_strings") or (), TEXT)
     if len(numbers) != len(names):
         raise ShapeError(f"{len(numbers)} cats_int64s and {len(names)} cats_strings")
     return _mapped(call, numbers, names)
@@ -55,7 +54,7 @@ def _category_mapper(call: Call) -> Result:
 @lowers("OneHotEncoder", domain=ML)
 def _one_hot_encoder(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
-    numbers, names = call.list("cats_int64s"), texts(call, "cats_strings")
+    numbers, names = call.list("cats_int64s"), call.texts("cats_strings")
     if bool(numbers) == bool(names):
         raise LoweringError("one of cats_int64s and cats_strings must be given")
     if names:
@@ -93,7 +92,7 @@ def _one_of(call: Call, what: str) -> Array:
         raise LoweringError(f"one of {what}_* must be given, not {len(given)}")
     name = f"{what}_{given[0]}"
     if given[0] == "strings":
-        return np.array(texts(call, name), TEXT)
+        return np.array(call.texts(name), TEXT)
     if given[0] == "int64s":
         return np.array(call.list(name), np.int64)
     if given[0] == "floats":
@@ -197,26 +196,23 @@ def _imputer(call: Call) -> Result:
         imputed = np.array(call.list("imputed_value_int64s") or (), np.int64)
         replaced = call.number("replaced_value_int64", 0)
     _check_features(x, imputed, "imputed values")
-    is_missing = (
-        builder.unary(Operator.IS_NAN, x) if isnan(replaced) else builder.equal(x, replaced)
-    )
+    is_missing = builder.is_nan(x) if isnan(replaced) else builder.equal(x, replaced)
     return builder.select(is_missing, builder.constant(imputed.astype(x.dtype)), x)
 
 
 @lowers("Normalizer", domain=ML)
 def _normalizer(call: Call) -> Result:
-    x, builder, norm = floats(call), call.builder, call.text("norm", "MAX")
+    x, builder = floats(call), call.builder
+    norm = call.choice("norm", ("MAX", "L1", "L2"), "MAX")
     if x.rank not in {1, _MATRIX}:
         raise ShapeError(f"shape {list(x.shape)} is neither [C] nor [N, C]")
     axes = [x.rank - 1]
     if norm == "MAX":
-        length = builder.reduce(Operator.REDUCE_MAX, builder.unary(Operator.ABS, x), axes)
+        length = builder.max(builder.abs(x), axes)
     elif norm == "L1":
-        length = builder.sum(builder.unary(Operator.ABS, x), axes)
-    elif norm == "L2":
-        length = builder.unary(Operator.SQRT, builder.sum(builder.mul(x, x), axes))
+        length = builder.sum(builder.abs(x), axes)
     else:
-        raise LoweringError(f"norm {norm!r} is not MAX, L1 or L2")
+        length = builder.sqrt(builder.sum(builder.mul(x, x), axes))
     divisor = builder.select(builder.equal(length, 0), 1, length)
     return builder.cast(builder.div(x, divisor), FLOAT32)
 

@@ -148,9 +148,7 @@ def _random_normal(call: Call) -> Result:
     # Box and Muller: a radius and an angle make two numbers; 1 - u is never 0
     first = moves.slice_axis(builder, drawn, 0, 0, 1)
     angle = builder.mul(moves.slice_axis(builder, drawn, 0, 1, 2), 2 * pi)
-    radius = builder.unary(
-        Operator.SQRT, builder.mul(builder.unary(Operator.LOG, builder.sub(1, first)), -2)
-    )
+    radius = builder.sqrt(builder.mul(builder.log(builder.sub(1, first)), -2))
     both = moves.concat(
         builder,
         [builder.mul(radius, builder.unary(each, angle)) for each in (Operator.COS, Operator.SIN)],
@@ -182,7 +180,7 @@ def _multinomial(call: Call) -> Result:
     # Gumbel: the greatest of log p - log(-log u) is a sample of p
     noise = drawn
     for _ in range(2):
-        noise = builder.unary(Operator.NEG, builder.unary(Operator.LOG, noise))
+        noise = builder.neg(builder.log(noise))
     chances = builder.cast(builder.reshape(x, (batches, 1, classes)), drawn.dtype)
     best = builder.emit(Operator.ARG_MAX, builder.add(chances, noise), axis=2)
     return builder.cast(builder.reshape(best, (batches, samples)), dtype)

@@ -111,10 +111,8 @@ class _Tables:
         if not self._has_missing:
             return result
         tracked = taken(builder, forest.missing.astype(np.bool_), places)
-        is_missing = builder.unary(Operator.IS_NAN, values)
-        return builder.binary(
-            Operator.OR, result, builder.binary(Operator.AND, tracked, is_missing)
-        )
+        is_missing = builder.is_nan(values)
+        return builder.logical_or(result, builder.logical_and(tracked, is_missing))
 
     def _one(self, number: int, places: Tensor, values: Tensor, splits: Tensor) -> Tensor:
         builder = self._builder
@@ -123,9 +121,7 @@ class _Tables:
         mode = MODES[number]
         if mode == "NEQ":
             # a nan is not true by itself
-            return builder.binary(
-                Operator.OR, builder.less(values, splits), builder.less(splits, values)
-            )
+            return builder.logical_or(builder.less(values, splits), builder.less(splits, values))
         pair = (splits, values) if mode in {"GTE", "GT"} else (values, splits)
         operator = {
             "LEQ": Operator.LESS_EQUAL, "GTE": Operator.LESS_EQUAL,
@@ -138,4 +134,4 @@ class _Tables:
         check_size((*places.shape, members.shape[1]))
         listed = taken(builder, members, places)
         matches = builder.equal(listed, builder.reshape(values, (*values.shape, 1)))
-        return builder.reduce(Operator.REDUCE_MAX, matches, [values.rank], keep=False)
+        return builder.max(matches, [values.rank], keep=False)

@@ -127,9 +127,9 @@ def _round(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, 
     if x.dtype.kind != "f":
         return x
     if not digits:
-        return builder.unary(Operator.ROUND, x)
+        return builder.round(x)
     scale = 10.0**digits
-    return builder.div(builder.unary(Operator.ROUND, builder.mul(x, scale)), scale)
+    return builder.div(builder.round(builder.mul(x, scale)), scale)
 
 
 def _axes(x: Tensor, parameters: Mapping[str, Any]) -> list[int]:

@@ -140,9 +140,7 @@ def _tuple_addresses(
 
 def _put(call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int = -1) -> Tensor:
     builder = call.builder
-    asked = call.text("reduction", "none")
-    if asked not in _REDUCTIONS:
-        raise LoweringError(f"attribute 'reduction' is {asked!r}, none of {sorted(_REDUCTIONS)}")
+    reduction = _REDUCTIONS[call.choice("reduction", _REDUCTIONS, "none")]
     if updates.dtype != x.dtype:
         raise DTypeError(f"updates of {updates.dtype.name} for data of {x.dtype.name}")
     inner = 1 if depth < 0 else prod(x.shape[depth:])
@@ -152,7 +150,7 @@ def _put(call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int =
         builder.reshape(x, (outer, inner)),
         addresses,
         builder.reshape(updates, (addresses.size, inner)),
-        reduction=_REDUCTIONS[asked],
+        reduction=reduction,
     )
     return builder.reshape(put, x.shape)
 
@@ -161,9 +159,9 @@ def _put(call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int =
 def _tensor_scatter(call: Call) -> Result:
     past, update, builder = call.tensor(0), call.tensor(1), call.builder
     axis = call.axis(past.rank, -2)
-    mode = call.text("mode", "linear")
-    if mode not in {"linear", "circular"} or not axis:
-        raise LoweringError(f"mode {mode!r} along axis {axis}: linear or circular, not along 0")
+    mode = call.choice("mode", ("linear", "circular"), "linear")
+    if not axis:
+        raise LoweringError("a cache is not written along axis 0, which is of batches")
     if update.rank != past.rank or update.dtype != past.dtype:
         raise ShapeError(f"update {update} of a cache {past}")
     room, steps, batch = past.shape[axis], update.shape[axis], past.shape[0]
@@ -178,7 +176,7 @@ def _tensor_scatter(call: Call) -> Result:
     start = builder.reshape(builder.cast(at, INT64), (batch, 1, 1))
     places = builder.add(start, builder.constant(np.arange(steps)))
     if mode == "circular" and room:
-        places = builder.binary(Operator.MOD, places, room)
+        places = builder.mod(places, room)
     rows, inner = prod(past.shape[1:axis]), prod(past.shape[axis + 1 :])
     base = np.arange(batch * rows).reshape(batch, rows, 1) * room
     addresses = builder.add(looked_up(builder, places, room, 1), builder.constant(base))
@@ -228,17 +226,11 @@ def _trilu(call: Call) -> Result:
     if x.rank < 2:  # noqa: PLR2004  # a matrix
         raise ShapeError(f"shape {list(x.shape)} has no matrix")
     rows, columns = x.shape[-2:]
-    given = call.optional(1)
-    if given is None:
-        diagonal = builder.constant(np.zeros((), np.int64))
-    elif given.size != 1 or not is_integer(given.dtype):
-        raise ShapeError(f"k is {given}, not one whole number")
-    else:
-        diagonal = builder.reshape(builder.cast(given, INT64), ())
+    diagonal = call.scalar(1, INT64) if call.has(1) else builder.constant(0, INT64)
+    if call.has(1) and not is_integer(call.tensor(1).dtype):
+        raise DTypeError(f"k is of {call.tensor(1).dtype.name}, not a whole number")
     distance = builder.constant(np.arange(columns) - np.arange(rows).reshape(-1, 1))
     is_upper = bool(call.number("upper", 1))
-    kept = builder.binary(
-        Operator.LESS_EQUAL, *((diagonal, distance) if is_upper else (distance, diagonal))
-    )
+    kept = builder.less_equal(*((diagonal, distance) if is_upper else (distance, diagonal)))
     nothing = "" if x.dtype == TEXT else 0
     return builder.select(kept, x, nothing)

@@ -11,18 +11,15 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import wide_dtype
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape, strides_of
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.errors import ShapeError
 
 _RULES: Final[Mapping[str, tuple[bool, bool]]] = {
     "linear": (False, False), "gated": (True, False),
     "delta": (False, True), "gated_delta": (True, True),
 }  # fmt: skip
 """Whether a rule lets the state decay, and whether it corrects what the state already gives."""
-
-_ACTIVATIONS: Final = ("none", "silu", "swish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +40,19 @@ class _Sizes:
 
 @lowers("LinearAttention")
 def _linear_attention(call: Call) -> Result:
-    rule = call.text("update_rule", "gated_delta")
-    if rule not in _RULES:
-        raise LoweringError(f"update_rule is {rule!r}; {', '.join(_RULES)} are known")
+    decays, corrects = _RULES[call.choice("update_rule", _RULES, "gated_delta")]
     builder, sizes = call.builder, _sizes(call)
     given = [call.optional(number) for number in range(6)]
     dtype = wide_dtype(*(each.dtype for each in given if each is not None))
     scale = call.real("scale", 0.0) or 1 / sqrt(sizes.width)
     query = builder.mul(_packed(call, 0, dtype, sizes), scale)
     key, value = _packed(call, 1, dtype, sizes), _packed(call, 2, dtype, sizes)
-    decays, corrects = _RULES[rule]
     decay = _packed(call, 4, dtype, sizes) if decays else None
     rate = _packed(call, 5, dtype, sizes) if corrects else None
     if decay is not None:
         if decay.shape[2] not in {sizes.groups * sizes.width, sizes.groups}:
             raise ShapeError(f"a decay of shape {list(decay.shape)}")
-        decay = builder.unary(Operator.EXP, decay)
+        decay = builder.exp(decay)
     if rate is not None and rate.shape[2] not in {sizes.groups, 1}:
         raise ShapeError(f"a rate of shape {list(rate.shape)}")
     state = _first_state(call, dtype, sizes)
@@ -133,9 +127,7 @@ def _causal_convolution(call: Call) -> Result:
     taps = weight.shape[2]
     if weight.shape != (channels, 1, taps) or not taps:
         raise ShapeError(f"a weight of shape {list(weight.shape)} for {channels} channels")
-    activation = call.text("activation", "none")
-    if activation not in _ACTIVATIONS:
-        raise LoweringError(f"activation is {activation!r}; {', '.join(_ACTIVATIONS)} are known")
+    activation = call.choice("activation", ("none", "silu", "swish"), "none")
     state = call.optional(3)
     if state is None:
         row = moves.pad(builder, given, (0, 0, taps - 1), (0, 0, 0), 0.0)
@@ -151,7 +143,7 @@ def _causal_convolution(call: Call) -> Result:
         bias = builder.reshape(builder.cast(call.tensor(2), dtype), (channels, 1))
         result = builder.add(result, bias)
     if activation != "none":
-        exponential = builder.unary(Operator.EXP, builder.unary(Operator.NEG, result))
+        exponential = builder.exp(builder.neg(result))
         result = builder.div(result, builder.add(exponential, 1.0))
     kept = moves.slice_axis(builder, row, 2, length, length + taps - 1)
     return builder.cast(result, given.dtype), kept

@@ -13,7 +13,6 @@ from walle_stream.engine.lowering.addressing import places_of, taken
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.features import reals
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_integer
@@ -42,9 +41,7 @@ def _tf_idf_vectorizer(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     if x.rank > _MATRIX:
         raise ShapeError(f"shape {list(x.shape)} is neither [C] nor [N, C]")
-    mode, pool = call.text("mode"), _pool(call)
-    if mode not in {"TF", "IDF", "TFIDF"}:
-        raise LoweringError(f"mode {mode!r} is not TF, IDF or TFIDF")
+    mode, pool = call.choice("mode", ("TF", "IDF", "TFIDF")), _pool(call)
     if (x.dtype == TEXT) != (pool.tokens.dtype == TEXT) or not (
         x.dtype == TEXT or is_integer(x.dtype)
     ):
@@ -64,7 +61,7 @@ def _tf_idf_vectorizer(call: Call) -> Result:
 
 
 def _pool(call: Call) -> _Pool:
-    names, numbers = texts(call, "pool_strings"), call.list("pool_int64s")
+    names, numbers = call.texts("pool_strings"), call.list("pool_int64s")
     if (names is None) == (numbers is None):
         raise LoweringError("one of pool_strings and pool_int64s must be given")
     flat = np.array(numbers, np.int64) if names is None else np.array(names, TEXT)

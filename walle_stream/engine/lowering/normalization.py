@@ -13,7 +13,6 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import float_dtype, wide_dtype, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.errors import LoweringError, ShapeError
 
@@ -26,19 +25,19 @@ def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     # a row whose sum could exceed it is not
     is_narrow = x.dtype == np.float16 and prod(x.shape[axis] for axis in axes) < _FLOAT16_MAX
     wide = x if is_narrow else widened(builder, x)
-    powers = builder.unary(Operator.EXP, _below_greatest(builder, wide, axes))
+    powers = builder.exp(_below_greatest(builder, wide, axes))
     return builder.cast(builder.div(powers, builder.sum(powers, axes)), x.dtype)
 
 
 def log_softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     """Give the logarithms of ``softmax``, also of shares that are too small for the dtype."""
     wide = _below_greatest(builder, widened(builder, x), axes)
-    total = builder.sum(builder.unary(Operator.EXP, wide), axes)
-    return builder.cast(builder.sub(wide, builder.unary(Operator.LOG, total)), x.dtype)
+    total = builder.sum(builder.exp(wide), axes)
+    return builder.cast(builder.sub(wide, builder.log(total)), x.dtype)
 
 
 def _below_greatest(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    return builder.sub(x, builder.reduce(Operator.REDUCE_MAX, x, axes))
+    return builder.sub(x, builder.max(x, axes))
 
 
 @lowers("Softmax", "LogSoftmax")
@@ -60,7 +59,7 @@ def _centred(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, 
 
 
 def _inverse_root(builder: Builder, x: Tensor, epsilon: float) -> Tensor:
-    return builder.div(1.0, builder.unary(Operator.SQRT, builder.add(x, epsilon)))
+    return builder.div(1.0, builder.sqrt(builder.add(x, epsilon)))
 
 
 def _channels(call: Call, number: int, dtype: DType, shape: Sequence[int]) -> Tensor:
@@ -190,9 +189,9 @@ def _lp(call: Call) -> Result:
     axes, power = (call.axis(x.rank, -1),), call.number("p", 2)
     wide = widened(builder, x)
     if power == 1:
-        norm = builder.sum(builder.unary(Operator.ABS, wide), axes)
+        norm = builder.sum(builder.abs(wide), axes)
     elif power == 2:  # noqa: PLR2004  # the order of the norm
-        norm = builder.unary(Operator.SQRT, builder.sum(builder.mul(wide, wide), axes))
+        norm = builder.sqrt(builder.sum(builder.mul(wide, wide), axes))
     else:
         raise LoweringError(f"a norm of order {power}; 1 and 2 are known")
     # zeros stay zeros
@@ -206,7 +205,7 @@ def _mean_variance(call: Call) -> Result:
     given = call.list("axes")
     axes = sorted({axis_of(axis, x.rank) for axis in ((0, 2, 3) if given is None else given)})
     centred, _, variance = _centred(builder, widened(builder, x), axes)
-    deviation = builder.add(builder.unary(Operator.SQRT, variance), 1e-9)
+    deviation = builder.add(builder.sqrt(variance), 1e-9)
     return builder.cast(builder.div(centred, deviation), x.dtype)
 
 
@@ -220,7 +219,7 @@ def _local_response(call: Call) -> Result:
     total = _window_sum(builder, builder.mul(wide, wide), (size - 1) // 2, size // 2)
     weighted = builder.mul(total, call.real("alpha", 1e-4) / size)
     base = builder.add(weighted, call.real("bias", 1.0))
-    divisor = builder.binary(Operator.POW, base, call.real("beta", 0.75))
+    divisor = builder.pow(base, call.real("beta", 0.75))
     return builder.cast(builder.div(wide, divisor), x.dtype)
 
 

@@ -14,12 +14,11 @@ from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import TEXT, check_size, check_table
-from walle_stream.errors import DTypeError, LoweringError, ShapeError
+from walle_stream.errors import DTypeError, ShapeError
 
 type _Run = tuple[int, int, int, int]
 """Of one axis: first coordinate in the output, how many, first in the input, and step there."""
 
-_MODES: Final = frozenset({"constant", "edge", "reflect", "wrap"})
 _BY_INPUT: Final = 11
 """The opset since which the widths are an input."""
 _BY_PADS: Final = 2
@@ -34,9 +33,7 @@ def _pad(call: Call) -> Result:
     before, after = _widths(call, x)
     shape = tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True))
     check_size(shape, "the padded tensor")
-    mode = call.text("mode", "constant")
-    if mode not in _MODES:
-        raise LoweringError(f"attribute 'mode' is {mode!r}, none of {sorted(_MODES)}")
+    mode = call.choice("mode", ("constant", "edge", "reflect", "wrap"), "constant")
     if mode == "constant":
         return _pad_constant(call, x, before, after)
     cut = [min(0, each) for each in before], [min(0, each) for each in after]

@@ -13,7 +13,6 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import looked_up, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.windows import channels_last
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
@@ -57,7 +56,7 @@ def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
 
     ``size`` is the axis without its border, which stands for what is further outside.
     """
-    low = builder.unary(Operator.FLOOR, at)
+    low = builder.floor(at)
     high_weight = builder.sub(at, low)
     first = bordered_place(builder, low, size, border, taps=2)
     return Taps((first, builder.add(first, 1)), (builder.sub(1, high_weight), high_weight))

@@ -175,7 +175,7 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> 
     places = flat_take(builder, builder.constant(table), flat)
     planes = np.arange(n * channels, dtype=np.int64).reshape(-1, 1) * prod(window.sizes)
     indices = builder.add(places, builder.constant(planes))
-    values = builder.reduce(Operator.REDUCE_MAX, seen, (2,))
+    values = builder.max(seen, (2,))
     return builder.reshape(values, shape), builder.reshape(indices, shape)
 
 
@@ -250,12 +250,12 @@ def _power(call: Call) -> float:
 
 def _norm(builder: Builder, x: Tensor, power: float, add: Callable[[Tensor], Tensor]) -> Tensor:
     if power == 2:  # noqa: PLR2004
-        return builder.unary(Operator.SQRT, add(builder.mul(x, x)))
-    size = builder.unary(Operator.ABS, x)
+        return builder.sqrt(add(builder.mul(x, x)))
+    size = builder.abs(x)
     if power == 1:
         return add(size)
-    raised = builder.binary(Operator.POW, size, power)
-    return builder.binary(Operator.POW, add(raised), 1 / power)
+    raised = builder.pow(size, power)
+    return builder.pow(add(raised), 1 / power)
 
 
 @lowers("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool", kind=Kind.COMPOSITE)
@@ -264,7 +264,7 @@ def _global_pool(call: Call) -> Result:
     axes = range(1, 1 + len(spatial_sizes(x)))
     last = channels_last(builder, x if operator == "GlobalMaxPool" else widened(builder, x))
     if operator == "GlobalMaxPool":
-        result = builder.reduce(Operator.REDUCE_MAX, last, axes)
+        result = builder.max(last, axes)
     elif operator == "GlobalAveragePool":
         result = builder.mean(last, axes)
     else:

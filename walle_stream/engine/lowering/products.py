@@ -100,7 +100,7 @@ def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]
     column = moves.slice_axis(builder, x, 2, 0, 1)
     if size == 1:
         return column, x
-    place = builder.emit(Operator.ARG_MAX, builder.unary(Operator.ABS, column), axis=1)
+    place = builder.emit(Operator.ARG_MAX, builder.abs(column), axis=1)
     numbers = builder.constant(np.arange(size).reshape(-1, 1))
     chosen = builder.equal(place, numbers)
     row = builder.sum(builder.select(chosen, x, 0.0), (1,))
@@ -113,4 +113,4 @@ def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]
     tail = builder.mul(factor, moves.slice_axis(builder, row, 2, 1, size))
     left = builder.sub(moves.slice_axis(builder, rest, 2, 1, size), tail)
     stays = builder.equal(place, 0)
-    return builder.select(stays, pivot, builder.unary(Operator.NEG, pivot)), left
+    return builder.select(stays, pivot, builder.neg(pivot)), left

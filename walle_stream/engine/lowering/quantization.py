@@ -52,13 +52,13 @@ def _dequantize(call: Call) -> Result:
 def _dynamic_quantize(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
     axes = range(x.rank)
-    high = builder.maximum(builder.reduce(Operator.REDUCE_MAX, x, axes, keep=False), 0)
+    high = builder.maximum(builder.max(x, axes, keep=False), 0)
     low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes, keep=False), 0)
     width = builder.sub(high, low)
     # where all is 0, any scale is right but 0
     scale = builder.select(builder.equal(width, 0), 1, builder.div(width, 255))
-    begin = builder.div(builder.unary(Operator.NEG, low), scale)
-    zero = builder.cast(builder.unary(Operator.ROUND, builder.clip(begin, 0, 255)), _UINT8)
+    begin = builder.div(builder.neg(low), scale)
+    zero = builder.cast(builder.round(builder.clip(begin, 0, 255)), _UINT8)
     return quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
 
 
@@ -72,7 +72,7 @@ def quantized(
     # not all zero points are numbers of a narrow float
     wide = widened(builder, x)
     if is_integer(dtype):
-        wide = builder.unary(Operator.ROUND, wide)
+        wide = builder.round(wide)
     if zero is not None and not _is_nothing(zero):
         wide = builder.add(wide, builder.cast(zero, wide.dtype))
     if is_integer(dtype):

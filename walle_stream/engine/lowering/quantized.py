@@ -107,21 +107,17 @@ def _conv_integer(call: Call) -> Result:
 
 @lowers("QLinearConv")
 def _linear_conv(call: Call) -> Result:
-    builder, zero = call.builder, call.tensor(7)
-    for number in (1, 2, 6, 7):
-        if call.tensor(number).size != 1:
-            shape = call.tensor(number).shape
-            raise ShapeError(f"input {number} of shape {list(shape)} is no scalar")
+    builder = call.builder
+    x_scale, _, y_scale, zero = (call.scalar(number) for number in (1, 2, 6, 7))
     sums, bias = _convolved(call, (0, 2), (3, 5)), call.optional(8)
     if bias is not None:
         if bias.dtype != _INT32:
             raise DTypeError(f"the bias must be of int32, not {bias.dtype.name}")
         sums = builder.add(sums, _a_channel(builder, bias, sums.shape[1], sums.rank - 1))
     scale = _a_channel(builder, call.tensor(4), sums.shape[1], sums.rank - 1)
-    x_scale, y_scale = (builder.reshape(call.tensor(each), ()) for each in (1, 6))
     factor = requantized_by(builder, x_scale, scale, y_scale)
     scaled = builder.mul(builder.cast(sums, FLOAT32), factor)
-    return quantized(builder, scaled, builder.reshape(zero, ()), zero.dtype)
+    return quantized(builder, scaled, zero, zero.dtype)
 
 
 def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
@@ -133,11 +129,8 @@ def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Ten
         raise ShapeError(f"weights of shape {list(w.shape)} for shape {list(x.shape)}")
     window = window_of(call, sizes, w.shape[2:])
     dtype = summed_in(prod(w.shape[1:]))
-    zero_x, zero_w = call.optional(left[1]), call.optional(right[1])
-    if zero_x is not None:
-        if zero_x.size != 1:
-            raise ShapeError(f"a zero point of shape {list(zero_x.shape)} is no scalar")
-        zero_x = builder.reshape(zero_x, ())
+    zero_x = call.scalar(left[1]) if call.has(left[1]) else None
+    zero_w = call.optional(right[1])
     if zero_w is not None:
         zero_w = _a_channel(builder, zero_w, w.shape[0], w.rank)
     whole_x, whole_w = centred(builder, x, zero_x, dtype), centred(builder, w, zero_w, dtype)

@@ -8,7 +8,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import wide_dtype
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axes_of, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
@@ -35,10 +35,7 @@ def _axes(call: Call) -> Shape:
     given = call.numbers(1) if call.has(1) else call.list("axes")
     if not given:
         return () if call.number("noop_with_empty_axes", 0) else tuple(range(rank))
-    axes = {axis_of(axis, rank) for axis in given}
-    if len(axes) != len(given):
-        raise ShapeError(f"axes {list(given)} name one twice")
-    return tuple(sorted(axes))
+    return tuple(sorted(axes_of(given, rank)))
 
 
 def _keeps(call: Call) -> bool:
@@ -62,7 +59,7 @@ def _real(builder: Builder, x: Tensor) -> Tensor:
 @lowers("ReduceL1")
 def _l1(call: Call) -> Result:
     builder = call.builder
-    return builder.sum(builder.unary(Operator.ABS, call.tensor(0)), _axes(call), keep=_keeps(call))
+    return builder.sum(builder.abs(call.tensor(0)), _axes(call), keep=_keeps(call))
 
 
 @lowers("ReduceMean")
@@ -92,12 +89,12 @@ def _of_sum(call: Call) -> Result:
 def _log_sum_exp(call: Call) -> Result:
     builder, given, axes = call.builder, call.tensor(0), _axes(call)
     x = _real(builder, _wide(builder, given))
-    greatest = builder.reduce(Operator.REDUCE_MAX, x, axes)
+    greatest = builder.max(x, axes)
     # an infinite greatest would make inf - inf of its own elements
-    finite = builder.less(builder.unary(Operator.ABS, greatest), np.inf)
+    finite = builder.less(builder.abs(greatest), np.inf)
     shift = builder.select(finite, greatest, 0.0)
-    powers = builder.unary(Operator.EXP, builder.sub(x, shift))
-    result = builder.add(builder.unary(Operator.LOG, builder.sum(powers, axes)), shift)
+    powers = builder.exp(builder.sub(x, shift))
+    result = builder.add(builder.log(builder.sum(powers, axes)), shift)
     if not _keeps(call):
         result = builder.reshape(result, [n for axis, n in enumerate(x.shape) if axis not in axes])
     return builder.cast(result, given.dtype)

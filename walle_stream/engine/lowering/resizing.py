@@ -18,8 +18,7 @@ from walle_stream.engine.lowering.interpolation import (
     original_places,
 )
 from walle_stream.engine.lowering.precision import narrowed, weighted_dtype
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.operators import Operator
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axes_of, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
 from walle_stream.engine.rules import check_size
@@ -120,9 +119,7 @@ class _Given:
 
 def _axes(call: Call, x: Tensor, *, is_cropped: bool) -> dict[int, Resizing]:
     named = call.list("axes")
-    numbers = range(x.rank) if named is None else [axis_of(each, x.rank) for each in named]
-    if len(set(numbers)) != len(numbers):
-        raise ShapeError(f"axes {list(numbers)} name one twice")
+    numbers = axes_of(range(x.rank) if named is None else named, x.rank)
     count = len(numbers)
     roi = _reals(call, 1) if is_cropped and call.has(1) else []
     if roi and len(roi) != 2 * count:
@@ -235,7 +232,7 @@ def _weighted(
         if not np.array_equal(at, np.arange(axis.size)):
             result = _resized_axis(builder, result, number, *kernel.neighbours(at, axis))
     if x.dtype.kind in "iu":
-        result = builder.unary(Operator.ROUND, result)
+        result = builder.round(result)
     return narrowed(builder, result, x.dtype)
 
 
@@ -275,7 +272,7 @@ def _extrapolated(
         beyond = (places[number] < 0) | (places[number] > axis.size - 1)
         if beyond.any():
             shaped = builder.constant(beyond.reshape(-1, *(1,) * (x.rank - 1 - number)))
-            outside = shaped if outside is None else builder.binary(Operator.OR, outside, shaped)
+            outside = shaped if outside is None else builder.logical_or(outside, shaped)
     if outside is None or not x.size:
         return x
     return builder.select(outside, call.real("extrapolation_value", 0.0), x)

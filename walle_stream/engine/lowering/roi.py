@@ -65,9 +65,8 @@ def _roi_align(call: Call) -> Result:
 def _bins_of(call: Call, corners: Tensor, *, axis: int, size: int, bins: int) -> _Axis:
     builder, ratio = call.builder, call.number("sampling_ratio", 0)
     default = "half_pixel" if call.version >= 16 else "output_half_pixel"  # noqa: PLR2004
-    mode = call.text("coordinate_transformation_mode", default)
-    if mode not in {"half_pixel", "output_half_pixel"}:
-        raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
+    modes = ("half_pixel", "output_half_pixel")
+    mode = call.choice("coordinate_transformation_mode", modes, default)
     scaled = builder.mul(corners, call.real("spatial_scale", 1.0))
     start = moves.slice_axis(builder, scaled, 1, axis, axis + 1)
     length = builder.sub(moves.slice_axis(builder, scaled, 1, axis + 2, axis + 3), start)
@@ -76,7 +75,7 @@ def _bins_of(call: Call, corners: Tensor, *, axis: int, size: int, bins: int) ->
     else:
         length = builder.maximum(length, 1)
     width = builder.div(length, bins)
-    grid = builder.unary(Operator.CEIL, width)
+    grid = builder.ceil(width)
     if ratio:
         grid = builder.as_tensor(float(ratio), width)
     return _Axis(size, bins, start, width, grid)
@@ -104,7 +103,7 @@ def _sampled(
     if not is_greatest:
         total = builder.sum(apart, (2, 4), keep=False)
         return builder.div(total, float(counts[0] * counts[1]))
-    result = builder.reduce(Operator.REDUCE_MAX, apart, (2, 4), keep=False)
+    result = builder.max(apart, (2, 4), keep=False)
     if ratio:
         return result
     some = builder.less(0, builder.mul(*(builder.maximum(axis.grid, 0) for axis in axes)))
@@ -112,7 +111,7 @@ def _sampled(
 
 
 def _greatest(builder: Builder, x: Tensor) -> Tensor:
-    return builder.reshape(builder.reduce(Operator.REDUCE_MAX, x, range(x.rank)), ())
+    return builder.reshape(builder.max(x, range(x.rank)), ())
 
 
 def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Taps:
@@ -134,7 +133,7 @@ def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Ta
     at = builder.reshape(at, (boxes, 1, points) if is_last else (boxes, points, 1))
     inside = _is_inside(builder, at, axis.size)
     held = builder.clip(at, 0, axis.size - 1)
-    low = builder.unary(Operator.FLOOR, held)
+    low = builder.floor(held)
     part = builder.sub(held, low)
     place = builder.clip(builder.cast(low, np.int64), 0, axis.size - 1)
     return Taps(
@@ -146,8 +145,8 @@ def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Ta
 def _is_inside(builder: Builder, at: Tensor, size: int) -> Tensor:
     return builder.emit(
         Operator.AND,
-        builder.binary(Operator.LESS_EQUAL, -1, at),
-        builder.binary(Operator.LESS_EQUAL, at, size),
+        builder.less_equal(-1, at),
+        builder.less_equal(at, size),
     )
 
 
@@ -189,11 +188,11 @@ def _row_weights(builder: Builder, axis: _Axis) -> Tensor:
     first = builder.mul(number(axis.bins, 1), grid)
     row = number(axis.size, 2)
     near = builder.div(builder.sub(builder.sub(row, 1), start), pace)
-    near = builder.maximum(builder.unary(Operator.FLOOR, builder.sub(near, 0.5)), first)
+    near = builder.maximum(builder.floor(builder.sub(near, 0.5)), first)
     sample = builder.add(near, number(_CANDIDATES, 3))
     at = builder.add(start, builder.mul(builder.add(sample, 0.5), pace))
     held = builder.clip(at, 0, axis.size - 1)
-    distance = builder.unary(Operator.ABS, builder.sub(held, row))
+    distance = builder.abs(builder.sub(held, row))
     weight = builder.maximum(builder.sub(1, distance), 0)
     counted = builder.emit(
         Operator.AND, _is_inside(builder, at, axis.size),
@@ -227,8 +226,8 @@ def _max_roi_pool(call: Call) -> Result:
 
 def _rounded(builder: Builder, x: Tensor) -> Tensor:
     # halves away from zero
-    size = builder.unary(Operator.FLOOR, builder.add(builder.unary(Operator.ABS, x), 0.5))
-    return builder.mul(size, builder.unary(Operator.SIGN, x))
+    size = builder.floor(builder.add(builder.abs(x), 0.5))
+    return builder.mul(size, builder.sign(x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +245,8 @@ def _bin_range(builder: Builder, scaled: Tensor, *, axis: int, size: int, bins: 
     length = builder.maximum(builder.add(builder.sub(stop, start), 1), 1)
     width = builder.div(length, bins)
     numbers = np.arange(bins).reshape(1, -1).astype(scaled.dtype)
-    low = builder.unary(Operator.FLOOR, builder.mul(builder.constant(numbers), width))
-    high = builder.unary(Operator.CEIL, builder.mul(builder.constant(numbers + 1), width))
+    low = builder.floor(builder.mul(builder.constant(numbers), width))
+    high = builder.ceil(builder.mul(builder.constant(numbers + 1), width))
     return _Range(
         size,
         *(
@@ -268,7 +267,7 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
         length = builder.maximum(builder.sub(each.stop, each.start), 1)
         level = builder.constant(np.zeros((), np.int64))
         for power in range(1, levels[number]):
-            is_long = builder.binary(Operator.LESS_EQUAL, 1 << power, length)
+            is_long = builder.less_equal(1 << power, length)
             level = builder.add(level, builder.cast(is_long, np.int64))
         span = builder.binary(Operator.SHIFT_LEFT, 1, level)
         first = builder.minimum(each.start, each.size - 1)
@@ -288,8 +287,8 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
             result = taken if result is None else builder.maximum(result, taken)
     assert result is not None  # noqa: S101  # there are four
     some = [builder.less(each.start, each.stop) for each in ranges]
-    is_filled = builder.binary(
-        Operator.AND, *(_beside(builder, each, number) for number, each in enumerate(some))
+    is_filled = builder.logical_and(
+        *(_beside(builder, each, number) for number, each in enumerate(some))
     )
     return builder.select(moves.expand_axis(builder, is_filled, 3), result, 0)
 

@@ -104,13 +104,13 @@ class _Sampler:
     def taps(self, at: Tensor) -> Taps:
         builder = self._builder
         if self._mode == "nearest":
-            at = builder.unary(Operator.ROUND, at)
+            at = builder.round(at)
         at = self._inside(at)
         if self._padding == "zeros" and self._mode == "linear":
             return linear_taps(builder, at, self._size, self._border)
         if self._mode == "nearest":
             return Taps(self._places(at, (0,)), (None,))
-        low = builder.unary(Operator.FLOOR, at)
+        low = builder.floor(at)
         part = builder.sub(at, low)
         if self._mode == "linear":
             return Taps(self._places(low, (0, 1)), (builder.sub(1, part), part))
@@ -136,8 +136,8 @@ class _Sampler:
         if not span:
             return builder.mul(at, 0)
         # folded: up to a bound, and back
-        cycle = builder.binary(Operator.MOD, builder.sub(at, low), 2 * span)
-        back = builder.unary(Operator.ABS, builder.sub(cycle, span))
+        cycle = builder.mod(builder.sub(at, low), 2 * span)
+        back = builder.abs(builder.sub(cycle, span))
         return builder.sub(high, back)
 
     def _places(self, low: Tensor, offsets: tuple[int, ...]) -> list[Tensor]:

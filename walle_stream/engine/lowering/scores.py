@@ -11,7 +11,6 @@ from walle_stream.engine.lowering.addressing import taken
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.features import ML, floats, reals
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT
@@ -40,12 +39,12 @@ def transformed(builder: Builder, scores: Tensor, transform: str) -> Tensor:
         return sigmoid(builder, scores)
     if transform == "PROBIT":
         return _probit(builder, scores)
-    most = builder.reduce(Operator.REDUCE_MAX, scores, [1])
-    power = builder.unary(Operator.EXP, builder.sub(scores, most))
+    most = builder.max(scores, [1])
+    power = builder.exp(builder.sub(scores, most))
     if transform == "SOFTMAX":
         return builder.div(power, builder.sum(power, [1]))
-    is_score = builder.less(_TINY, builder.unary(Operator.ABS, scores))
-    scaled = builder.mul(scores, builder.unary(Operator.EXP, builder.unary(Operator.NEG, most)))
+    is_score = builder.less(_TINY, builder.abs(scores))
+    scaled = builder.mul(scores, builder.exp(builder.neg(most)))
     weights = builder.select(is_score, power, scaled)
     total = builder.sum(weights, [1])
     return builder.select(builder.equal(total, 0), 0.5, builder.div(weights, total))
@@ -55,16 +54,16 @@ def _probit(builder: Builder, x: Tensor) -> Tensor:
     # sqrt(2) erfinv(2 x - 1): Winitzki's approximation, then Newton's steps
     wanted = builder.sub(builder.mul(x, 2), 1)
     rest = builder.sub(1, builder.mul(wanted, wanted))
-    logarithm = builder.unary(Operator.LOG, rest)
+    logarithm = builder.log(rest)
     middle = builder.add(builder.mul(logarithm, 0.5), 2 / (pi * _WINITZKI))
     square = builder.sub(builder.mul(middle, middle), builder.mul(logarithm, 1 / _WINITZKI))
-    size = builder.sub(builder.unary(Operator.SQRT, square), middle)
-    root = builder.unary(Operator.SQRT, builder.maximum(size, 0))
-    guess = builder.mul(root, builder.unary(Operator.SIGN, wanted))
+    size = builder.sub(builder.sqrt(square), middle)
+    root = builder.sqrt(builder.maximum(size, 0))
+    guess = builder.mul(root, builder.sign(wanted))
     better = guess
     for _ in range(2):
-        error = builder.sub(builder.unary(Operator.ERF, better), wanted)
-        growth = builder.unary(Operator.EXP, builder.mul(better, better))
+        error = builder.sub(builder.erf(better), wanted)
+        growth = builder.exp(builder.mul(better, better))
         better = builder.sub(better, builder.mul(builder.mul(error, growth), sqrt(pi) / 2))
     # far out the steps are of infinite length: at the ends the guess is right
     is_far = builder.less(sqrt(-log(1e-6)), root)
@@ -77,7 +76,7 @@ def labels(call: Call, ints: str) -> Array | None:
     Raises:
         LoweringError: Both are given.
     """
-    numbers, names = call.list(ints), texts(call, "classlabels_strings")
+    numbers, names = call.list(ints), call.texts("classlabels_strings")
     if numbers and names:
         raise LoweringError(f"only one of {ints} and classlabels_strings may be given")
     if names:
@@ -116,7 +115,7 @@ def labelled_by_sign(
 
 def both_sides(builder: Builder, scores: Tensor, *, complement: bool = False) -> Tensor:
     """Give a second class the opposite of a score ``(N, 1)``, -s or 1 - s: ``(N, 2)``, s last."""
-    other = builder.sub(1, scores) if complement else builder.unary(Operator.NEG, scores)
+    other = builder.sub(1, scores) if complement else builder.neg(scores)
     return moves.concat(builder, [other, scores], 1)
 
 

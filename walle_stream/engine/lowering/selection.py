@@ -94,7 +94,7 @@ def _coordinates(call: Call) -> Result:
     sizes = builder.constant(np.array(shape, np.int64).reshape(-1, 1))
     line = builder.reshape(positions, (1, positions.size))
     # a size of 0 leaves no position to divide
-    return builder.binary(Operator.MOD, builder.div(line, strides), sizes)
+    return builder.mod(builder.div(line, strides), sizes)
 
 
 @lowers("Unique")
@@ -153,12 +153,11 @@ def _ordered(builder: Builder, lines: Tensor) -> tuple[Tensor, Tensor]:
     behind = moves.slice_axis(builder, ordered, 1, 1, size)
     equal = builder.equal(before, behind)
     if is_floating(key.dtype):
-        both = builder.binary(
-            Operator.AND,
-            builder.unary(Operator.IS_NAN, before),
-            builder.unary(Operator.IS_NAN, behind),
+        both = builder.logical_and(
+            builder.is_nan(before),
+            builder.is_nan(behind),
         )
-        equal = builder.binary(Operator.OR, equal, both)
+        equal = builder.logical_or(equal, both)
     first = builder.constant(np.ones((count, 1), BOOL))
     return order, moves.concat(builder, [first, builder.logical_not(equal)], 1)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import common_shape
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axes_of, axis_of, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT
 from walle_stream.errors import LoweringError, ShapeError
@@ -108,9 +108,7 @@ def _unsqueeze(call: Call) -> Result:
     x = call.tensor(0)
     given = (call.numbers(1) if call.has(1) else call.list("axes")) or ()
     rank = x.rank + len(given)
-    axes = {axis_of(axis, rank) for axis in given}
-    if len(axes) != len(given):
-        raise ShapeError(f"axes {list(given)} name one twice")
+    axes = axes_of(given, rank)
     sizes = iter(x.shape)
     return call.builder.reshape(x, [1 if axis in axes else next(sizes) for axis in range(rank)])
 

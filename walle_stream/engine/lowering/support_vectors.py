@@ -18,7 +18,6 @@ from walle_stream.engine.lowering.scores import (
     labels,
     transformed,
 )
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, View
 from walle_stream.engine.rules import FLOAT32, check_size
@@ -81,8 +80,8 @@ def _sure(builder: Builder, ranked: Tensor, best: Tensor, coefficients: Array) -
     # coefficients that are all positive: from a half on, it is the second class
     if coefficients.min(initial=0) < 0:
         return best
-    most = builder.reduce(Operator.REDUCE_MAX, ranked, [1], keep=False)
-    return builder.select(builder.binary(Operator.LESS_EQUAL, 0.5, most), 1, best)
+    most = builder.max(ranked, [1], keep=False)
+    return builder.select(builder.less_equal(0.5, most), 1, best)
 
 
 def _linear(call: Call, x: Tensor, classes: int, coefficients: Array) -> Tensor:
@@ -138,7 +137,7 @@ def _probabilities(call: Call, scores: Tensor, classes: int) -> Tensor:
         builder.mul(scores, builder.constant(a.astype(scores.dtype))),
         builder.constant(b.astype(scores.dtype)),
     )
-    first = sigmoid(builder, builder.unary(Operator.NEG, line))
+    first = sigmoid(builder, builder.neg(line))
     first = builder.minimum(builder.maximum(builder.cast(first, "float64"), _SURE), 1 - _SURE)
     second = builder.sub(1, first)
     if classes == _BINARY:
@@ -192,9 +191,9 @@ def _kernels(call: Call, x: Tensor, vectors: Array) -> Tensor:
         return product
     line = builder.add(builder.mul(product, gamma), offset)
     if kind == "POLY":
-        return builder.binary(Operator.POW, line, int(degree))
+        return builder.pow(line, int(degree))
     if kind == "SIGMOID":
-        return builder.unary(Operator.TANH, line)
+        return builder.tanh(line)
     raise LoweringError(f"kernel_type {kind!r} is not LINEAR, POLY, RBF or SIGMOID")
 
 
@@ -205,7 +204,7 @@ def _distances(builder: Builder, x: Tensor, vectors: Array, factor: float) -> Te
     lengths = builder.sum(builder.mul(wide, wide), [1])
     own = builder.constant((known * known).sum(axis=1))
     square = builder.maximum(builder.add(builder.add(products, lengths), own), 0)
-    return builder.unary(Operator.EXP, builder.mul(square, factor))
+    return builder.exp(builder.mul(square, factor))
 
 
 def _vectors(call: Call, count: int, x: Tensor) -> Array:

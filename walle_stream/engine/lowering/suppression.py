@@ -91,7 +91,7 @@ def _start(call: Call) -> Result:
     # scores that are left, and what is known of the boxes: corners and area, or all overlaps
     boxes, scores, builder = call.tensor(0), call.tensor(1), call.builder
     least = _scalar(call, 3, scores, -np.inf)
-    kept = builder.binary(Operator.LESS_EQUAL, least, scores)
+    kept = builder.less_equal(least, scores)
     left = builder.select(kept, scores, -np.inf)
     parts = [moves.slice_axis(builder, boxes, 2, each, each + 1) for each in range(_CORNERS)]
     if call.number("center_point_box", 0):
@@ -108,17 +108,14 @@ def _start(call: Call) -> Result:
     if batches * count * count <= PAIRS_MAX:
         own = builder.constant(np.eye(count, dtype=BOOL))
         overlaps = _overlaps(builder, known, known, _scalar(call, 2, scores, 0.0))
-        known = builder.binary(Operator.OR, overlaps, own)
+        known = builder.logical_or(overlaps, own)
     return left, known
 
 
 def _scalar(call: Call, number: int, like: Tensor, default: float) -> Tensor:
-    given, builder = call.optional(number), call.builder
-    if given is None:
-        return builder.as_tensor(default, like)
-    if given.size != 1:
-        raise ShapeError(f"threshold {number} has shape {list(given.shape)}, not one element")
-    return builder.reshape(builder.cast(given, like.dtype), ())
+    if call.has(number):
+        return call.scalar(number, like.dtype)
+    return call.builder.as_tensor(default, like)
 
 
 def _overlaps(builder: Builder, first: Tensor, second: Tensor, threshold: Tensor) -> Tensor:
@@ -155,7 +152,7 @@ def _steps(call: Call) -> Result:
 def _one_step(call: Call) -> Result:
     left, known, builder = call.tensor(0), call.tensor(1), call.builder
     left, best, valid = _step(builder, left, known, _scalar(call, 2, left, 0.0))
-    goes_on = builder.reduce(Operator.REDUCE_MAX, valid, (0, 1), keep=False)
+    goes_on = builder.max(valid, (0, 1), keep=False)
     return goes_on, left, best, valid
 
 
@@ -164,7 +161,7 @@ def _step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     batches, classes, count = left.shape
     best = builder.emit(Operator.ARG_MAX, left, axis=2)
-    valid = builder.less(-np.inf, builder.reduce(Operator.REDUCE_MAX, left, (2,)))
+    valid = builder.less(-np.inf, builder.max(left, (2,)))
     rows = builder.add(best, builder.constant(np.arange(batches).reshape(-1, 1, 1) * count))
     lines = builder.reshape(known, (batches * count, known.shape[2]))
     taken = take(builder, lines, builder.reshape(rows, (batches, classes)))
@@ -172,7 +169,7 @@ def _step(
         struck = taken
     else:
         own = builder.equal(best, builder.constant(np.arange(count)))
-        struck = builder.binary(Operator.OR, _overlaps(builder, taken, known, threshold), own)
+        struck = builder.logical_or(_overlaps(builder, taken, known, threshold), own)
     next_left = builder.select(struck, -np.inf, left)
     shape = (batches, classes)
     return next_left, builder.reshape(best, shape), builder.reshape(valid, shape)
@@ -192,7 +189,7 @@ def _result(call: Call) -> Result:
     row = builder.div(places, steps)
     columns = [
         builder.div(row, classes),
-        builder.binary(Operator.MOD, row, classes),
+        builder.mod(row, classes),
         chosen,
     ]
     return moves.stack(builder, columns, 1)

@@ -11,35 +11,16 @@ from walle_stream.engine.rules import BOOL, INT64, TEXT
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 
-def strings(call: Call, number: int) -> Tensor:
-    """Give an input that must be of strings.
-
-    Raises:
-        DTypeError: It is of something else.
-    """
+def _strings(call: Call, number: int) -> Tensor:
     x = call.tensor(number)
     if x.dtype != TEXT:
         raise DTypeError(f"input {number} must be of strings, not {x.dtype.name}")
     return x
 
 
-def texts(call: Call, name: str) -> tuple[str, ...] | None:
-    """Give an attribute of strings, or None where it is left out.
-
-    Raises:
-        LoweringError: It is something else.
-    """
-    value = call.attribute(name)
-    if value is None:
-        return None
-    if not isinstance(value, tuple) or any(not isinstance(each, bytes) for each in value):
-        raise LoweringError(f"attribute {name!r} must be strings, not {value!r}")
-    return tuple(each.decode("utf-8", "replace") for each in value)
-
-
 @lowers("StringConcat")
 def _string_concat(call: Call) -> Result:
-    x, y, builder = strings(call, 0), strings(call, 1), call.builder
+    x, y, builder = _strings(call, 0), _strings(call, 1), call.builder
     shape = common_shape(x.shape, y.shape)
     spread = [builder.broadcast(each, shape) for each in (x, y)]
     return builder.text("concat", spread, shape, TEXT)
@@ -47,7 +28,7 @@ def _string_concat(call: Call) -> Result:
 
 @lowers("StringSplit")
 def _string_split(call: Call) -> Result:
-    x, builder = strings(call, 0), call.builder
+    x, builder = _strings(call, 0), call.builder
     count = -1 if call.attribute("maxsplit") is None else call.number("maxsplit")
     given = {"delimiter": call.text("delimiter", "") or None, "count": count}
     # how many parts the longest has is known when it has run, unless there is none
@@ -59,14 +40,12 @@ def _string_split(call: Call) -> Result:
 
 @lowers("StringNormalizer")
 def _string_normalizer(call: Call) -> Result:
-    x = strings(call, 0)
+    x = _strings(call, 0)
     if not (x.rank == 1 or (x.rank == 2 and x.shape[0] == 1)):  # noqa: PLR2004  # [C] or [1, C]
         raise ShapeError(f"shape {list(x.shape)} is neither [C] nor [1, C]")
-    case = call.text("case_change_action", "NONE")
-    if case not in {"LOWER", "UPPER", "NONE"}:
-        raise LoweringError(f"case_change_action {case!r} is not LOWER, UPPER or NONE")
+    case = call.choice("case_change_action", ("LOWER", "UPPER", "NONE"), "NONE")
     is_case_sensitive = bool(call.number("is_case_sensitive", 0))
-    words = texts(call, "stopwords") or ()
+    words = call.texts("stopwords") or ()
     return call.builder.text(
         "normalize",
         [x],
@@ -80,25 +59,19 @@ def _string_normalizer(call: Call) -> Result:
 
 @lowers("RegexFullMatch")
 def _regex_full_match(call: Call) -> Result:
-    x = strings(call, 0)
+    x = _strings(call, 0)
     pattern = translated(call.text("pattern"))
     return call.builder.text("match", [x], x.shape, BOOL, pattern=pattern)
 
 
-_FORMATS = ("RGB", "BGR", "Grayscale")
-
-
 @lowers("ImageDecoder")
 def _image_decoder(call: Call) -> Result:
-    stream, pixels = call.tensor(0), call.text("pixel_format", "RGB")
+    stream = call.tensor(0)
+    pixels = call.choice("pixel_format", ("RGB", "BGR", "Grayscale"), "RGB")
     if stream.dtype != np.dtype(np.uint8):
         raise DTypeError(f"an encoded image is of uint8, not {stream.dtype.name}")
     if stream.rank != 1:
         raise ShapeError(f"an encoded image has one axis, not {stream.rank}")
-    if pixels not in _FORMATS:
-        raise LoweringError(
-            f"attribute 'pixel_format' is {pixels!r}, none of {', '.join(_FORMATS)}"
-        )
     if not can_decode():
         raise LoweringError("images are decoded by the package Pillow: pip install pillow")
     return call.builder.text("decode_image", [stream], None, stream.dtype, pixel_format=pixels)

@@ -11,7 +11,6 @@ from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.normalization import log_softmax
 from walle_stream.engine.lowering.precision import wide_dtype, widened
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.rules import is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
@@ -33,13 +32,6 @@ def _optimized(call: Call, kinds: int) -> list[tuple[Tensor, ...]]:
     return groups
 
 
-def _scalar(call: Call, number: int, dtype: DType) -> Tensor:
-    x = call.tensor(number)
-    if x.size != 1:
-        raise ShapeError(f"input {number} of shape {list(x.shape)} is no scalar")
-    return call.builder.cast(call.builder.reshape(x, ()), dtype)
-
-
 def _regularized(call: Call, x: Tensor, gradient: Tensor) -> Tensor:
     factor = call.real("norm_coefficient", 0.0)
     return call.builder.add(call.builder.mul(x, factor), gradient) if factor else gradient
@@ -53,11 +45,11 @@ def _in_order(rows: Sequence[tuple[Tensor, ...]]) -> Result:
 def _adagrad(call: Call) -> Result:
     builder, results = call.builder, []
     for x, gradient, squares in _optimized(call, 3):
-        rate, count = _scalar(call, 0, x.dtype), _scalar(call, 1, x.dtype)
+        rate, count = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
         decay = builder.add(builder.mul(count, call.real("decay_factor", 0.0)), 1.0)
         slope = _regularized(call, x, gradient)
         added = builder.add(squares, builder.mul(slope, slope))
-        divisor = builder.add(builder.unary(Operator.SQRT, added), call.real("epsilon", 1e-6))
+        divisor = builder.add(builder.sqrt(added), call.real("epsilon", 1e-6))
         step = builder.div(builder.mul(builder.div(rate, decay), slope), divisor)
         results.append((builder.sub(x, step), added))
     return _in_order(results)
@@ -69,14 +61,14 @@ def _adam(call: Call) -> Result:
     alpha, beta = call.real("alpha", 0.9), call.real("beta", 0.999)
     post = call.real("norm_coefficient_post", 0.0)
     for x, gradient, momentum, squares in _optimized(call, 4):
-        rate, count = _scalar(call, 0, x.dtype), _scalar(call, 1, x.dtype)
+        rate, count = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
         slope = _regularized(call, x, gradient)
         mean = builder.add(builder.mul(momentum, alpha), builder.mul(slope, 1 - alpha))
         square = builder.mul(builder.mul(slope, slope), 1 - beta)
         square = builder.add(builder.mul(squares, beta), square)
-        root = builder.add(builder.unary(Operator.SQRT, square), call.real("epsilon", 1e-6))
+        root = builder.add(builder.sqrt(square), call.real("epsilon", 1e-6))
         unbiased = builder.div(
-            builder.unary(Operator.SQRT, _power_left(builder, beta, count)),
+            builder.sqrt(_power_left(builder, beta, count)),
             _power_left(builder, alpha, count),
         )
         adjusted = builder.mul(rate, builder.select(builder.less(0, count), unbiased, 1.0))
@@ -86,17 +78,16 @@ def _adam(call: Call) -> Result:
 
 
 def _power_left(builder: Builder, base: float, count: Tensor) -> Tensor:
-    return builder.sub(1.0, builder.binary(Operator.POW, base, count))
+    return builder.sub(1.0, builder.pow(base, count))
 
 
 @lowers("Momentum", domain=_TRAINING)
 def _momentum(call: Call) -> Result:
     builder, results = call.builder, []
-    alpha, beta, mode = call.real("alpha"), call.real("beta"), call.text("mode")
-    if mode not in {"standard", "nesterov"}:
-        raise LoweringError(f"momentum of mode {mode!r}; standard and nesterov are known")
+    alpha, beta = call.real("alpha"), call.real("beta")
+    mode = call.choice("mode", ("standard", "nesterov"))
     for x, gradient, momentum in _optimized(call, 3):
-        rate, count = _scalar(call, 0, x.dtype), _scalar(call, 1, x.dtype)
+        rate, count = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
         slope = _regularized(call, x, gradient)
         weight = builder.select(
             builder.less(0, count), beta, builder.constant(np.ones((), x.dtype))
@@ -131,15 +122,13 @@ def _classes(call: Call, x: Tensor) -> Tensor:
 
 def _loss(call: Call, x: Tensor) -> Tensor:
     builder, target = call.builder, _classes(call, x)
-    reduction = call.text("reduction", "mean")
-    if reduction not in {"none", "sum", "mean"}:
-        raise LoweringError(f"a loss is not reduced by {reduction!r}")
+    reduction = call.choice("reduction", ("none", "sum", "mean"), "mean")
     labels = builder.cast(target, np.int64)
     ignored: Tensor | None = None
     if "ignore_index" in call.node.attributes:
         ignored = builder.equal(labels, call.number("ignore_index"))
         labels = builder.select(ignored, 0, labels)
-    loss = builder.unary(Operator.NEG, widened(builder, _picked(builder, x, labels)))
+    loss = builder.neg(widened(builder, _picked(builder, x, labels)))
     weights = _weights(call, labels, loss.dtype)
     if weights is not None:
         loss = builder.mul(loss, weights)

@@ -9,6 +9,7 @@ from walle_stream.engine.lowering.convolution import biased, convolved
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.windows import (
+    AUTO_PADS,
     Window,
     channels_first,
     channels_last,
@@ -18,7 +19,7 @@ from walle_stream.engine.lowering.windows import (
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import check_size
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.errors import ShapeError
 
 _MACS_PER_MOVE = 32
 """Products of a matrix product that take as long as moving one element."""
@@ -52,9 +53,7 @@ def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
     strides = spatial(call, "strides", rank, 1, least=1)
     dilations = spatial(call, "dilations", rank, 1, least=1)
     extra = spatial(call, "output_padding", rank, 0, least=0)
-    mode = call.text("auto_pad", "NOTSET")
-    if mode not in {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}:
-        raise LoweringError(f"auto_pad {mode!r} is not NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+    mode = call.choice("auto_pad", AUTO_PADS, "NOTSET")
     wanted = call.list("output_shape")
     if wanted is not None and len(wanted) == rank + 2:
         wanted = wanted[2:]

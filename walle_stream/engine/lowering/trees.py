@@ -22,7 +22,6 @@ from walle_stream.engine.lowering.scores import (
     labels,
     transformed,
 )
-from walle_stream.engine.lowering.text import texts
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, TEXT, check_size
@@ -163,7 +162,7 @@ def _collected(
 def _forest(call: Call) -> tuple[Forest, dict[tuple[int, int], int]]:
     # of the older operators: nodes by tree and number, leaves among them
     trees, nodes = _ints(call, "nodes_treeids"), _ints(call, "nodes_nodeids")
-    modes = texts(call, "nodes_modes") or ()
+    modes = call.texts("nodes_modes") or ()
     count = len(trees)
     features = _ints(call, "nodes_featureids")
     children = [_ints(call, f"nodes_{side}nodeids") for side in ("false", "true")]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, simplified, strides_of
 from walle_stream.engine.rules import check_size, check_table
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.errors import ShapeError
 
-_FIRST_SPATIAL = 2
+AUTO_PADS: Final = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+_FIRST_SPATIAL: Final = 2
 """Axes of ``(N, C, *spatial)`` before the spatial ones."""
 
 
@@ -57,7 +59,6 @@ def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
     """Read the attributes of a convolution or a pool: one number a spatial axis each.
 
     Raises:
-        LoweringError: ``auto_pad`` is unknown.
         ShapeError: An attribute does not fit.
     """
     if call.list("kernel_shape") not in {None, kernel}:
@@ -66,15 +67,13 @@ def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
         raise ShapeError(f"a kernel {list(kernel)} for {len(sizes)} spatial axes")
     strides = spatial(call, "strides", len(sizes), 1, least=1)
     dilations = spatial(call, "dilations", len(sizes), 1, least=1)
-    mode = call.text("auto_pad", "NOTSET")
+    mode = call.choice("auto_pad", AUTO_PADS, "NOTSET")
     if mode == "NOTSET":
         pads = spatial(call, "pads", 2 * len(sizes), 0, least=0)
     elif mode == "VALID":
         pads = (0,) * (2 * len(sizes))
-    elif mode in {"SAME_UPPER", "SAME_LOWER"}:
-        pads = _same_pads(sizes, kernel, strides, dilations, lower=mode == "SAME_LOWER")
     else:
-        raise LoweringError(f"auto_pad {mode!r} is not NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+        pads = _same_pads(sizes, kernel, strides, dilations, lower=mode == "SAME_LOWER")
     return placed(sizes, kernel, strides, dilations, pads, ceil=bool(call.number("ceil_mode", 0)))
 
 

@@ -162,7 +162,7 @@ def test_momentum(run_node, count, mode):
         ([np.ones(2)] + [np.ones(())] * 4, {}, ShapeError, "input 0 .* is no scalar"),
         ([np.ones(())] * 4 + [np.ones(1)], {}, ShapeError, "has another one"),
         ([np.ones((), np.int64)] * 5, {}, DTypeError, "not int64"),
-        ([np.ones(())] * 5, {"mode": b"heavy"}, LoweringError, "mode 'heavy'"),
+        ([np.ones(())] * 5, {"mode": b"heavy"}, LoweringError, "'mode' is 'heavy'"),
         ([np.ones(())] * 5, {"alpha": b"x"}, LoweringError, "'alpha' must be a number"),
     ],
 )
