@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.components import Component, components
-from walle_stream.engine.dtypes import native
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.guest_rules import GUEST_RULES, check_size
 from walle_stream.engine.module import Backend, Plan
 from walle_stream.engine.program import Array, Program, Tensor
+from walle_stream.engine.rules import native
 from walle_stream.errors import ClusterError, EngineError, TensorError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph
 

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import native
 from walle_stream.engine.graph import Graph, OptionalType, SequenceType, TensorType, ValueType
 from walle_stream.engine.program import Array, Data, DType
-from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer, native
 from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
 _NAMES_SHOWN = 20

@@ -125,12 +125,6 @@ BINARY: Final = ARITHMETIC | COMPARISON
 ELEMENTWISE: Final = UNARY | BINARY | {Operator.SELECT}
 """Every output element depends on the input elements at its place alone."""
 
-ASSOCIATIVE: Final = frozenset(
-    {
-        Operator.ADD, Operator.MUL, Operator.MINIMUM, Operator.MAXIMUM,
-        Operator.AND, Operator.OR, Operator.XOR,
-    }
-)  # fmt: skip
 
 REDUCTION: Final = frozenset(
     {Operator.SUM, Operator.PROD, Operator.REDUCE_MAX, Operator.REDUCE_MIN}

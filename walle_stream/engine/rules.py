@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import (
     ARG_REDUCTION,
     ARITHMETIC,
@@ -19,7 +18,7 @@ from walle_stream.engine.operators import (
     UNARY,
     Operator,
 )
-from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.region import Shape, validate_regions
 from walle_stream.errors import DTypeError, ShapeError, SpecError
 
@@ -308,3 +307,27 @@ def check_table(shape: Shape, what: str) -> Shape:
     if prod(check_size(shape, what)) > TABLE_MAX:
         raise ShapeError(f"{what} of shape {list(shape)} has more than {TABLE_MAX} elements")
     return shape
+
+
+_FOREIGN: Final = 2
+"""What numpy says of a dtype that another package has added: by its own words ``isbuiltin``."""
+
+
+def is_foreign(dtype: DType) -> bool:
+    """Whether a dtype is one of ``ml_dtypes`` (bfloat16, float8, int4 ...), not numpy's own.
+
+    Those of numpy in a stated byte order are its own, though no builtin objects.
+    """
+    return dtype.isbuiltin == _FOREIGN
+
+
+def native(array: Array) -> Array:
+    """Give an array the dtype object that numpy itself makes of its name.
+
+    It is a view in this machine's order of bytes, or a copy where that is another.
+    """
+    dtype = array.dtype
+    if dtype.isbuiltin or dtype.hasobject or dtype.fields:
+        return array
+    own = np.dtype(dtype.name) if dtype.kind in "biufc" else dtype.newbyteorder("=")
+    return array.view(own) if dtype.isnative else array.astype(own)

@@ -13,9 +13,9 @@ import numpy as np
 from walle_stream.engine.backends.kernels import UFUNCS, check_indices, erf_into
 from walle_stream.engine.backends.library import Binding, Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.rules import is_foreign
 from walle_stream.errors import EngineError
 
 _REDUCTIONS: Final[Mapping[Operator, str]] = {

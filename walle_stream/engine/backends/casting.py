@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, TEXT
+from walle_stream.engine.rules import BOOL, TEXT, is_foreign
 
 _MASK: Final = (1 << 64) - 1
 _GREATEST: Final = {

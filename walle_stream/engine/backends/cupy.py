@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.device import Device, IndexChecks, stored
-from walle_stream.engine.backends.device_kernels import library_of
+from walle_stream.engine.backends.device_kernels import Device, IndexChecks, library_of, stored
 from walle_stream.engine.backends.library import Bound, strided
 from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance

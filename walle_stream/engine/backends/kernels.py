@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import is_integer
+from walle_stream.engine.rules import is_foreign, is_integer
 
 UFUNCS: Final[Mapping[Operator, str]] = {
     Operator.ABS: "abs", Operator.NEG: "negative", Operator.SIGN: "sign",

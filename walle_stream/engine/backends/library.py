@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
 from walle_stream.engine.region import Region, View
+from walle_stream.engine.rules import is_foreign
 
 type Run = Callable[[], object]
 

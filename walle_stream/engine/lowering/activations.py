@@ -26,8 +26,8 @@ class Activation(NamedTuple):
     defaults: tuple[float, ...] = ()
 
 
-def in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
-    """Apply a function of several steps to the first input, to narrow floats in float32."""
+def _in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
+    # of several steps, on the first input: narrow floats are rounded once
     builder, x = call.builder, call.tensor(0)
     return builder.cast(function(builder, widened(builder, x), *parameters), x.dtype)
 
@@ -56,8 +56,11 @@ def swish(builder: Builder, x: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 def _leaky_relu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
-    scaled = builder.mul(x, alpha)
-    if 0 < alpha <= 1:
+    return _leaking(builder, x, builder.mul(x, alpha), is_flatter=0 < alpha <= 1)
+
+
+def _leaking(builder: Builder, x: Tensor, scaled: Tensor, *, is_flatter: bool) -> Tensor:
+    if is_flatter:
         return builder.maximum(x, scaled)
     return builder.select(builder.less(x, 0), scaled, x)
 
@@ -68,10 +71,6 @@ def _hard_sigmoid(builder: Builder, x: Tensor, alpha: float, beta: float) -> Ten
 
 def _affine(builder: Builder, x: Tensor, alpha: float, beta: float) -> Tensor:
     return builder.add(builder.mul(x, alpha), beta)
-
-
-def _scaled_tanh(builder: Builder, x: Tensor, alpha: float, beta: float) -> Tensor:
-    return builder.mul(builder.tanh(builder.mul(x, beta)), alpha)
 
 
 def _elu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
@@ -96,7 +95,9 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "ThresholdedRelu": Activation(
         lambda builder, x, alpha: builder.select(builder.less(alpha, x), x, 0), (1,)
     ),
-    "ScaledTanh": Activation(_scaled_tanh, (1, 1)),
+    "ScaledTanh": Activation(
+        lambda b, x, alpha, beta: b.mul(b.tanh(b.mul(x, beta)), alpha), (1, 1)
+    ),
     "HardSigmoid": Activation(_hard_sigmoid, (0.2, 0.5)),
     "Elu": Activation(_elu, (1,)),
     "Softsign": Activation(lambda builder, x: builder.div(x, builder.add(builder.abs(x), 1))),
@@ -115,19 +116,13 @@ _OTHERS: Final[Mapping[str, Activation]] = {
 
 
 @lowers(
-    "LeakyRelu",
-    "ThresholdedRelu",
-    "HardSigmoid",
-    "Elu",
-    "Softsign",
-    "Softplus",
-    "Sigmoid",
+    "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Softsign", "Softplus", "Sigmoid",
     *_OTHERS,
-)
+)  # fmt: skip
 def _named(call: Call) -> Result:
     function, defaults = {**ACTIVATIONS, **_OTHERS}[call.node.operator]
     names = zip(("alpha", "beta"), defaults, strict=False)
-    return in_float32(call, function, *(call.real(name, default) for name, default in names))
+    return _in_float32(call, function, *(call.real(name, default) for name, default in names))
 
 
 @lowers("Relu")
@@ -143,9 +138,7 @@ def _p_relu(call: Call) -> Result:
         slope = builder.reshape(slope, (slope.size, *(1,) * (x.rank - 2)))
     is_flatter = slope.data is not None and bool(((slope.data > 0) & (slope.data <= 1)).all())
     scaled = builder.mul(x, builder.broadcast(slope, x.shape))
-    if is_flatter:
-        return builder.maximum(x, scaled)
-    return builder.select(builder.less(x, 0), scaled, x)
+    return _leaking(builder, x, scaled, is_flatter=is_flatter)
 
 
 @lowers("Selu")
@@ -161,7 +154,7 @@ def _selu(call: Call) -> Result:
         bent = builder.mul(builder.sub(builder.exp(x), 1), alpha)
         return builder.mul(builder.select(builder.less(0, x), x, bent), gamma)
 
-    return in_float32(call, selu)
+    return _in_float32(call, selu)
 
 
 @lowers("SwiGLU")
@@ -175,7 +168,7 @@ def _swi_glu(call: Call) -> Result:
     def swi_glu(builder: Builder, wide: Tensor) -> Tensor:
         return builder.mul(swish(builder, wide, alpha), builder.cast(x, wide.dtype))
 
-    return in_float32(call, swi_glu)
+    return _in_float32(call, swi_glu)
 
 
 @lowers("Gelu")
@@ -191,4 +184,4 @@ def _gelu(call: Call) -> Result:
             bent = builder.erf(builder.mul(x, sqrt(0.5)))
         return builder.mul(builder.mul(x, 0.5), builder.add(bent, 1))
 
-    return in_float32(call, gelu)
+    return _in_float32(call, gelu)

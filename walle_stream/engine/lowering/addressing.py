@@ -50,6 +50,18 @@ def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
     return take(builder, builder.reshape(x, (x.size,)), addresses)
 
 
+def put(
+    builder: Builder, x: Tensor, indices: Tensor, updates: Tensor, reduction: str = "none"
+) -> Tensor:
+    """Give a copy of a matrix ``(N, inner)`` with rows replaced or combined; see ``PUT``.
+
+    ``indices`` are int64 of any shape, and ``updates`` has ``inner`` elements for each.
+    """
+    flat = builder.reshape(indices, (indices.size,))
+    rows = builder.reshape(updates, (indices.size, x.shape[1]))
+    return builder.emit(Operator.PUT, x, flat, rows, reduction=reduction)
+
+
 def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tensor:
     """Give the int64 addresses of places along an axis, whose stride is in elements.
 

@@ -6,6 +6,7 @@ and back cancel.
 """
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import product
 from math import prod
 from typing import Final
@@ -178,20 +179,16 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
         moves.transpose(builder, weights, (*range(2, w.rank), 0, 1)),
         (*window.kernel, channels, *((many,) if many > 1 else ())),
     )
-    total = None
-    for place in product(*map(range, window.kernel)):
-        seen = tap_view(builder, wide, window, place)
+    rank, row = len(window.kernel), weights.shape[len(window.kernel) :]
+
+    def term(tap: Shape) -> Tensor:
+        pixels = tap_view(builder, wide, window, tap)
         if many > 1:
-            seen = moves.expand_axis(builder, seen, seen.rank)
-        behind = weights.shape[len(place) :]
-        factor = builder.reshape(
-            moves.crop(
-                builder, weights, (*place, *(0,) * len(behind)), (*(1,) * len(place), *behind)
-            ),
-            behind,
-        )
-        term = builder.mul(seen, factor)
-        total = term if total is None else builder.add(total, term)
-    assert total is not None  # noqa: S101  # a kernel has a tap
+            pixels = moves.expand_axis(builder, pixels, pixels.rank)
+        starts, sizes = (*tap, *(0,) * len(row)), (*(1,) * rank, *row)
+        factor = builder.reshape(moves.crop(builder, weights, starts, sizes), row)
+        return builder.mul(pixels, factor)
+
+    total = reduce(builder.add, map(term, product(*map(range, window.kernel))))
     result = builder.reshape(total, (*total.shape[: x.rank - 1], count))
     return builder.cast(result, x.dtype)

@@ -99,15 +99,13 @@ class _Tables:
     def compared(self, places: Tensor, values: Tensor) -> Tensor:
         builder, forest = self._builder, self._forest
         splits = taken(builder, forest.splits.astype(self._dtype), places)
-        result: Tensor | None = None
-        mode = taken(builder, forest.modes.astype(np.int64), places) if self._modes[1:] else None
-        for number in self._modes:
+        first, *others = self._modes
+        result = self._one(first, places, values, splits)
+        if others:
+            mode = taken(builder, forest.modes.astype(np.int64), places)
+        for number in others:
             one = self._one(number, places, values, splits)
-            if result is None or mode is None:
-                result = one
-            else:
-                result = builder.select(builder.equal(mode, number), one, result)
-        assert result is not None  # noqa: S101  # there is a node, so there is a mode
+            result = builder.select(builder.equal(mode, number), one, result)
         if not self._has_missing:
             return result
         tracked = taken(builder, forest.missing.astype(np.bool_), places)

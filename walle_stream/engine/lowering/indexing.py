@@ -1,6 +1,6 @@
 """Rules of reading and writing where indices say: TAKE and PUT at computed addresses."""
 
-from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import Final
 
@@ -10,13 +10,13 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import (
     flat_take,
     looked_up,
+    put,
     reversed_lengths,
     take,
     wrapped,
 )
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
 from walle_stream.engine.rules import INT64, TEXT, check_table, is_floating, is_integer
@@ -32,24 +32,19 @@ def _gather(call: Call) -> Result:
     x, indices, builder = call.tensor(0), call.tensor(1), call.builder
     axis = call.axis(x.rank, 0)
     places = wrapped(builder, indices, x.shape[axis])
+    known = None if places.data is None else places.data.reshape(-1)
+    if known is None or not known.size or not x.size:
+        return take(builder, x, places, axis)
+    # known places at one distance are a view, which joins other moves
+    first, gaps = int(known[0]), np.diff(known)
+    if known.min() < 0 or known.max() >= x.shape[axis] or (gaps != gaps[:1]).any():
+        return take(builder, x, places, axis)
     lead, tail = x.shape[:axis], x.shape[axis + 1 :]
     line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    taken = _taken(builder, line, builder.reshape(places, (places.size,)))
-    return builder.reshape(taken, (*lead, *indices.shape, *tail))
-
-
-def _taken(builder: Builder, line: Tensor, places: Tensor) -> Tensor:
-    # known places at one distance are a view, which joins other moves
-    known = places.data
-    if known is not None and known.size and line.size:
-        first, gaps = int(known[0]), np.diff(known)
-        in_range = known.min() >= 0 and known.max() < line.shape[1]
-        if in_range and (gaps == gaps[:1]).all():
-            own = strides_of(line.shape)
-            gap = int(gaps[0]) if gaps.size else 1
-            shape = (line.shape[0], known.size, line.shape[2])
-            return builder.view(line, shape, (own[0], gap * own[1], 1), first * own[1])
-    return builder.emit(Operator.TAKE, line, places)
+    own, gap = strides_of(line.shape), int(gaps[0]) if gaps.size else 1
+    shape = (line.shape[0], known.size, line.shape[2])
+    slices = builder.view(line, shape, (own[0], gap * own[1], 1), first * own[1])
+    return builder.reshape(slices, (*lead, *indices.shape, *tail))
 
 
 @lowers("GatherElements")
@@ -60,11 +55,11 @@ def _gather_elements(call: Call) -> Result:
 
 @lowers("Scatter", "ScatterElements")
 def _scatter_elements(call: Call) -> Result:
-    x, indices, updates, builder = call.tensor(0), call.tensor(1), call.tensor(2), call.builder
+    x, indices, updates = call.tensor(0), call.tensor(1), call.tensor(2)
     if updates.shape != indices.shape:
         raise ShapeError(f"updates {list(updates.shape)} for indices {list(indices.shape)}")
     addresses = _element_addresses(call, x, indices)
-    return _put(call, x, builder.reshape(addresses, (addresses.size,)), updates)
+    return _put(call, x, addresses, updates)
 
 
 def _element_addresses(call: Call, x: Tensor, indices: Tensor) -> Tensor:
@@ -108,7 +103,7 @@ def _scatter_nd(call: Call) -> Result:
         raise ShapeError(
             f"updates {list(updates.shape)} for indices {list(indices.shape)} of {list(x.shape)}"
         )
-    return _put(call, x, builder.reshape(addresses, (addresses.size,)), updates, depth)
+    return _put(call, x, addresses, updates, depth)
 
 
 def _tuple_addresses(
@@ -124,13 +119,13 @@ def _tuple_addresses(
     if depth == 1:
         return builder.reshape(places, indices.shape[:-1]), depth
     strides = strides_of(shape[:depth])
-    address: Tensor | None = None
-    for number in range(count):
-        part = moves.slice_axis(builder, places, places.rank - 1, number, number + 1)
-        part = builder.reshape(part, indices.shape[:-1])
-        part_address = looked_up(builder, part, sizes[number], strides[shared + number])
-        address = part_address if address is None else builder.add(address, part_address)
-    assert address is not None  # noqa: S101  # at least one coordinate
+
+    def part(number: int) -> Tensor:
+        column = moves.slice_axis(builder, places, places.rank - 1, number, number + 1)
+        column = builder.reshape(column, indices.shape[:-1])
+        return looked_up(builder, column, sizes[number], strides[shared + number])
+
+    address = reduce(builder.add, map(part, range(count)))
     if shared:
         rows = np.arange(prod(shape[:shared])) * prod(sizes)
         behind = (1,) * (indices.rank - 1 - shared)
@@ -138,21 +133,17 @@ def _tuple_addresses(
     return address, depth
 
 
-def _put(call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int = -1) -> Tensor:
-    builder = call.builder
+def _put(
+    call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int | None = None
+) -> Tensor:
+    # rows behind ``depth`` axes, or single elements
     reduction = _REDUCTIONS[call.choice("reduction", _REDUCTIONS, "none")]
     if updates.dtype != x.dtype:
         raise DTypeError(f"updates of {updates.dtype.name} for data of {x.dtype.name}")
-    inner = 1 if depth < 0 else prod(x.shape[depth:])
-    outer = x.size if depth < 0 else prod(x.shape[:depth])
-    put = builder.emit(
-        Operator.PUT,
-        builder.reshape(x, (outer, inner)),
-        addresses,
-        builder.reshape(updates, (addresses.size, inner)),
-        reduction=reduction,
-    )
-    return builder.reshape(put, x.shape)
+    axes = x.rank if depth is None else depth
+    matrix = call.builder.reshape(x, (prod(x.shape[:axes]), prod(x.shape[axes:])))
+    result = put(call.builder, matrix, addresses, updates, reduction)
+    return call.builder.reshape(result, x.shape)
 
 
 @lowers("TensorScatter")
@@ -165,7 +156,7 @@ def _tensor_scatter(call: Call) -> Result:
     if update.rank != past.rank or update.dtype != past.dtype:
         raise ShapeError(f"update {update} of a cache {past}")
     room, steps, batch = past.shape[axis], update.shape[axis], past.shape[0]
-    if steps > room or _without(update.shape, axis) != _without(past.shape, axis):
+    if steps > room or (*update.shape[:axis], room, *update.shape[axis + 1 :]) != past.shape:
         raise ShapeError(f"update {list(update.shape)} of a cache {list(past.shape)}")
     at = call.optional(2)
     if at is None:
@@ -180,17 +171,8 @@ def _tensor_scatter(call: Call) -> Result:
     rows, inner = prod(past.shape[1:axis]), prod(past.shape[axis + 1 :])
     base = np.arange(batch * rows).reshape(batch, rows, 1) * room
     addresses = builder.add(looked_up(builder, places, room, 1), builder.constant(base))
-    put = builder.emit(
-        Operator.PUT,
-        builder.reshape(past, (batch * rows * room, inner)),
-        builder.reshape(addresses, (addresses.size,)),
-        builder.reshape(update, (addresses.size, inner)),
-    )
-    return builder.reshape(put, past.shape)
-
-
-def _without(shape: Sequence[int], axis: int) -> Shape:
-    return (*shape[:axis], *shape[axis + 1 :])
+    matrix = builder.reshape(past, (batch * rows * room, inner))
+    return builder.reshape(put(builder, matrix, addresses, update), past.shape)
 
 
 @lowers("OneHot")

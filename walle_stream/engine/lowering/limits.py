@@ -82,8 +82,7 @@ def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> 
 @lowers("Dropout")
 def _dropout(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
-    ratio = _ratio(call)
-    if ratio:
+    if ratio := _ratio(call):
         kept, mask = _dropped(call, x, ratio)
     else:
         kept, mask = x, builder.broadcast(builder.constant(np.ones((), BOOL)), x.shape)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import places_of, taken
+from walle_stream.engine.lowering.addressing import places_of, put, taken
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.features import reals
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
@@ -54,9 +53,7 @@ def _tf_idf_vectorizer(call: Call) -> Result:
     counts = _counted(call, places_of(builder, matrix, pool.tokens), pool)
     weighted = _weighted(call, mode, counts)
     nothing = builder.broadcast(builder.constant(0, FLOAT32), (pool.columns, rows))
-    result = builder.emit(
-        Operator.PUT, nothing, builder.constant(pool.indexes), weighted, reduction="add"
-    )
+    result = put(builder, nothing, builder.constant(pool.indexes), weighted, "add")
     return builder.reshape(moves.transpose(builder, result, (1, 0)), shape)
 
 
@@ -112,10 +109,9 @@ def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
             if size < least or (size == 1 and distance > 1):
                 continue
             result = taken(builder, steps[size - 1].grams, state)
-            places = builder.add(builder.mul(result, rows), row)
-            ones = builder.broadcast(builder.constant(1, INT64), (places.size, 1))
-            flat = builder.reshape(places, (places.size,))
-            counts = builder.emit(Operator.PUT, counts, flat, ones, reduction="add")
+            indices = builder.add(builder.mul(result, rows), row)
+            ones = builder.broadcast(builder.constant(1, INT64), (indices.size, 1))
+            counts = put(builder, counts, indices, ones, "add")
     table = builder.reshape(counts, (total + 1, rows))
     return builder.cast(moves.slice_axis(builder, table, 0, 0, total), FLOAT32)
 

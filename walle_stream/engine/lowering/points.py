@@ -6,6 +6,8 @@ places combine to addresses of rows, which are taken, weighted and added up.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import starmap
 
 import numpy as np
 
@@ -89,23 +91,23 @@ def read_points(
     stride = int(np.prod(rows.sizes, dtype=np.int64))
     for taps, size in zip(axes, rows.sizes, strict=True):
         stride //= max(size, 1)
-        scaled = [builder.mul(each, stride) if stride != 1 else each for each in taps.places]
+        scaled = [builder.mul(index, stride) if stride != 1 else index for index in taps.places]
         corners = [
-            (_joined(builder.add, address, place), _joined(builder.mul, weight, other))
+            (_joined(builder.add, address, row), _joined(builder.mul, weight, factor))
             for address, weight in corners
-            for place, other in zip(scaled, taps.weights, strict=True)
+            for row, factor in zip(scaled, taps.weights, strict=True)
         ]
-    total = None
-    for address, weight in corners:
+
+    def corner(address: Tensor | None, weight: Tensor | None) -> Tensor:
         assert address is not None  # noqa: S101  # there is a spatial axis
         check_size((*address.shape, rows.data.shape[1]), "the points")
-        seen = take(builder, rows.data, address)
-        if weight is not None:
-            factor = builder.cast(weight, seen.dtype)
-            seen = builder.mul(seen, builder.reshape(factor, (*factor.shape, 1)))
-        total = seen if total is None else (combine or builder.add)(total, seen)
-    assert total is not None  # noqa: S101  # there is a corner
-    return total
+        elements = take(builder, rows.data, address)
+        if weight is None:
+            return elements
+        factor = builder.cast(weight, elements.dtype)
+        return builder.mul(elements, builder.reshape(factor, (*factor.shape, 1)))
+
+    return reduce(combine or builder.add, starmap(corner, corners))
 
 
 def _joined(

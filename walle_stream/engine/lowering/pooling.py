@@ -8,7 +8,7 @@ import numpy as np
 
 from walle_stream.engine.backends.kernels import lowest
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import flat_take
+from walle_stream.engine.lowering.addressing import flat_take, put
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
@@ -293,13 +293,7 @@ def _max_unpool(call: Call) -> Result:
     ))  # fmt: skip
     check_size(pooled, "the output")
     zeros = builder.constant(np.broadcast_to(np.zeros((), x.dtype), (prod(pooled), 1)))
-    result = builder.reshape(
-        builder.emit(
-            Operator.PUT, zeros, builder.reshape(builder.cast(indices, np.int64), (x.size,)),
-            builder.reshape(x, (x.size, 1)),
-        ),
-        pooled,
-    )  # fmt: skip
+    result = builder.reshape(put(builder, zeros, builder.cast(indices, np.int64), x), pooled)
     wanted = call.numbers(2)
     if wanted is None:
         return result

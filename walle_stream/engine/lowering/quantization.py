@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.limits import integer_limits
@@ -16,7 +15,7 @@ from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import FLOAT32, is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, is_floating, is_foreign, is_integer
 from walle_stream.errors import DTypeError, ShapeError
 
 _UINT8 = np.dtype(np.uint8)
@@ -25,7 +24,7 @@ _UINT8 = np.dtype(np.uint8)
 @lowers("QuantizeLinear")
 def _quantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
-    scale, zero = spread_scale(call, x.shape)
+    scale, zero = _spread_scale(call, x.shape)
     dtype = _quantized_type(call)
     given = call.number("precision", 0)
     precision = element_type(given) if given else _computed_in(call.tensor(1).dtype)
@@ -38,7 +37,7 @@ def _quantize(call: Call) -> Result:
 @lowers("DequantizeLinear")
 def _dequantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
-    scale, zero = spread_scale(call, x.shape)
+    scale, zero = _spread_scale(call, x.shape)
     given = call.number("output_dtype", 0)
     dtype = element_type(given) if given else call.tensor(1).dtype
     if dtype != _computed_in(dtype):
@@ -98,12 +97,8 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
     return builder.sub(builder.cast(x, dtype), builder.cast(zero, dtype))
 
 
-def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
-    """Give scale and zero point, which may be left out, so shaped that they spread to the input.
-
-    Raises:
-        ShapeError: They do not fit the input.
-    """
+def _spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
+    # scale and zero point, which may be left out, so shaped that they spread to the input
     scale, zero = require_numbers(call.tensor(1), "the scale"), call.optional(2)
     if zero is not None and zero.shape != scale.shape and not zero.size == scale.size == 1:
         raise ShapeError(f"a zero point of {list(zero.shape)} for a scale of {list(scale.shape)}")

@@ -28,7 +28,7 @@ _MATRIX = 2
 @lowers("MatMulInteger")
 def _matmul_integer(call: Call) -> Result:
     for number in (0, 1):
-        check_bytes(call.tensor(number))
+        _check_bytes(call.tensor(number))
     return _multiplied(call, (0, 2), (1, 3))
 
 
@@ -36,7 +36,7 @@ def _matmul_integer(call: Call) -> Result:
 def _linear_matmul(call: Call) -> Result:
     builder, zero = call.builder, call.tensor(7)
     product = _multiplied(call, (0, 2), (3, 5))
-    factor = requantized_by(
+    factor = _requantized_by(
         builder,
         _column(builder, call.tensor(1), call.tensor(0)),
         call.tensor(4),
@@ -46,17 +46,14 @@ def _linear_matmul(call: Call) -> Result:
     return quantized(builder, scaled, zero, zero.dtype)
 
 
-def requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
-    """Give the factor from sums of products to an output, float32."""
+def _requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
+    # the factor from sums of products to an output, float32
     wide = [builder.cast(require_numbers(each), FLOAT32) for each in (x, w, y)]
     return builder.div(builder.mul(wide[0], wide[1]), wide[2])
 
 
-def summed_in(count: int) -> DType:
-    """Give the dtype in which sums of products of 8-bit numbers are exact.
-
-    It is a float where one holds them, int32 where they may go beyond 32 bits.
-    """
+def _summed_in(count: int) -> DType:
+    # in which sums of products of 8-bit numbers are exact: a float where one holds them
     bits = max(count, 1).bit_length() + _PRODUCT_BITS
     if bits <= 24:  # noqa: PLR2004  # of the fraction of float32
         return FLOAT32
@@ -72,7 +69,7 @@ def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Te
     if not a.rank or not b.rank or a.shape[-1] != b.shape[-min(b.rank, _MATRIX)]:
         raise ShapeError(f"a product of shapes {list(a.shape)} and {list(b.shape)}")
     is_whole = is_integer(a.dtype) and is_integer(b.dtype)
-    dtype = summed_in(a.shape[-1]) if is_whole else FLOAT32
+    dtype = _summed_in(a.shape[-1]) if is_whole else FLOAT32
     zero_a, zero_b = call.optional(left[1]), call.optional(right[1])
     if zero_a is not None:
         zero_a = _column(builder, zero_a, a)
@@ -87,12 +84,7 @@ def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:
     return builder.reshape(x, ()) if x.size == 1 else x
 
 
-def check_bytes(x: Tensor) -> None:
-    """Refuse what is not of integers of 8 bits.
-
-    Raises:
-        DTypeError: It has another dtype.
-    """
+def _check_bytes(x: Tensor) -> None:
     if not is_integer(x.dtype) or x.dtype.itemsize != 1:
         raise DTypeError(f"integers of 8 bits are expected, not {x.dtype.name}")
 
@@ -115,7 +107,7 @@ def _linear_conv(call: Call) -> Result:
             raise DTypeError(f"the bias must be of int32, not {bias.dtype.name}")
         sums = builder.add(sums, _a_channel(builder, bias, sums.shape[1], sums.rank - 1))
     scale = _a_channel(builder, call.tensor(4), sums.shape[1], sums.rank - 1)
-    factor = requantized_by(builder, x_scale, scale, y_scale)
+    factor = _requantized_by(builder, x_scale, scale, y_scale)
     scaled = builder.mul(builder.cast(sums, FLOAT32), factor)
     return quantized(builder, scaled, zero, zero.dtype)
 
@@ -124,11 +116,11 @@ def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Ten
     builder, x, w = call.builder, call.tensor(left[0]), call.tensor(right[0])
     sizes = spatial_sizes(x)
     for each in (x, w):
-        check_bytes(each)
+        _check_bytes(each)
     if w.rank != x.rank:
         raise ShapeError(f"weights of shape {list(w.shape)} for shape {list(x.shape)}")
     window = window_of(call, sizes, w.shape[2:])
-    dtype = summed_in(prod(w.shape[1:]))
+    dtype = _summed_in(prod(w.shape[1:]))
     zero_x = call.scalar(left[1]) if call.has(left[1]) else None
     zero_w = call.optional(right[1])
     if zero_w is not None:

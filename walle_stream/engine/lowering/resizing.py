@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import floor, isfinite, prod
 
 import numpy as np
@@ -243,14 +244,13 @@ def _resized_axis(
     count, taps = indices.shape
     is_dense = size / _MACS_PER_MOVE + 1 <= 3 * taps  # a tap is taken, weighted and added
     if not is_dense or count * size > _MATRIX_MAX:
-        total = None
-        for tap in range(taps):
+
+        def term(tap: int) -> Tensor:
             factor = weights[:, tap].reshape(count, *(1,) * len(behind)).astype(x.dtype)
-            seen = _taken(builder, x, axis, indices[:, tap])
-            term = builder.mul(seen, builder.constant(factor))
-            total = term if total is None else builder.add(total, term)
-        assert total is not None  # noqa: S101  # there is a tap
-        return total
+            slices = _taken(builder, x, axis, indices[:, tap])
+            return builder.mul(slices, builder.constant(factor))
+
+        return reduce(builder.add, map(term, range(taps)))
     matrix = np.zeros((count, size))
     np.add.at(matrix, (np.arange(count)[:, None], indices), weights)
     outer, inner = prod(before), prod(behind)
@@ -267,12 +267,12 @@ def _resized_axis(
 def _extrapolated(
     call: Call, x: Tensor, axes: dict[int, Resizing], places: dict[int, Floats]
 ) -> Tensor:
-    builder, outside = call.builder, None
+    outside = np.zeros((1,) * x.rank, np.bool_)
     for number, axis in axes.items():
         beyond = (places[number] < 0) | (places[number] > axis.size - 1)
         if beyond.any():
-            shaped = builder.constant(beyond.reshape(-1, *(1,) * (x.rank - 1 - number)))
-            outside = shaped if outside is None else builder.logical_or(outside, shaped)
-    if outside is None or not x.size:
+            outside = outside | beyond.reshape(-1, *(1,) * (x.rank - 1 - number))
+    if not outside.any() or not x.size:
         return x
-    return builder.select(outside, call.real("extrapolation_value", 0.0), x)
+    value = call.real("extrapolation_value", 0.0)
+    return call.builder.select(call.builder.constant(outside), value, x)

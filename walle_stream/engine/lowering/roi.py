@@ -1,6 +1,7 @@
 """Regions of interest, boxes that a model computes: RoiAlign, MaxRoiPool."""
 
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 import numpy as np
@@ -86,8 +87,8 @@ def _sampled(
 ) -> Tensor:
     if not ratio:
         # how many points are read depends on the boxes themselves: they are known here
-        most = [int(builder.value(_greatest(builder, axis.grid))) for axis in axes]
-        counts = [max(each, 1) for each in most]
+        most = (builder.max(axis.grid, range(axis.grid.rank), keep=False) for axis in axes)
+        counts = [max(int(builder.value(count)), 1) for count in most]
     else:
         counts = [ratio, ratio]
     taps = [
@@ -108,10 +109,6 @@ def _sampled(
         return result
     some = builder.less(0, builder.mul(*(builder.maximum(axis.grid, 0) for axis in axes)))
     return builder.select(builder.reshape(some, (seen.shape[0], 1, 1, 1)), result, 0)
-
-
-def _greatest(builder: Builder, x: Tensor) -> Tensor:
-    return builder.reshape(builder.max(x, range(x.rank)), ())
 
 
 def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Taps:
@@ -215,19 +212,16 @@ def _max_roi_pool(call: Call) -> Result:
         return builder.raster([x], shape, [], 0)
     wide = widened(builder, rois)
     batch = builder.reshape(moves.slice_axis(builder, wide, 1, 0, 1), (rois.shape[0],))
-    scaled = _rounded(builder, builder.mul(wide, call.real("spatial_scale", 1.0)))
+    scaled = builder.mul(wide, call.real("spatial_scale", 1.0))
+    # rounded, halves away from zero
+    magnitude = builder.floor(builder.add(builder.abs(scaled), 0.5))
+    scaled = builder.mul(magnitude, builder.sign(scaled))
     ranges = [
         _bin_range(builder, scaled, axis=axis, size=size, bins=count)
         for axis, size, count in zip((2, 1), image, bins, strict=True)
     ]
     base = first_rows(builder, batch, x.shape[0], prod(image))
     return channels_first(builder, _greatest_of_ranges(builder, x, base, ranges))
-
-
-def _rounded(builder: Builder, x: Tensor) -> Tensor:
-    # halves away from zero
-    size = builder.floor(builder.add(builder.abs(x), 0.5))
-    return builder.mul(size, builder.sign(x))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,13 +273,11 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
     )
     table = builder.add(builder.mul(high, levels[1]), wide)
     base = builder.add(builder.mul(table, n * height * width), base)
-    result = None
-    for top in tops:
-        for left in lefts:
-            address = builder.add(builder.add(base, builder.mul(top, width)), left)
-            taken = take(builder, rows, address)
-            result = taken if result is None else builder.maximum(result, taken)
-    assert result is not None  # noqa: S101  # there are four
+    addresses = (
+        builder.add(builder.add(base, builder.mul(top, width)), left)
+        for top in tops for left in lefts
+    )  # fmt: skip
+    result = reduce(builder.maximum, (take(builder, rows, address) for address in addresses))
     some = [builder.less(each.start, each.stop) for each in ranges]
     is_filled = builder.logical_and(
         *(_beside(builder, each, number) for number, each in enumerate(some))

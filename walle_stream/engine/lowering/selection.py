@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import flat_take, take
+from walle_stream.engine.lowering.addressing import flat_take, put, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import widened
 from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
@@ -174,10 +174,8 @@ def _ranks(builder: Builder, lines: Tensor) -> Tensor:
 
 def _put(builder: Builder, places: Tensor, values: Tensor) -> Tensor:
     # (count,) int64: each value at its place, which no other has
-    count = places.size
-    zeros = builder.constant(np.zeros((count, 1), np.int64))
-    flat, rows = builder.reshape(places, (count,)), builder.reshape(values, (count, 1))
-    return builder.reshape(builder.emit(Operator.PUT, zeros, flat, rows), (count,))
+    zeros = builder.constant(np.zeros((places.size, 1), np.int64))
+    return builder.reshape(put(builder, zeros, places, values), (places.size,))
 
 
 def _paired(builder: Builder, ranks: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import taken
+from walle_stream.engine.lowering.addressing import put, taken
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.features import ML, floats, reals
 from walle_stream.engine.lowering.forests import MODES, Forest, descend
@@ -22,7 +22,6 @@ from walle_stream.engine.lowering.scores import (
     labels,
     transformed,
 )
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, TEXT, check_size
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
@@ -145,17 +144,14 @@ def _collected(
     rows, width = places.shape[0], votes.count + 1
     begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1, 1) * width)
     address = builder.add(taken(builder, votes.targets.astype(np.int64), places), begins)
-    flat = builder.reshape(address, (address.size,))
-    updates = builder.reshape(weights, (address.size, 1))
     reduction = {"MIN": "minimum", "MAX": "maximum"}.get(aggregate, "add")
     first = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
     begin = builder.broadcast(builder.as_tensor(first, weights), (rows * width, 1))
-    result = builder.emit(Operator.PUT, begin, flat, updates, reduction=reduction)
+    result = put(builder, begin, address, weights, reduction)
     if reduction != "add":
         empty = builder.broadcast(builder.constant(np.zeros((), np.bool_)), begin.shape)
-        ones = builder.broadcast(builder.constant(np.ones((), np.bool_)), updates.shape)
-        is_voted = builder.emit(Operator.PUT, empty, flat, ones, reduction="none")
-        result = builder.select(is_voted, result, 0)
+        ones = builder.broadcast(builder.constant(np.ones((), np.bool_)), (address.size, 1))
+        result = builder.select(put(builder, empty, address, ones), result, 0)
     return moves.slice_axis(builder, builder.reshape(result, (rows, width)), 1, 0, votes.count)
 
 

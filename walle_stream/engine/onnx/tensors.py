@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from walle_stream.engine.dtypes import is_foreign, native
 from walle_stream.engine.limits import Limits, check_memory
 from walle_stream.engine.lowering.precision import element_type
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, TEXT, check_size
+from walle_stream.engine.rules import BOOL, TEXT, check_size, is_foreign, native
 from walle_stream.errors import EngineError, ModelError
 
 _PACKED_BITS: Final = {

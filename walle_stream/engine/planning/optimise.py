@@ -14,24 +14,22 @@ from walle_stream.engine.program import Array, Program, Step, Tensor
 ROUNDS_MAX: Final = 8
 """Rounds of merging and sinking; programs are done after two or three."""
 
-type Pass = Callable[[Program], Program]
+type Compute = Callable[[Step, Sequence[Array]], Array]
 
 
 def optimised(
-    program: Program,
-    compute: Callable[[Step, Sequence[Array]], Array],
-    check: Callable[[Program], None] | None = None,
+    program: Program, compute: Compute, check: Callable[[Program], None] | None = None
 ) -> Program:
     """Make a lowered program do less; ``check`` is called after each pass with what it made."""
-    rounds: list[Pass] = [
+    passes: list[Callable[[Program], Program]] = [
         merge_horizontally, merge_vertically, sink_permutations, fold_scales,
-        partial(fold_constants, compute=compute),
+        partial(_fold_constants, compute=compute),
     ]  # fmt: skip
     current = without_dead(program)
     for _ in range(ROUNDS_MAX):
         before = len(current.steps), _moved(current)
-        for each in rounds:
-            current = each(current)
+        for run in passes:
+            current = run(current)
             if check is not None:
                 check(current)
         if (len(current.steps), _moved(current)) == before:
@@ -39,8 +37,8 @@ def optimised(
     return current
 
 
-def fold_constants(program: Program, compute: Callable[[Step, Sequence[Array]], Array]) -> Program:
-    """Compute at once what depends on nothing; constants that are spread stay as they are."""
+def _fold_constants(program: Program, compute: Compute) -> Program:
+    # what depends on nothing is computed at once; constants that are spread stay as they are
     folded: dict[Tensor, Tensor] = {}
     steps: list[Step] = []
     for step in program.steps:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.rules import is_foreign
 from walle_stream.engine.module import Backend
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Program, Step, Tensor
