@@ -93,17 +93,17 @@ class BatchedModel:
             with self._lock:
                 refusal = self._refusals.get(shape)
                 if refusal is None:
-                    refusal = self._refusals[shape] = self._tried(inputs)
+                    refusal = self._refusals[shape] = self._refusal(inputs)
         if refusal:
             raise ModelError(refusal)
         count, batch = len(inputs[0]), self._batch
-        pieces: list[tuple[Array, ...]] = []
-        for at in range(0, count, batch):
-            # filled up with the last row
-            rows = np.minimum(np.arange(at, at + batch), count - 1)
-            pieces.append(self._outputs([each[rows] for each in inputs]))
-        outputs = [np.concatenate(each) for each in zip(*pieces, strict=True)]
-        return [each[:count] for each in outputs]
+        # the last batch is filled up with the last row
+        batches = (
+            np.minimum(np.arange(start, start + batch), count - 1)
+            for start in range(0, count, batch)
+        )
+        parts = [self._outputs([x[rows] for x in inputs]) for rows in batches]
+        return [np.concatenate(outputs)[:count] for outputs in zip(*parts, strict=True)]
 
     def _outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         outputs = self._model(*inputs)
@@ -116,72 +116,59 @@ class BatchedModel:
                 )
         return outputs
 
-    def _tried(self, inputs: Sequence[Array]) -> str:
-        # rows in places: why the model is refused, or nothing
-        for rows, is_asked_for in _rows_to_try(inputs, self._batch):
+    def _refusal(self, inputs: Sequence[Array]) -> str:
+        # why the model is refused after a trial, or nothing
+        batch, depends = self._batch, f"{self._place}: what it gives for a row depends on"
+        for rows, is_request in _trial_rows(inputs, batch):
             try:
-                result = self._outputs(rows)
-                for turn in _turns(self._batch):
-                    turned = self._outputs([np.roll(each, turn, axis=0) for each in rows])
-                    if any(
-                        np.roll(mine, turn, axis=0).tobytes() != theirs.tobytes()
-                        for mine, theirs in zip(result, turned, strict=True)
-                    ):
+                outputs = self._outputs(rows)
+                for turn in _turns(batch):
+                    turned = self._outputs([np.roll(x, turn, axis=0) for x in rows])
+                    if not _are_same([np.roll(y, turn, axis=0) for y in outputs], turned):
                         return (
-                            f"{self._place}: what it gives for a row depends on the other rows, or"
-                            f" on the row's place among {self._batch}: {_REMEDY}"
+                            f"{depends} the other rows, or on the row's place among {batch}:"
+                            f" {_REMEDY}"
                         )
-                alone = self._outputs([np.repeat(each[:1], self._batch, axis=0) for each in rows])
-                if any(
-                    theirs[-1:].tobytes() != mine[:1].tobytes()
-                    for mine, theirs in zip(result, alone, strict=True)
-                ):
-                    return (
-                        f"{self._place}: what it gives for a row depends on the other rows:"
-                        f" {_REMEDY}"
-                    )
+                alone = self._outputs([np.repeat(x[:1], batch, axis=0) for x in rows])
+                if not _are_same([y[:1] for y in outputs], [y[-1:] for y in alone]):
+                    return f"{depends} the other rows: {_REMEDY}"
             except EngineError as error:
-                if is_asked_for or isinstance(error, ModelError):
+                if is_request or isinstance(error, ModelError):
                     raise
                 # it takes no such rows
         return ""
 
 
+def _are_same(outputs: Sequence[Array], others: Sequence[Array]) -> bool:
+    # to the bit
+    return all(x.tobytes() == y.tobytes() for x, y in zip(outputs, others, strict=True))
+
+
 def _turns(batch: int) -> list[int]:
-    """By how many places rows are moved on: each place is tried, or some of a long batch."""
+    # by how many rows the rows are moved on: every number is tried, or some of a long batch
     if batch <= _TURNS_MAX:
         return list(range(1, batch))
     return sorted({1, 2, 3, 5, 7, *(1 << n for n in range(2, batch.bit_length() - 1)), batch - 1})
 
 
-def _rows_to_try(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Array], bool]]:
-    # as many different rows as there are places; whether somebody asked for them
-    count = len(inputs[0])
-    places = np.arange(batch) % count
-    given = [each[places] for each in inputs]
-    yield given, True
-    is_odd = np.arange(batch) % 2 == 1
-    yield (
-        [
-            np.where(is_odd.reshape(-1, *[1] * (each.ndim - 1)), np.zeros_like(each), each)
-            for each in given
-        ],
-        False,
-    )
-    if not any(each.dtype.kind == "f" for each in inputs):
+def _trial_rows(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Array], bool]]:
+    # as many rows as a batch has, and whether they are the request's
+    rows = [x[np.arange(batch) % len(x)] for x in inputs]
+    yield rows, True
+    half_zero = [x.copy() for x in rows]
+    for x in half_zero:
+        x[1::2] = 0
+    yield half_zero, False
+    if not any(x.dtype.kind == "f" for x in inputs):
         return
-    # numbers of a seed: what is found must not depend on who comes first
+    # numbers of a seed: the answer must not depend on who comes first
     random = np.random.default_rng(batch)
+
+    def drawn(x: Array, scale: float) -> Array:
+        return (random.standard_normal(x.shape) * scale).astype(x.dtype)
+
     for scale in (1.0, 30.0):
-        yield (
-            [
-                (random.standard_normal(each.shape) * scale).astype(each.dtype)
-                if each.dtype.kind == "f"
-                else each
-                for each in given
-            ],
-            False,
-        )
+        yield [drawn(x, scale) if x.dtype.kind == "f" else x for x in rows], False
 
 
 def run_together(
@@ -208,16 +195,12 @@ def run_together(
             results[number] = model(*given)
     for numbers in alike.values():
         counts = [len(requests[number][0]) for number in numbers]
-        result = model(
-            *(
-                np.concatenate(each) if len(each) > 1 else each[0]
-                for each in zip(*(requests[number] for number in numbers), strict=True)
-            )
-        )
-        at = 0
+        columns = zip(*(requests[number] for number in numbers), strict=True)
+        outputs = model(*(np.concatenate(x) if len(x) > 1 else x[0] for x in columns))
+        start = 0
         for number, count in zip(numbers, counts, strict=True):
-            results[number] = tuple(each[at : at + count].copy() for each in result)
-            at += count
+            results[number] = tuple(y[start : start + count].copy() for y in outputs)
+            start += count
     return results
 
 

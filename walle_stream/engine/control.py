@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
+from walle_stream.engine.graph import Graph, Node, TensorType
 from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
@@ -54,7 +54,9 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
 
 def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     trips, condition = _array(node, env, 0), _array(node, env, 1)
-    count = None if trips is None else _whole(trips)
+    if trips is not None and (trips.size != 1 or trips.dtype.kind not in "iu"):
+        raise ShapeError(f"the number of trips is {trips.dtype.name}{list(trips.shape)}")
+    count = None if trips is None else int(trips.reshape(-1)[0])
     goes_on = condition is None or _truth(condition)
     state: list[Data] = [env[name] if name else None for name in node.inputs[2:]]
     body = _Body(run, node, env, len(state) + 2, len(state) + 1)
@@ -87,38 +89,27 @@ def _stacked(rows: list[Array]) -> Array:
 
 def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
     # collected of no iteration: shape and dtype as they are declared, or as one would make them
-    kinds = body.outputs[states:]
-    rows: list[Array | None] = [None] * len(kinds)
-    if not all(map(_is_declared, kinds)):
+    tensors = [
+        kind if isinstance(kind, TensorType) else TensorType(FLOAT32)
+        for kind in body.outputs[states:]
+    ]
+    if not all(
+        tensor.shape is not None and all(isinstance(size, int) for size in tensor.shape)
+        for tensor in tensors
+    ):
         with suppress(EngineError):
-            rows = [_tensor(each) for each in body(*inputs)[states:]]
-    results = []
-    for kind, row in zip(kinds, rows, strict=True):
-        if row is not None:
-            results.append(np.zeros((0, *row.shape), row.dtype))
-            continue
-        sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
-        shape = [each if isinstance(each, int) else 0 for each in sizes]
-        dtype = kind.dtype if isinstance(kind, TensorType) else FLOAT32
-        results.append(np.zeros(check_size((0, *shape)), dtype))
-    return results
-
-
-def _is_declared(kind: ValueType) -> bool:
-    return (
-        isinstance(kind, TensorType)
-        and kind.shape is not None
-        and all(isinstance(each, int) for each in kind.shape)
-    )
+            rows = [_tensor(data) for data in body(*inputs)[states:]]
+            return [np.zeros((0, *row.shape), row.dtype) for row in rows]
+    shapes = ([n if isinstance(n, int) else 0 for n in tensor.shape or ()] for tensor in tensors)
+    return [
+        np.zeros(check_size((0, *shape)), tensor.dtype)
+        for shape, tensor in zip(shapes, tensors, strict=True)
+    ]
 
 
 def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    if node.version < 9:  # noqa: PLR2004  # the opset that dropped its batch axis
-        return _scan_batches(run, node, env, budget)
-    return _scan_one(run, node, _arrays(node, env, 0), env, budget)
-
-
-def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
+    if node.version >= 9:  # noqa: PLR2004  # the opset that dropped its batch axis
+        return _scan_one(run, node, _arrays(node, env, 0), env, budget)
     # opset 8: an input of lengths first, and an axis of batches in everything
     inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
     batches = {each.shape[:1] for each in inputs}
@@ -136,14 +127,11 @@ def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
         given[-count:] = [each[:kept] for each in given[-count:]]
         result = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
         states = len(inputs) - count
-        results.append([*result[:states], *(_lengthened(each, most) for each in result[states:])])
+        # what a shorter batch does not reach is 0
+        missing = (np.zeros((most - kept, *rows.shape[1:]), rows.dtype) for rows in result[states:])
+        pairs = zip(result[states:], missing, strict=True)
+        results.append([*result[:states], *map(np.concatenate, pairs)])
     return [_stacked(list(each)) for each in zip(*results, strict=True)]
-
-
-def _lengthened(rows: Array, count: int) -> Array:
-    # what a shorter batch does not reach is 0
-    missing = np.zeros((max(count - len(rows), 0), *rows.shape[1:]), rows.dtype)
-    return np.concatenate([rows, missing])
 
 
 def _scan_inputs(node: Node, given: int) -> int:
@@ -279,9 +267,3 @@ def _truth(condition: Array) -> bool:
     if condition.size != 1:
         raise ShapeError(f"the condition has shape {list(condition.shape)}, not one element")
     return bool(condition.reshape(-1)[0])
-
-
-def _whole(count: Array) -> int:
-    if count.size != 1 or count.dtype.kind not in "iu":
-        raise ShapeError(f"the number of trips is {count.dtype.name}{list(count.shape)}")
-    return int(count.reshape(-1)[0])

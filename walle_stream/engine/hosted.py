@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from walle_stream.engine.graph import Graph, Model, Node, OptionalType, TensorType, ValueType
+from walle_stream.engine.graph import Model, Node, OptionalType, TensorType, ValueType
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.models import Module
 from walle_stream.engine.program import Array, DType
@@ -32,7 +32,6 @@ _WIDER: Final[Mapping[str, DType]] = {
 
 _TWO_63: Final = 2.0**63
 
-_NO_TENSOR: Final = np.empty((), object)
 
 _SEEDED: Final = frozenset(
     {
@@ -183,7 +182,7 @@ def _is_same(array: Array, other: Array) -> bool:
 
 def _widened(value: Any) -> Array:
     if not isinstance(value, np.ndarray):
-        return _NO_TENSOR
+        return np.empty((), object)
     dtype = value.dtype
     if is_floating(dtype) and dtype.itemsize < FLOAT32.itemsize:
         return value.astype(FLOAT32)
@@ -192,10 +191,13 @@ def _widened(value: Any) -> Array:
 
 
 def _unseeded(model: Model) -> Iterator[Node]:
-    constants = _constants(model.graph)
-    yield from (each for each in _nodes(model.graph.nodes) if _draws(each, constants))
+    constants: dict[str, Any] = dict(model.graph.constants)
+    for node in model.graph.nodes:
+        if node.operator == "Constant" and not node.domain:
+            constants[node.outputs[0]] = node.attributes.get("value")
+    yield from (node for node in _nodes(model.graph.nodes) if _draws(node, constants))
     for function in model.functions.values():
-        yield from (each for each in _nodes(function.nodes) if _draws(each, {}))
+        yield from (node for node in _nodes(function.nodes) if _draws(node, {}))
 
 
 def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -203,14 +205,6 @@ def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
         yield node
         for graph in node.graphs():
             yield from _nodes(graph.nodes)
-
-
-def _constants(graph: Graph) -> dict[str, Any]:
-    constants: dict[str, Any] = dict(graph.constants)
-    for node in graph.nodes:
-        if node.operator == "Constant" and not node.domain:
-            constants[node.outputs[0]] = node.attributes.get("value")
-    return constants
 
 
 def _draws(node: Node, constants: Mapping[str, Any]) -> bool:

@@ -31,13 +31,9 @@ class Module:
     """
 
     def __init__(
-        self,
-        model: Model,
-        *,
-        backend: str = "numpy",
-        threads: int | None = None,
+        self, model: Model, *, backend: str = "numpy", threads: int | None = None,
         limits: Limits | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Take over.
 
         Args:
@@ -103,17 +99,9 @@ class Module:
         return owned({name: result[name] for name in wanted}, given)
 
     def session(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Session:
-        """Make a session of the model, with this backend and these threads.
-
-        Args:
-            shapes: See ``Session``.
-        """
+        """Make a session of the model for shapes, with this backend, threads and limits."""
         return Session(
-            self.model,
-            shapes,
-            backend=self.backend,
-            threads=self.threads,
-            limits=self.limits,
+            self.model, shapes, backend=self.backend, threads=self.threads, limits=self.limits
         )
 
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> "Profile":
@@ -135,22 +123,12 @@ class Module:
 
 
 def load(
-    path: str | Path,
-    *,
-    backend: str = "numpy",
-    threads: int | None = None,
+    path: str | Path, *, backend: str = "numpy", threads: int | None = None,
     limits: Limits | None = None,
-) -> Module:
-    """Read an ONNX model. Blocks; any thread may call it.
+) -> Module:  # fmt: skip
+    """Read an ONNX file as a ``Module``, with its arguments. Blocks; any thread may call it.
 
-    Args:
-        path: Of the file; tensors beside it are read from its folder alone.
-        backend: See ``Module``.
-        threads: See ``Module``.
-        limits: See ``Module``.
-
-    Returns:
-        The model; nothing of it is lowered before it is run.
+    Tensors beside the file are read from its folder alone. Nothing is lowered before it is run.
 
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
@@ -161,24 +139,11 @@ def load(
 
 
 def load_bytes(
-    data: bytes,
-    *,
-    backend: str = "numpy",
-    threads: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | None = None,
-) -> Module:
-    """Read an ONNX model from bytes; see ``load``.
+    data: bytes, *, backend: str = "numpy", threads: int | None = None,
+    limits: Limits | None = None, folder: Path | None = None,
+) -> Module:  # fmt: skip
+    """Read an ONNX model from the bytes of its file; see ``load``.
 
-    Args:
-        data: Of the file.
-        backend: See ``Module``.
-        threads: See ``Module``.
-        limits: See ``Module``.
-        folder: Where tensors outside of the file are; None: it may have none.
-
-    Raises:
-        ModelError: As ``load``.
-        EngineError: As ``load``.
+    Its tensors outside of the file are in ``folder``; None: it may have none.
     """
     return Module(read_model_bytes(data, folder), backend=backend, threads=threads, limits=limits)

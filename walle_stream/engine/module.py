@@ -144,7 +144,10 @@ class Stage:
     ) -> Piece:  # fmt: skip
         """Find or make the piece for the values of ``env``; ``constants`` are always the same."""
         names = [name for name in env if name in self.needed and name not in constants]
-        shapes = tuple((name, _signature(env[name])) for name in names)
+        shapes = tuple(
+            (name, mapped(env[name], lambda array: (array.shape, array.dtype), tuple))
+            for name in names
+        )
         with self._lock:
             asked = self._asked.get(shapes, frozenset())
             while True:
@@ -279,10 +282,6 @@ def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any]
 
 def _described(name: str, is_known: bool, array: Array) -> Tensor:
     return Tensor(array.shape, array.dtype, array if is_known else None, name)
-
-
-def _signature(data: Data) -> Any:
-    return mapped(data, lambda array: (array.shape, array.dtype), tuple)
 
 
 def _bytes_of(data: Data) -> Any:

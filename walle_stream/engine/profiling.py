@@ -5,7 +5,8 @@ Asking for the time costs about a tenth of a microsecond a step, so models of ve
 many tiny steps seem slower than they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final, Protocol
@@ -78,18 +79,11 @@ class Profile:
 
     def operators(self) -> list[Timing]:
         """Add the nodes up by ONNX operator, the longest first; ``calls`` are those of kernels."""
-        by_name: dict[str, list[Timing]] = {}
-        for node in self.nodes:
-            by_name.setdefault(node.operator, []).append(node.total)
-        return _sorted([_sum(name, each) for name, each in by_name.items()])
+        return _by_name((node.operator, node.total) for node in self.nodes)
 
     def kernels(self) -> list[Timing]:
         """Add the steps up by atomic operator and raster, the longest first."""
-        by_name: dict[str, list[Timing]] = {}
-        for node in self.nodes:
-            for step in node.steps:
-                by_name.setdefault(step.name, []).append(step)
-        return _sorted([_sum(name, each) for name, each in by_name.items()])
+        return _by_name((step.name, step) for node in self.nodes for step in node.steps)
 
     def to_builtins(self) -> dict[str, Any]:
         """Give it as JSON has it."""
@@ -122,9 +116,9 @@ class _Watching:
         self._inner = inner
         self.operators: dict[str, str] = {}
         self.stages: dict[str, Statistics] = {}
-        self.ms: dict[Step, float] = {}
-        self.calls: dict[Step, int] = {}
-        self.runs: dict[Step, int] = {}
+        self.ms: dict[Step, float] = defaultdict(float)
+        self.calls: dict[Step, int] = defaultdict(int)
+        self.runs: dict[Step, int] = defaultdict(int)
 
     def plan(self, program: Program) -> "_WatchedPlan":
         self.operators.update(program.operators)
@@ -144,11 +138,6 @@ class _Watching:
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
         return self._inner.compute(step, inputs)
 
-    def forget_times(self) -> None:
-        self.ms.clear()
-        self.calls.clear()
-        self.runs.clear()
-
 
 class _WatchedPlan:
     def __init__(self, plan: _Watchable, watching: _Watching) -> None:
@@ -161,34 +150,26 @@ class _WatchedPlan:
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         watching = self._watching
-        met: dict[Step, float] = {}
+        steps: set[Step] = set()
 
         def watch(step: Step, ms: float) -> None:
-            met[step] = met.get(step, 0.0) + ms
-            watching.calls[step] = watching.calls.get(step, 0) + 1
+            steps.add(step)
+            watching.ms[step] += ms
+            watching.calls[step] += 1
 
         result = self._plan.run(inputs, watch)
-        for step, ms in met.items():
-            watching.ms[step] = watching.ms.get(step, 0.0) + ms
-            watching.runs[step] = watching.runs.get(step, 0) + 1
+        for step in steps:
+            watching.runs[step] += 1
         return result
 
 
 def profile_model(
-    model: Model,
-    inputs: Mapping[str, Data],
-    backend: Backend,
-    repeats: int,
+    model: Model, inputs: Mapping[str, Data], backend: Backend, repeats: int,
     limits: Limits | None = None,
-) -> Profile:
-    """Time the steps of a model. Blocks; everything that it keeps is its own.
+) -> Profile:  # fmt: skip
+    """Time the steps of a model, with checked inputs. Blocks; everything that it keeps is its own.
 
-    Args:
-        model: As imported.
-        inputs: Checked.
-        backend: That runs it.
-        repeats: Runs that are timed, after one that plans.
-        limits: Of each run.
+    ``repeats`` runs are timed, after one that plans; ``limits`` are of each.
 
     Raises:
         EngineError: The model cannot be run, or there is nothing to repeat.
@@ -198,23 +179,19 @@ def profile_model(
     watching = _Watching(backend)
     runner = GraphRunner(model.graph, model.functions, watching, limits)
     times_ms = [_timed(runner, inputs)]
-    watching.forget_times()
+    for times in (watching.ms, watching.calls, watching.runs):
+        times.clear()
     # plans that a later run makes anew, for what values decide, are of that run
     times_ms += [_timed(runner, inputs) for _ in range(repeats)]
     mean_ms = sum(times_ms[1:]) / repeats
     nodes = _nodes(watching, repeats, mean_ms)
     rest_ms = max(0.0, mean_ms - sum(each.total.ms for each in nodes))
+    other = Timing("other", 0, 0, rest_ms, _share(rest_ms, mean_ms))
+    stages = {name: watching.stages[name] for name in STAGES if name in watching.stages}
     return Profile(
-        model.graph.name,
-        backend.name,
-        repeats,
-        times_ms[0],
-        mean_ms,
-        median(times_ms[1:]),
-        nodes,
-        Timing("other", 0, 0, rest_ms, _share(rest_ms, mean_ms)),
-        {name: watching.stages[name] for name in STAGES if name in watching.stages},
-    )
+        model.graph.name, backend.name, repeats, times_ms[0], mean_ms, median(times_ms[1:]),
+        nodes, other, stages,
+    )  # fmt: skip
 
 
 def _timed(runner: GraphRunner, inputs: Mapping[str, Data]) -> float:
@@ -224,32 +201,31 @@ def _timed(runner: GraphRunner, inputs: Mapping[str, Data]) -> float:
 
 
 def _nodes(watching: _Watching, repeats: int, mean_ms: float) -> tuple[NodeTiming, ...]:
-    results: dict[str, dict[str, list[Timing]]] = {}
+    steps: dict[str, list[Timing]] = defaultdict(list)
     for step, ms in watching.ms.items():
         moved = traffic_bytes(step) * watching.runs[step] / repeats
         calls, ms_a_run = watching.calls[step] / repeats, ms / repeats
         timing = Timing(str(step.operator), calls, moved, ms_a_run, _share(ms_a_run, mean_ms))
-        results.setdefault(step.origin, {}).setdefault(timing.name, []).append(timing)
+        steps[step.origin].append(timing)
     nodes = []
-    for origin, steps in results.items():
+    for origin, timings in steps.items():
         operator = watching.operators.get(origin, "unknown")
-        kinds = _sorted([_sum(name, each) for name, each in steps.items()])
+        kinds = _by_name((timing.name, timing) for timing in timings)
         nodes.append(NodeTiming(origin, operator, _sum(operator, kinds), tuple(kinds)))
-    return tuple(sorted(nodes, key=lambda each: -each.total.ms))
+    return tuple(sorted(nodes, key=lambda node: -node.total.ms))
+
+
+def _by_name(timings: Iterable[tuple[str, Timing]]) -> list[Timing]:
+    # added up by name, the longest first
+    groups: dict[str, list[Timing]] = defaultdict(list)
+    for name, timing in timings:
+        groups[name].append(timing)
+    return sorted((_sum(*group) for group in groups.items()), key=lambda timing: -timing.ms)
 
 
 def _sum(name: str, timings: Sequence[Timing]) -> Timing:
-    return Timing(
-        name,
-        sum(each.calls for each in timings),
-        sum(each.bytes for each in timings),
-        sum(each.ms for each in timings),
-        sum(each.share for each in timings),
-    )
-
-
-def _sorted(timings: Sequence[Timing]) -> list[Timing]:
-    return sorted(timings, key=lambda each: -each.ms)
+    columns = zip(*((each.calls, each.bytes, each.ms, each.share) for each in timings), strict=True)
+    return Timing(name, *map(sum, columns))
 
 
 def _share(ms: float, whole_ms: float) -> float:

@@ -67,23 +67,13 @@ class Session:
     """
 
     def __init__(
-        self,
-        model: Model | str | Path,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        *,
-        backend: str = "numpy",
-        threads: int | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        """Lower and plan.
+        self, model: Model | str | Path, shapes: Mapping[str, Sequence[int]] | None = None, *,
+        backend: str = "numpy", threads: int | None = None, limits: Limits | None = None,
+    ) -> None:  # fmt: skip
+        """Lower and plan a model: the path of an ONNX file, or what an importer made.
 
-        Args:
-            model: The path of an ONNX file, or what an importer made.
-            shapes: Of the inputs, by name; those may be left out whose shape the model
-                says in numbers.
-            backend: See ``Module``.
-            threads: See ``Module``.
-            limits: See ``Module``.
+        ``shapes`` are of the inputs, by name; those may be left out whose shape the model says in
+        numbers. For the others see ``Module``.
         """
         self._limits = limits or Limits()
         self.model = model if isinstance(model, Model) else read_model(model)

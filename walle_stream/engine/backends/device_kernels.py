@@ -1,6 +1,8 @@
 """Kernels for a module of arrays on a device, cupy: where it differs from numpy, or from us.
 
 What has none here, and is no function with ``out`` either, runs on the host and copies.
+Elements of a dtype that the device has not (``ml_dtypes``) lie there as whole numbers
+as wide: they are moved and chosen there, and computed with on the host.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -20,12 +20,9 @@ class ArenaPlan:
     """A program with its memory. Thread-safe: each run at the same time has its own."""
 
     def __init__(
-        self,
-        program: Program,
-        elision: Elision,
-        loops: Sequence[Loop],
+        self, program: Program, elision: Elision, loops: Sequence[Loop],
         make: "Callable[[], Instance]",
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Place the tensors; ``make`` makes an instance, and runs without the lock."""
         self.program = program
         self.elision = elision

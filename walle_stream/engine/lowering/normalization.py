@@ -11,8 +11,11 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.pooling import doubled
 from walle_stream.engine.lowering.precision import float_dtype, wide_dtype, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
+from walle_stream.engine.lowering.windows import placed
+from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.errors import LoweringError, ShapeError
 
@@ -216,32 +219,13 @@ def _local_response(call: Call) -> Result:
     if size < 1:
         raise ShapeError(f"a window of {size} channels")
     wide = widened(builder, x)
-    total = _window_sum(builder, builder.mul(wide, wide), (size - 1) // 2, size // 2)
+    channels = x.shape[1]
+    before, after = min((size - 1) // 2, channels), min(size // 2, channels)
+    ends = [[width if axis == 1 else 0 for axis in range(x.rank)] for width in (before, after)]
+    squares = moves.pad(builder, builder.mul(wide, wide), *ends)
+    window = placed(squares.shape[1:2], (before + after + 1,), (1,), (1,), (0, 0))
+    total = doubled(builder, Operator.ADD, squares, window, 0)
     weighted = builder.mul(total, call.real("alpha", 1e-4) / size)
     base = builder.add(weighted, call.real("bias", 1.0))
     divisor = builder.pow(base, call.real("beta", 0.75))
     return builder.cast(builder.div(wide, divisor), x.dtype)
-
-
-def _window_sum(builder: Builder, x: Tensor, before: int, after: int) -> Tensor:
-    # windows of 1, 2, 4, ... channels, of which the wanted one is put together
-    channels = x.shape[1]
-    before, after = min(before, channels), min(after, channels)
-    ends = [[width if axis == 1 else 0 for axis in range(x.rank)] for width in (before, after)]
-    block = moves.pad(builder, x, *ends)
-    width, reach, done = before + after + 1, 1, 0
-    total: Tensor | None = None
-    while done < width:
-        if width & reach:
-            part = moves.slice_axis(builder, block, 1, done, done + channels)
-            total = part if total is None else builder.add(total, part)
-            done += reach
-        if done < width:
-            stop = block.shape[1]
-            block = builder.add(
-                moves.slice_axis(builder, block, 1, 0, stop - reach),
-                moves.slice_axis(builder, block, 1, reach, stop),
-            )
-        reach *= 2
-    assert total is not None  # noqa: S101  # a window has a channel at least
-    return total

@@ -21,7 +21,6 @@ type _Run = tuple[int, int, int, int]
 
 _BY_INPUT: Final = 11
 """The opset since which the widths are an input."""
-_BY_PADS: Final = 2
 _REGIONS_MAX: Final = 256
 _TABLES_FROM: Final = 64
 """An axis of more runs than this is read by indices: it is short, and its border long."""
@@ -51,7 +50,7 @@ def _widths(call: Call, x: Tensor) -> tuple[list[int], list[int]]:
     if call.version >= _BY_INPUT:
         given = call.numbers(1)
     else:
-        given = call.list("pads" if call.version >= _BY_PADS else "paddings")
+        given = call.list("pads" if call.version > 1 else "paddings")
     axes = call.numbers(3)
     axes = tuple(range(x.rank)) if axes is None else tuple(axis_of(each, x.rank) for each in axes)
     if given is None or len(given) != 2 * len(axes) or len(set(axes)) != len(axes):

@@ -69,7 +69,7 @@ def _slid_axis(
         for tap in range(1, taps):
             total = builder.binary(operator, total, seen(x, tap * step, stride, count))
         return total
-    return _doubled(builder, operator, x, window, number)
+    return doubled(builder, operator, x, window, number)
 
 
 def _doublings(operator: Operator, taps: int) -> int:
@@ -96,10 +96,8 @@ def _gathered(
     return builder.reduce(_REDUCTIONS[operator], apart, (axis + 1,), keep=False)
 
 
-def _doubled(
-    builder: Builder, operator: Operator, x: Tensor, window: Window, number: int
-) -> Tensor:
-    # windows of 1, 2, 4 ... taps, each joined of two of the size before
+def doubled(builder: Builder, operator: Operator, x: Tensor, window: Window, number: int) -> Tensor:
+    """Join windows along spatial axis ``number`` by windows of 1, 2, 4 ... taps; see ``_slid``."""
     axis, taps = number + 1, window.kernel[number]
     stride, step, count = (
         window.strides[number], window.dilations[number], window.output[number]

@@ -142,7 +142,6 @@ def _cum_prod(call: Call) -> Result:
 def _running(
     call: Call, combine: Callable[[Tensor, Tensor], Tensor], first: int, border: float
 ) -> Tensor:
-    # log-step scan: after each step an element holds twice as many
     builder, given = call.builder, call.tensor(0)
     numbers = call.numbers(1)
     if numbers is None or len(numbers) != 1:
@@ -153,14 +152,23 @@ def _running(
         x = builder.cast(given, wide_dtype(given.dtype))
     else:
         x, border = given, first
-    reach = 1
-    while reach < x.shape[axis]:
-        moved = _shifted(builder, x, axis, -reach if backwards else reach, border)
-        x = combine(x, moved)
-        reach *= 2
+    x = running(builder, x, axis, combine, border, backwards=backwards)
     if call.number("exclusive", 0) and x.shape[axis]:
         x = _shifted(builder, x, axis, -1 if backwards else 1, first)
     return builder.cast(x, given.dtype)
+
+
+def running(
+    builder: Builder, x: Tensor, axis: int, combine: Callable[[Tensor, Tensor], Tensor],
+    border: float = 0, *, backwards: bool = False,
+) -> Tensor:  # fmt: skip
+    """Combine each element with all before it along an axis; ``border`` changes nothing."""
+    # after each step an element holds twice as many
+    reach = 1
+    while reach < x.shape[axis]:
+        x = combine(x, _shifted(builder, x, axis, -reach if backwards else reach, border))
+        reach *= 2
+    return x
 
 
 def _shifted(builder: Builder, x: Tensor, axis: int, by: int, fill: float) -> Tensor:

@@ -12,6 +12,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import flat_take, put, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.reductions import running
 from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
@@ -124,7 +125,7 @@ def _unique_groups(call: Call) -> Result:
         columns = _paired(builder, _ranks(builder, columns))
     order, is_first = _ordered(builder, columns)
     count = rows.shape[0]
-    group = builder.sub(_running(builder, builder.cast(is_first, INT64), Operator.ADD), 1)
+    group = builder.sub(running(builder, builder.cast(is_first, INT64), 1, builder.add), 1)
     starts = builder.emit(Operator.NONZERO, builder.reshape(is_first, (count,)))
     return builder.reshape(order, (count,)), builder.reshape(group, (count,)), starts
 
@@ -167,7 +168,7 @@ def _ranks(builder: Builder, lines: Tensor) -> Tensor:
     order, is_first = _ordered(builder, lines)
     count, size = lines.shape
     place = builder.constant(np.arange(size))
-    rank = _running(builder, builder.select(is_first, place, 0), Operator.MAXIMUM)
+    rank = running(builder, builder.select(is_first, place, 0), 1, builder.maximum)
     address = builder.add(order, builder.constant(np.arange(count).reshape(-1, 1) * size))
     return builder.reshape(_put(builder, address, rank), lines.shape)
 
@@ -187,16 +188,6 @@ def _paired(builder: Builder, ranks: Tensor) -> Tensor:
     upper = moves.slice_axis(builder, ranks, 0, 0, count, 2)
     lower = moves.slice_axis(builder, ranks, 0, 1, count, 2)
     return builder.add(builder.mul(upper, size), lower)
-
-
-def _running(builder: Builder, lines: Tensor, operator: Operator) -> Tensor:
-    # combined with all before it, by doubling: a step for each bit of the size
-    reach, size = 1, lines.shape[-1]
-    while reach < size:
-        shifted = moves.pad(builder, lines, (0, reach), (0, -reach))
-        lines = builder.binary(operator, lines, shifted)
-        reach *= 2
-    return lines
 
 
 @lowers("UniqueOutputs", domain=INNER_DOMAIN)

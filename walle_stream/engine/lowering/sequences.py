@@ -37,9 +37,11 @@ def _at(call: Call) -> Result:
 
 @lowers("SequenceErase", kind=Kind.STRUCTURE)
 def _erase(call: Call) -> Result:
-    result = call.sequence(0)
-    place = _position(call, 1, len(result)) if call.has(1) else _last(len(result))
-    return [*result[:place], *result[place + 1 :]]
+    sequence = call.sequence(0)
+    if not sequence:
+        raise ShapeError("nothing can be erased of an empty sequence")
+    index = _position(call, 1, len(sequence)) if call.has(1) else len(sequence) - 1
+    return [*sequence[:index], *sequence[index + 1 :]]
 
 
 @lowers("SequenceInsert", kind=Kind.STRUCTURE)
@@ -49,34 +51,18 @@ def _insert(call: Call) -> Result:
     for each in result[:1]:
         if isinstance(each, Tensor) and each.dtype != given.dtype:
             raise DTypeError(f"{given.dtype.name} for a sequence of {each.dtype.name}")
-    # a place behind the last is one of count + 1, but -1 is the one before the last
-    place = count
-    if call.has(2):
-        asked = _number(call, 2)
-        if not -count <= asked <= count:
-            raise ShapeError(f"position {asked} in a sequence of {count}")
-        place = asked if asked >= 0 else asked + count
-    return [*result[:place], given, *result[place:]]
+    index = _position(call, 2, count, last=count) if call.has(2) else count
+    return [*result[:index], given, *result[index:]]
 
 
-def _number(call: Call, number: int) -> int:
+def _position(call: Call, number: int, count: int, last: int | None = None) -> int:
+    # behind the last element there is a position, too, where something is inserted
     numbers = call.numbers(number) or ()
     if len(numbers) != 1:
         raise ShapeError(f"a position of {len(numbers)} numbers")
-    return numbers[0]
-
-
-def _position(call: Call, number: int, count: int) -> int:
-    asked = _number(call, number)
-    if not -count <= asked < count:
-        raise ShapeError(f"position {asked} in a sequence of {count}")
-    return asked % count
-
-
-def _last(count: int) -> int:
-    if not count:
-        raise ShapeError("nothing can be erased of an empty sequence")
-    return count - 1
+    if not -count <= numbers[0] <= (count - 1 if last is None else last):
+        raise ShapeError(f"position {numbers[0]} in a sequence of {count}")
+    return numbers[0] if numbers[0] >= 0 else numbers[0] + count
 
 
 @lowers("SplitToSequence", kind=Kind.STRUCTURE)

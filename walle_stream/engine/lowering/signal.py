@@ -17,27 +17,21 @@ from walle_stream.engine.region import strides_of
 from walle_stream.engine.rules import FLOAT32, TEXT, check_size, check_table
 from walle_stream.errors import DTypeError, ShapeError
 
-_AXIS_BY_INPUT: Final = 20
-"""The opset since which the axis is an input."""
 _COMPLEX: Final = 2
 
 
 @lowers("DFT")
 def _dft(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
-    _check_signal(x)
-    if call.version < _AXIS_BY_INPUT:
-        axis = call.axis(x.rank, 1)
-    else:
-        (given,) = _one(call, 2) or (-2,)
-        axis = axis_of(given, x.rank)
+    is_inverse, is_onesided = bool(call.number("inverse", 0)), bool(call.number("onesided", 0))
+    _check_signal(x, is_onesided=is_onesided, is_inverse=is_inverse)
+    # the axis became an input in opset 20
+    by_input = call.version >= 20  # noqa: PLR2004
+    axis = axis_of(_one(call, 2, -2) if by_input else call.number("axis", 1), x.rank)
     if axis == x.rank - 1:
         raise ShapeError("the last axis holds real and imaginary parts: no transform along it")
-    is_inverse, is_onesided = bool(call.number("inverse", 0)), bool(call.number("onesided", 0))
-    _check_onesided(x, is_onesided=is_onesided, is_inverse=is_inverse)
     size = x.shape[axis]
-    default = 2 * (size - 1) if is_onesided and is_inverse else size
-    (length,) = _one(call, 1) or (default,)
+    length = _one(call, 1, 2 * (size - 1) if is_onesided and is_inverse else size)
     if length < 1:
         raise ShapeError(f"a transform of length {length}")
     order = (*(each for each in range(x.rank) if each not in {axis, x.rank - 1}), axis, x.rank - 1)
@@ -50,25 +44,22 @@ def _dft(call: Call) -> Result:
     return builder.cast(moves.transpose(builder, result, back), x.dtype)
 
 
-def _check_signal(x: Tensor) -> None:
+def _check_signal(x: Tensor, *, is_onesided: bool, is_inverse: bool) -> None:
     require_floating(x, "the signal")
     if x.rank < 2 or x.shape[-1] not in {1, _COMPLEX}:  # noqa: PLR2004  # a signal, and its parts
         raise ShapeError(f"signal {list(x.shape)}: its last axis is 1 (real) or 2 (complex)")
-
-
-def _check_onesided(x: Tensor, *, is_onesided: bool, is_inverse: bool) -> None:
     if is_onesided and (x.shape[-1] == _COMPLEX) != is_inverse:
         wanted = "complex" if is_inverse else "real"
         raise ShapeError(f"a onesided transform of shape {list(x.shape)}: the signal is {wanted}")
 
 
-def _one(call: Call, number: int) -> tuple[int] | None:
+def _one(call: Call, number: int, default: int) -> int:
     numbers = call.numbers(number)
     if numbers is None:
-        return None
+        return default
     if len(numbers) != 1:
         raise ShapeError(f"input {number} has {len(numbers)} elements, not one")
-    return (numbers[0],)
+    return numbers[0]
 
 
 def _transformed(
@@ -78,9 +69,10 @@ def _transformed(
     count, parts = x.shape[-2:]
     check_table((count, parts, length, _COMPLEX), "the matrix of the transform")
     wide = widened(builder, x)
-    matrix = (_real_inverse if is_inverse and is_onesided else _matrix)(
-        count, parts, length, is_inverse=is_inverse, is_onesided=is_onesided
-    )
+    if is_inverse and is_onesided:
+        matrix = _real_inverse(count, parts, length)
+    else:
+        matrix = _matrix(count, parts, length, is_inverse=is_inverse, is_onesided=is_onesided)
     lead = x.shape[:-2]
     rows = int(np.prod(lead, dtype=np.int64))
     table = builder.constant(matrix.reshape(count * parts, -1).astype(wide.dtype))
@@ -106,11 +98,8 @@ def _matrix(count: int, parts: int, length: int, *, is_inverse: bool, is_oneside
     return result / length if is_inverse else result
 
 
-def _real_inverse(
-    count: int, parts: int, length: int, *, is_inverse: bool, is_onesided: bool
-) -> Array:
+def _real_inverse(count: int, parts: int, length: int) -> Array:
     # a bin stands for its mirror image, too, but the first and the middle one
-    del is_inverse, is_onesided
     angles = _angles(count, length, length)
     bins = np.arange(count)
     weight = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)[:, None] / length
@@ -122,16 +111,13 @@ def _real_inverse(
 @lowers("STFT")
 def _stft(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
-    _check_signal(x)
+    is_onesided = bool(call.number("onesided", 1))
+    _check_signal(x, is_onesided=is_onesided, is_inverse=False)
     if x.rank != 3:  # noqa: PLR2004  # batch, time, parts
         raise ShapeError(f"signal {list(x.shape)}: batches, samples and parts are expected")
-    is_onesided = bool(call.number("onesided", 1))
-    _check_onesided(x, is_onesided=is_onesided, is_inverse=False)
     batches, samples, parts = x.shape
     window = call.optional(2)
-    (step,) = _one(call, 1) or (0,)
-    default = samples if window is None else window.size
-    (length,) = _one(call, 3) or (default,)
+    step, length = _one(call, 1, 0), _one(call, 3, samples if window is None else window.size)
     if step < 1 or not 1 <= length <= samples:
         raise ShapeError(f"frames of {length} each {step} of {samples} samples")
     if window is not None and (window.shape != (length,) or window.dtype != x.dtype):
@@ -156,10 +142,7 @@ _WINDOWS: Final[Mapping[str, tuple[float, ...]]] = {
 
 @lowers(*_WINDOWS, kind=Kind.TRANSFORM)
 def _window(call: Call) -> Result:
-    given = call.numbers(0) or ()
-    if len(given) != 1:
-        raise ShapeError(f"a window of {len(given)} sizes")
-    (size,) = check_table((given[0],), "a window")
+    (size,) = check_table((_one(call, 0, 0),), "a window")
     turns = size if call.number("periodic", 1) else size - 1
     # a symmetric window of one element is its own middle
     angles = np.arange(size) * (2 * np.pi / turns) if turns > 0 else np.full(size, np.pi)

@@ -42,12 +42,9 @@ class Traced:
 
 
 def trace(
-    nodes: Sequence[Node],
-    known: Mapping[str, Value],
-    functions: Functions,
-    compute: Compute,
+    nodes: Sequence[Node], known: Mapping[str, Value], functions: Functions, compute: Compute,
     budget: Budget | None = None,
-) -> Traced:
+) -> Traced:  # fmt: skip
     """Lower what can be of nodes in order, with values known by name.
 
     ``functions`` are what the model defines, ``compute`` runs one step, ``budget`` is of the run.

@@ -26,13 +26,7 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
         self._runner = GraphRunner(model.graph, model.functions, backend, limits)
 
     def run(self, inputs: Any, **_kwargs: Any) -> tuple[Any, ...]:
-        """Run it.
-
-        Args:
-            inputs: In the order of the graph's inputs, or one array.
-
-        Returns:
-            Its outputs, in order.
+        """Give its outputs, in order, of one array or of inputs in the order of the graph's.
 
         Raises:
             EngineError: It cannot be run, or not with these inputs.
@@ -68,25 +62,13 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
         return EngineRep(import_model(model), backend_named("numpy"))
 
     @classmethod
-    def run_node(  # the arguments are onnx's
-        cls,
-        node: NodeProto,
-        inputs: Sequence[Any],
-        device: str = "CPU",
-        outputs_info: Any = None,
+    def run_node(
+        cls, node: NodeProto, inputs: Sequence[Any], device: str = "CPU", outputs_info: Any = None,
         **kwargs: Any,
-    ) -> tuple[Any, ...]:
-        """Run one node, of the newest opset unless ``opset_version`` says another.
+    ) -> tuple[Any, ...]:  # fmt: skip  # the arguments are onnx's
+        """Run a node, of the newest opset unless ``opset_version`` says another: outputs in order.
 
-        Args:
-            node: Of any operator.
-            inputs: Arrays, one for each name that it reads.
-            device: See ``prepare``.
-            outputs_info: Ignored.
-            kwargs: ``opset_version``.
-
-        Returns:
-            Its outputs, in order.
+        ``inputs`` are arrays, one for each name that it reads; ``outputs_info`` is ignored.
 
         Raises:
             EngineError: It cannot be run, or not with these inputs.

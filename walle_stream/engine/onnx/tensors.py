@@ -50,19 +50,21 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
     if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
         result = np.empty(prod(shape), TEXT)
-        result[:] = [_text(each) for each in proto.string_data]
+        try:
+            result[:] = [text.decode("utf-8") for text in proto.string_data]
+        except UnicodeDecodeError as error:
+            raise ModelError(f"it has text that is not UTF-8: {error}") from error
         return result.reshape(shape)
     if proto.HasField("raw_data"):
         return _of_bytes(proto, proto.raw_data, shape, dtype)
     # a count that does not fit is seen before anything is converted
-    given = max(len(each) for each in (
+    count = max(len(data) for data in (
         proto.float_data, proto.int32_data, proto.int64_data, proto.double_data, proto.uint64_data,
     ))  # fmt: skip
-    per_element = 2 if dtype.kind == "c" else 1
     if proto.data_type in _PACKED_BITS:
-        _check_count(given, _packed_bytes(proto.data_type, shape), shape)
+        _check_count(count, _nbytes(proto, shape, dtype), shape)
     else:
-        _check_count(given, prod(shape) * per_element, shape)
+        _check_count(count, prod(shape) * (2 if dtype.kind == "c" else 1), shape)
     array: Array = np.asarray(numpy_helper.to_array(proto))
     if array.shape != shape:
         raise ModelError(f"its shape is {list(array.shape)}, not {list(shape)}")
@@ -74,14 +76,9 @@ def _check_count(given: int, wanted: int, shape: tuple[int, ...], what: str = "e
         raise ModelError(f"it has {given} {what}, its shape {list(shape)} takes {wanted}")
 
 
-def _packed_bytes(code: int, shape: tuple[int, ...]) -> int:
-    return -(-prod(shape) * _PACKED_BITS[code] // 8)
-
-
 def _nbytes(proto: TensorProto, shape: tuple[int, ...], dtype: DType) -> int:
-    if proto.data_type in _PACKED_BITS:
-        return _packed_bytes(proto.data_type, shape)
-    return prod(shape) * dtype.itemsize
+    bits = _PACKED_BITS.get(proto.data_type, 8 * dtype.itemsize)
+    return -(-prod(shape) * bits // 8)
 
 
 def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -94,13 +91,6 @@ def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DT
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
     little = dtype if is_foreign(dtype) else dtype.newbyteorder("<")
     return native(np.frombuffer(data, little)).reshape(shape)
-
-
-def _text(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ModelError(f"it has text that is not UTF-8: {error}") from error
 
 
 def _external(proto: TensorProto, folder: Path | None) -> bytes:
@@ -173,13 +163,9 @@ def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array
 def _flat_indices(indices: Array, values: Array, shape: tuple[int, ...]) -> Array:
     if values.ndim != 1 or indices.dtype != np.int64:
         raise ModelError(f"{values.dtype.name}{list(values.shape)} at {indices.dtype.name} indices")
-    wanted = [(values.size,), (values.size, len(shape))]
-    if indices.shape not in wanted:
+    if indices.shape not in [(values.size,), (values.size, len(shape))]:
         raise ModelError(f"indices of shape {list(indices.shape)} of {values.size} values")
-    if indices.ndim == 1:
-        sizes: Any = prod(shape)
-    else:
-        sizes = np.array(shape, np.int64)
+    sizes: Any = prod(shape) if indices.ndim == 1 else np.array(shape, np.int64)
     wrong = (indices < 0) | (indices >= sizes)
     if wrong.any():
         raise ModelError(f"index {indices[wrong][0]} is not in its shape {list(shape)}")
