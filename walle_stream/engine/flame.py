@@ -1,5 +1,6 @@
 """A profile drawn: the model, its operators, their nodes, the nodes' steps. Plain SVG."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -67,7 +68,7 @@ def _boxes(profile: Profile) -> list[_Box]:
         title = f"{_facts(operator)}, {len(nodes)} nodes"
         boxes.append(_Box(1, start_ms, operator.ms, "operator", operator.name, title))
         for node in nodes:
-            title = f"{node.operator} {node.name}: {_figures(node.total)}"
+            title = _facts(node.total, f"{node.operator} {node.name}")
             boxes.append(_Box(2, start_ms, node.total.ms, "node", node.name, title))
             step_ms = start_ms
             for step in node.steps:
@@ -123,25 +124,17 @@ def _drawn(box: _Box, scale: float) -> str:
     )
 
 
-def _legend() -> list[str]:
-    lines, x = [], _MARGIN
-    for kind in _LEGEND:
-        lines += [
-            f'<rect x="{x}" y="34" width="14" height="14" fill="{_COLOURS[kind]}"/>',
-            f'<text x="{x + 20}" y="46">{kind}</text>',
-        ]
-        x += 110
-    return lines
+def _legend() -> Iterator[str]:
+    for number, kind in enumerate(_LEGEND):
+        x = _MARGIN + 110 * number
+        yield f'<rect x="{x}" y="34" width="14" height="14" fill="{_COLOURS[kind]}"/>'
+        yield f'<text x="{x + 20}" y="46">{kind}</text>'
 
 
-def _facts(timing: Timing) -> str:
-    return f"{timing.name}: {_figures(timing)}"
-
-
-def _figures(timing: Timing) -> str:
+def _facts(timing: Timing, name: str = "") -> str:
     return (
-        f"{timing.ms:,.3f} ms, {timing.share:.1%}, {timing.calls:,.0f} calls, "
-        f"{timing.bytes / 1e6:,.2f} MB read and written"
+        f"{name or timing.name}: {timing.ms:,.3f} ms, {timing.share:.1%}, "
+        f"{timing.calls:,.0f} calls, {timing.bytes / 1e6:,.2f} MB read and written"
     )
 
 

@@ -14,7 +14,7 @@ from walle_stream.engine.backends.kernels import UFUNCS, check_indices, erf_into
 from walle_stream.engine.backends.library import Binding, Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.program import Array, Step
 from walle_stream.engine.rules import is_foreign
 from walle_stream.errors import EngineError
 
@@ -170,19 +170,6 @@ def _take(binding: Binding) -> Run | None:
     return take if size else None
 
 
-def _is_narrow(dtype: DType) -> bool:
-    return bool(is_foreign(dtype) or dtype == np.float16)
-
-
-def _filling(output: Array, fill: Any, dtype: DType) -> Run:
-    del dtype
-    return lambda: output.fill(fill)
-
-
-def _fallback(step: Step, inputs: Sequence[Array], output: Array) -> Run:
-    return lambda: np.copyto(output, compute(step, inputs))
-
-
 NUMPY: Final = Library(
     xp=np,
     binders={
@@ -197,7 +184,7 @@ NUMPY: Final = Library(
         Operator.ROUND: bind_float,
         Operator.TAKE: _take,
     },
-    is_narrow=_is_narrow,
-    filling=_filling,
-    fallback=_fallback,
+    is_narrow=lambda dtype: is_foreign(dtype) or dtype == np.float16,
+    filling=lambda output, fill, _dtype: lambda: output.fill(fill),
+    fallback=lambda step, inputs, output: lambda: np.copyto(output, compute(step, inputs)),
 )

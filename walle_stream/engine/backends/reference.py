@@ -126,11 +126,6 @@ def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     return output
 
 
-def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
-    data, indices = inputs
-    return data[:, check_indices(indices, data.shape[1])]
-
-
 def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     seed, shape, dtype = parameters.get("seed"), parameters["shape"], parameters["dtype"]
     if seed is not None:
@@ -166,7 +161,7 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.ARG_MIN: _arg(np.argmin),
     Operator.MATMUL: _of(matmul),
     Operator.ARGSORT: argsort,
-    Operator.TAKE: _take,
+    Operator.TAKE: _of(lambda data, indices: data[:, check_indices(indices, data.shape[1])]),
     Operator.PUT: _put,
     Operator.NONZERO: lambda inputs, _: np.flatnonzero(inputs[0]),
     Operator.RANDOM: _random,

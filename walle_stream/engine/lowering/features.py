@@ -19,15 +19,13 @@ ML = "ai.onnx.ml"
 """The domain."""
 
 _KINDS = ("int64s", "floats", "strings", "tensor")
-_DEFAULTS: dict[str, Any] = {
-    "default_int64": -1, "default_float": -0.0, "default_string": "_Unused",
-}  # fmt: skip
 
 
 @lowers("LabelEncoder", domain=ML)
 def _label_encoder(call: Call) -> Result:
     if call.version < 2:  # noqa: PLR2004  # keys and values came with opset 2
-        return _class_encoder(call)
+        classes = np.array(call.texts("classes_strings") or (), TEXT)
+        return _mapped(call, np.arange(len(classes)), classes)
     keys, values = _one_of(call, "keys"), _one_of(call, "values")
     if len(keys) != len(values):
         raise ShapeError(f"{len(keys)} keys and {len(values)} values")
@@ -35,11 +33,6 @@ def _label_encoder(call: Call) -> Result:
     if x.dtype != keys.dtype:
         raise DTypeError(f"keys are of {keys.dtype.name}, the input is of {x.dtype.name}")
     return _encoded(call, keys, values, _default(call, values))
-
-
-def _class_encoder(call: Call) -> Result:
-    classes = np.array(call.texts("classes_strings") or (), TEXT)
-    return _mapped(call, np.arange(len(classes)), classes)
 
 
 @lowers("CategoryMapper", domain=ML)
@@ -120,10 +113,10 @@ def _default(call: Call, values: Array) -> Any:
             )
         return tensor.reshape(-1)[0]
     if values.dtype == TEXT:
-        return call.text("default_string", _DEFAULTS["default_string"])
+        return call.text("default_string", "_Unused")
     if is_floating(values.dtype):
-        return call.real("default_float", _DEFAULTS["default_float"])
-    return call.number("default_int64", _DEFAULTS["default_int64"])
+        return call.real("default_float", -0.0)
+    return call.number("default_int64", -1)
 
 
 _MATRIX = 2

@@ -146,8 +146,8 @@ def _random_normal(call: Call) -> Result:
     half = -(-count // 2)
     drawn = _uniform(call, (2, half), dtype)
     # Box and Muller: a radius and an angle make two numbers; 1 - u is never 0
-    first = moves.slice_axis(builder, drawn, 0, 0, 1)
-    angle = builder.mul(moves.slice_axis(builder, drawn, 0, 1, 2), 2 * pi)
+    first, second = moves.unjoined(builder, drawn, 0)
+    angle = builder.mul(second, 2 * pi)
     radius = builder.sqrt(builder.mul(builder.log(builder.sub(1, first)), -2))
     both = moves.concat(
         builder,

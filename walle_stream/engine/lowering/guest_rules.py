@@ -103,9 +103,8 @@ def _unary(operator: Operator, *, floats: bool = True) -> GuestRule:
 
 
 def _matmul(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-    dtype = _common(inputs[0], inputs[1])
-    left, right = (builder.cast(each, dtype) for each in inputs)
-    return multiply(builder, left, right)
+    dtype = _common(*inputs)
+    return multiply(builder, *(builder.cast(x, dtype) for x in inputs))
 
 
 def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:

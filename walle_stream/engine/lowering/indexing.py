@@ -188,8 +188,7 @@ def _one_hot(call: Call) -> Result:
         indices = builder.cast(indices, INT64)
     places = moves.expand_axis(builder, wrapped(builder, indices, count), axis)
     line = np.arange(count).reshape([-1 if at == axis else 1 for at in range(places.rank)])
-    off = moves.slice_axis(builder, values, 0, 0, 1)
-    on = moves.slice_axis(builder, values, 0, 1, 2)
+    off, on = moves.unjoined(builder, values, 0)
     return builder.select(builder.equal(places, builder.constant(line)), on, off)
 
 

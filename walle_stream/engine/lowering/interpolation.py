@@ -84,14 +84,6 @@ def _symmetric(axis: Resizing, x: Floats) -> Floats:
     return axis.size / 2 * (1 - adjustment) + _half_pixel(axis, x)
 
 
-def _pytorch_half_pixel(axis: Resizing, x: Floats) -> Floats:
-    return _half_pixel(axis, x) if axis.output > 1 else x
-
-
-def _align_corners(axis: Resizing, x: Floats) -> Floats:
-    return x * (axis.size - 1) / (axis.length - 1) if axis.output > 1 else x
-
-
 def _crop(axis: Resizing, x: Floats) -> Floats:
     last = axis.size - 1
     if axis.output == 1:
@@ -102,8 +94,10 @@ def _crop(axis: Resizing, x: Floats) -> Floats:
 _PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _symmetric,
-    "pytorch_half_pixel": _pytorch_half_pixel,
-    "align_corners": _align_corners,
+    "pytorch_half_pixel": lambda axis, x: _half_pixel(axis, x) if axis.output > 1 else x,
+    "align_corners": lambda axis, x: (
+        x * (axis.size - 1) / (axis.length - 1) if axis.output > 1 else x
+    ),
     "asymmetric": _unscaled,
     "tf_half_pixel_for_nn": lambda axis, x: _unscaled(axis, x + 0.5),
     "tf_crop_and_resize": _crop,
@@ -116,18 +110,18 @@ def nearest_places(at: Floats, size: int, mode: str) -> Indices:
     Raises:
         LoweringError: The ``nearest_mode`` is unknown.
     """
-    match mode:
-        case "round_prefer_floor":
-            result = np.ceil(at - 0.5)
-        case "round_prefer_ceil":
-            result = np.floor(at + 0.5)
-        case "floor":
-            result = np.floor(at)
-        case "ceil":
-            result = np.ceil(at)
-        case _:
-            raise LoweringError(f"nearest_mode {mode!r} is unknown")
-    return np.clip(result, 0, size - 1).astype(np.int64)
+    rule = _ROUNDINGS.get(mode)
+    if rule is None:
+        raise LoweringError(f"nearest_mode {mode!r} is unknown")
+    return np.clip(rule(at), 0, size - 1).astype(np.int64)
+
+
+_ROUNDINGS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
+    "round_prefer_floor": lambda at: np.ceil(at - 0.5),
+    "round_prefer_ceil": lambda at: np.floor(at + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,11 @@ def slice_axis(
     return crop(builder, x, starts, sizes, steps)
 
 
+def unjoined(builder: Builder, x: Tensor, axis: int) -> list[Tensor]:
+    """Give the coordinates of an axis one by one; the axis stays, of size 1."""
+    return [slice_axis(builder, x, axis, n, n + 1) for n in range(x.shape[axis])]
+
+
 def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     """Put tensors of one dtype one behind the other; shapes differ in ``axis`` alone.
 

@@ -32,11 +32,9 @@ _FEW_TAPS = 4
 _REDUCTIONS = {Operator.ADD: Operator.SUM, Operator.MAXIMUM: Operator.REDUCE_MAX}
 
 
-def slid(builder: Builder, operator: Operator, x: Tensor, window: Window) -> Tensor:
-    """Join the elements of each window by ADD or MAXIMUM, one axis after the other.
-
-    The tensor is channels-last, padded with what changes nothing. Gives ``(N, *output, C)``.
-    """
+def _slid(builder: Builder, operator: Operator, x: Tensor, window: Window) -> Tensor:
+    # the elements of each window joined by ADD or MAXIMUM, one axis after the other: of a
+    # channels-last tensor, padded with what changes nothing, ``(N, *output, C)``
     shape = (x.shape[0], *window.output, x.shape[-1])
     if not prod(shape):
         return builder.raster([x], shape, [])
@@ -143,7 +141,7 @@ def _max_pool(call: Call) -> Result:
     if call.wants(1):
         return _max_pool_with_indices(call, x, window, fill)
     border = padded(builder, channels_last(builder, x), window, fill)
-    return channels_first(builder, slid(builder, Operator.MAXIMUM, border, window))
+    return channels_first(builder, _slid(builder, Operator.MAXIMUM, border, window))
 
 
 def _least(dtype: DType) -> Any:
@@ -209,7 +207,7 @@ def _average_pool(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
     window = _window(call, x)
     border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
-    total = slid(builder, Operator.ADD, border, window)
+    total = _slid(builder, Operator.ADD, border, window)
     counts = _counts(window, includes_pads=bool(call.number("count_include_pad", 0)))
     if counts.size and (counts == counts.flat[0]).all():
         counts = counts.flat[0]
@@ -234,7 +232,7 @@ def _lp_pool(call: Call) -> Result:
     window, power = _window(call, x), _power(call)
     border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
     result = _norm(
-        builder, border, power, lambda powers: slid(builder, Operator.ADD, powers, window)
+        builder, border, power, lambda powers: _slid(builder, Operator.ADD, powers, window)
     )
     return channels_first(builder, builder.cast(result, x.dtype))
 

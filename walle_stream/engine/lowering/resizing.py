@@ -1,7 +1,6 @@
 """Resize and Upsample: axis by axis, by weights that are known when the shapes are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import floor, isfinite, prod
 
@@ -52,22 +51,16 @@ def _resize(call: Call) -> Result:
     mode = call.text("coordinate_transformation_mode", "half_pixel")
     axes = _axes(call, x, is_cropped=mode == _CROP)
     places = {number: original_places(axis, mode) for number, axis in axes.items()}
-    wanted = call.text("mode", "nearest")
-    match wanted:
-        case "nearest":
-            chosen = call.text("nearest_mode", "round_prefer_floor")
-            indices = {n: nearest_places(at, axes[n].size, chosen) for n, at in places.items()}
-            result = _picked(call.builder, x, indices)
-        case "linear" | "cubic":
-            kernel = Filter(
-                wanted == "cubic",
-                call.real("cubic_coeff_a", CUBIC_A),
-                bool(call.number("antialias", 0)),
-                bool(call.number("exclude_outside", 0)),
-            )
-            result = _weighted(call.builder, x, axes, places, kernel)
-        case _:
-            raise LoweringError(f"mode {wanted!r} is not nearest, linear or cubic")
+    method = call.choice("mode", ("nearest", "linear", "cubic"), "nearest")
+    if method == "nearest":
+        rounding = call.text("nearest_mode", "round_prefer_floor")
+        indices = {n: nearest_places(at, axes[n].size, rounding) for n, at in places.items()}
+        result = _picked(call.builder, x, indices)
+    else:
+        coefficient = call.real("cubic_coeff_a", CUBIC_A)
+        is_wide, excludes = (bool(call.number(n, 0)) for n in ("antialias", "exclude_outside"))
+        kernel = Filter(method == "cubic", coefficient, is_wide, excludes)
+        result = _weighted(call.builder, x, axes, places, kernel)
     if mode != _CROP:
         return result
     return _extrapolated(call, result, axes, places)
@@ -83,16 +76,13 @@ def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
     }
     _check_sizes(x, axes)
     places = {number: original_places(axis, "asymmetric") for number, axis in axes.items()}
-    wanted = call.text("mode", "nearest")
-    if wanted == "nearest":
+    if call.choice("mode", ("nearest", "linear", "bilinear"), "nearest") == "nearest":
         # onnxruntime rounds up where it sizes down, and so do the cases of opset 10
         return _picked(call.builder, x, {
             n: nearest_places(at, axes[n].size, "ceil" if axes[n].scale < 1 else "floor")
             for n, at in places.items()
         })  # fmt: skip
-    if wanted in {"linear", "bilinear"}:
-        return _weighted(call.builder, x, axes, places, Filter(is_cubic=False))
-    raise LoweringError(f"mode {wanted!r} is not nearest or linear")
+    return _weighted(call.builder, x, axes, places, Filter(is_cubic=False))
 
 
 def _reals(call: Call, number: int) -> list[float]:
@@ -110,14 +100,6 @@ def _scaled(size: int, scale: float, part: float = 1.0) -> int:
     return max(0, floor(np.float32(wide) if abs(wide) < np.finfo(np.float32).max else wide))
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Numbers for some of the axes."""
-
-    axes: Sequence[int]
-    parts: Sequence[tuple[float, float]]
-
-
 def _axes(call: Call, x: Tensor, *, is_cropped: bool) -> dict[int, Resizing]:
     named = call.list("axes")
     numbers = axes_of(range(x.rank) if named is None else named, x.rank)
@@ -126,51 +108,51 @@ def _axes(call: Call, x: Tensor, *, is_cropped: bool) -> dict[int, Resizing]:
     if roi and len(roi) != 2 * count:
         raise ShapeError(f"a roi of {len(roi)} numbers for {count} axes")
     parts = list(zip(roi[:count], roi[count:], strict=True)) or [(0.0, 1.0)] * count
-    given = _Given(numbers, parts)
     has_scales = call.has(2) and call.tensor(2).size > 0
     has_sizes = call.has(3) and call.tensor(3).size > 0
     if count and has_scales == has_sizes:
         raise LoweringError("one of scales and sizes must be given, and not both")
-    axes = _of_scales(call, x, given) if has_scales else _of_sizes(call, x, given)
+    shape = [x.shape[axis] for axis in numbers]
+    resizings = _of_scales(call, shape, parts) if has_scales else _of_sizes(call, shape, parts)
+    axes = dict(zip(numbers, resizings, strict=True))
     _check_sizes(x, axes)
     return axes
 
 
-def _of_scales(call: Call, x: Tensor, given: _Given) -> dict[int, Resizing]:
+def _of_scales(
+    call: Call, shape: Sequence[int], parts: Sequence[tuple[float, float]]
+) -> list[Resizing]:
     scales = _reals(call, 2)
-    if len(scales) != len(given.axes):
-        raise ShapeError(f"{len(scales)} scales for {len(given.axes)} axes")
-    return {
-        axis: Resizing(size, _scaled(size, scale, end - start), scale, size * scale, start, end)
-        for axis, scale, (start, end) in zip(given.axes, scales, given.parts, strict=True)
-        for size in (x.shape[axis],)
-    }
-
-
-def _of_sizes(call: Call, x: Tensor, given: _Given) -> dict[int, Resizing]:
-    sizes = call.numbers(3) or ()
-    if len(sizes) != len(given.axes) or min(sizes, default=0) < 0:
-        raise ShapeError(f"sizes {list(sizes)} for {len(given.axes)} axes")
-    # of an empty axis nothing is read; whether anything is asked for is checked later
-    scales = [
-        size / x.shape[axis] if size and x.shape[axis] else 1.0
-        for axis, size in zip(given.axes, sizes, strict=True)
+    if len(scales) != len(shape):
+        raise ShapeError(f"{len(scales)} scales for {len(shape)} axes")
+    return [
+        Resizing(size, _scaled(size, scale, end - start), scale, size * scale, start, end)
+        for size, scale, (start, end) in zip(shape, scales, parts, strict=True)
     ]
+
+
+def _of_sizes(
+    call: Call, shape: Sequence[int], parts: Sequence[tuple[float, float]]
+) -> list[Resizing]:
+    sizes = call.numbers(3) or ()
+    if len(sizes) != len(shape) or min(sizes, default=0) < 0:
+        raise ShapeError(f"sizes {list(sizes)} for {len(shape)} axes")
+    # of an empty axis nothing is read; whether anything is asked for is checked later
+    scales = [new / old if new and old else 1.0 for old, new in zip(shape, sizes, strict=True)]
     lengths = [float(each) for each in sizes]
-    policy = call.text("keep_aspect_ratio_policy", "stretch")
-    if policy in {"not_larger", "not_smaller"} and sizes:
+    policies = ("stretch", "not_larger", "not_smaller")
+    policy = call.choice("keep_aspect_ratio_policy", policies, "stretch")
+    if policy != "stretch" and sizes:
         kept = min(scales) if policy == "not_larger" else max(scales)
         scales = [kept] * len(scales)
-        lengths = [kept * x.shape[axis] for axis in given.axes]
-        sizes = tuple(floor(each + 0.5) for each in lengths)
-    elif policy not in {"not_larger", "not_smaller", "stretch"}:
-        raise LoweringError(f"keep_aspect_ratio_policy {policy!r} is unknown")
-    return {
-        axis: Resizing(x.shape[axis], size, scale, length, start, end)
-        for axis, size, scale, length, (start, end) in zip(
-            given.axes, sizes, scales, lengths, given.parts, strict=True
+        lengths = [kept * size for size in shape]
+        sizes = tuple(floor(length + 0.5) for length in lengths)
+    return [
+        Resizing(old, new, scale, length, start, end)
+        for old, new, scale, length, (start, end) in zip(
+            shape, sizes, scales, lengths, parts, strict=True
         )
-    }
+    ]
 
 
 def _check_sizes(x: Tensor, axes: dict[int, Resizing]) -> None:

@@ -85,10 +85,9 @@ def _sure(builder: Builder, ranked: Tensor, best: Tensor, coefficients: Array) -
 
 
 def _linear(call: Call, x: Tensor, classes: int, coefficients: Array) -> Tensor:
-    if len(coefficients) != classes * x.shape[1]:
-        raise ShapeError(
-            f"{len(coefficients)} coefficients, {classes} classes, {x.shape[1]} features"
-        )
+    count = len(coefficients)
+    if count != classes * x.shape[1]:
+        raise ShapeError(f"{count} coefficients, {classes} classes, {x.shape[1]} features")
     weights = coefficients.reshape(classes, -1).T.astype(x.dtype)
     scores = call.builder.matmul(x, call.builder.constant(weights))
     return call.builder.add(scores, float(_rho(call, 1)[0]))
@@ -146,18 +145,13 @@ def _probabilities(call: Call, scores: Tensor, classes: int) -> Tensor:
 
 
 def _coupled(builder: Builder, first: Tensor, second: Tensor, classes: int) -> Tensor:
-    rows, regions = first.shape[0], []
+    rows, pairs = first.shape
     check_size((rows, classes, classes + 1))
-    for number, (i, j) in enumerate(combinations(range(classes), 2)):
-        for source, place in ((0, i * classes + j), (1, j * classes + i)):
-            regions.append(
-                Region(
-                    (rows,),
-                    View(number, (first.shape[1],)),
-                    View(place, (classes * classes,)),
-                    source,
-                )
-            )
+    regions = [
+        Region((rows,), View(number, (pairs,)), View(offset, (classes * classes,)), source)
+        for number, (i, j) in enumerate(combinations(range(classes), 2))
+        for source, offset in ((0, i * classes + j), (1, j * classes + i))
+    ]
     matrix = builder.raster([first, second], (rows, classes, classes), regions, 0)
     turned = moves.transpose(builder, matrix, (0, 2, 1))
     diagonal = builder.constant(np.eye(classes))

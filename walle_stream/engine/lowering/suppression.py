@@ -32,12 +32,8 @@ _LOOP_VERSION: Final = 13
 @lowers("NonMaxSuppression")
 def _non_max_suppression(call: Call) -> Result:
     boxes, scores = call.tensor(0), call.tensor(1)
-    fits = (
-        boxes.rank == 3  # noqa: PLR2004  # batch, box, corner
-        and scores.rank == 3  # noqa: PLR2004  # batch, class, box
-        and boxes.shape == (scores.shape[0], scores.shape[2], _CORNERS)
-    )
-    if not fits:
+    # (batch, box, corner) and (batch, class, box)
+    if scores.rank != 3 or boxes.shape != (*scores.shape[::2], _CORNERS):  # noqa: PLR2004
         raise ShapeError(f"boxes {list(boxes.shape)} with scores {list(scores.shape)}")
     if not is_floating(boxes.dtype) or scores.dtype != boxes.dtype:
         raise DTypeError(f"boxes of {boxes.dtype.name} with scores of {scores.dtype.name}")
@@ -93,15 +89,15 @@ def _start(call: Call) -> Result:
     least = _scalar(call, 3, scores, -np.inf)
     kept = builder.less_equal(least, scores)
     left = builder.select(kept, scores, -np.inf)
-    parts = [moves.slice_axis(builder, boxes, 2, each, each + 1) for each in range(_CORNERS)]
+    parts = moves.unjoined(builder, boxes, 2)
     if call.number("center_point_box", 0):
         x, y, width, height = parts
         half_width, half_height = builder.div(width, 2), builder.div(height, 2)
         low = [builder.sub(y, half_height), builder.sub(x, half_width)]
         high = [builder.add(y, half_height), builder.add(x, half_width)]
     else:
-        low = [builder.minimum(parts[each], parts[each + 2]) for each in range(2)]
-        high = [builder.maximum(parts[each], parts[each + 2]) for each in range(2)]
+        low = [*map(builder.minimum, parts[:2], parts[2:])]
+        high = [*map(builder.maximum, parts[:2], parts[2:])]
     area = builder.mul(builder.sub(high[0], low[0]), builder.sub(high[1], low[1]))
     known = moves.concat(builder, [*low, *high, area], 2)
     batches, count = boxes.shape[:2]
@@ -120,18 +116,17 @@ def _scalar(call: Call, number: int, like: Tensor, default: float) -> Tensor:
 
 def _overlaps(builder: Builder, first: Tensor, second: Tensor, threshold: Tensor) -> Tensor:
     # (batch, n, 5) and (batch, m, 5): whether intersection over union is above it, (batch, n, m)
-    ours = [moves.slice_axis(builder, first, 2, each, each + 1) for each in range(5)]
-    theirs = [
-        moves.transpose(builder, moves.slice_axis(builder, second, 2, each, each + 1), (0, 2, 1))
-        for each in range(5)
+    rows = moves.unjoined(builder, first, 2)
+    columns = [
+        moves.transpose(builder, column, (0, 2, 1)) for column in moves.unjoined(builder, second, 2)
     ]
     sides = []
-    for each in range(2):
-        low = builder.maximum(ours[each], theirs[each])
-        high = builder.minimum(ours[each + 2], theirs[each + 2])
+    for axis in range(2):
+        low = builder.maximum(rows[axis], columns[axis])
+        high = builder.minimum(rows[axis + 2], columns[axis + 2])
         sides.append(builder.maximum(builder.sub(high, low), 0))
     common = builder.mul(*sides)
-    union = builder.sub(builder.add(ours[4], theirs[4]), common)
+    union = builder.sub(builder.add(rows[4], columns[4]), common)
     # two boxes without area have 0 / 0, which is above nothing
     return builder.less(threshold, builder.div(common, union))
 
@@ -187,9 +182,5 @@ def _result(call: Call) -> Result:
     steps, _, classes = best.shape
     chosen = flat_take(builder, moves.transpose(builder, best, (1, 2, 0)), places)
     row = builder.div(places, steps)
-    columns = [
-        builder.div(row, classes),
-        builder.mod(row, classes),
-        chosen,
-    ]
+    columns = [builder.div(row, classes), builder.mod(row, classes), chosen]
     return moves.stack(builder, columns, 1)

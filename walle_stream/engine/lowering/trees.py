@@ -238,16 +238,8 @@ def _nodes_and_leaves(call: Call) -> tuple[Forest, Array]:
     missing = np.append(_missing(call, count), np.zeros(leaves, np.bool_))
     members = _members(call, modes, count + leaves)
     modes = np.append(modes, np.full(leaves, -1))
-    forest = Forest(
-        roots,
-        np.append(features, np.zeros(leaves, np.int64)),
-        np.append(splits, behind),
-        modes,
-        children,
-        missing,
-        members,
-    )
-    return forest, own
+    features, splits = np.append(features, np.zeros(leaves, np.int64)), np.append(splits, behind)
+    return Forest(roots, features, splits, modes, children, missing, members), own
 
 
 def _members(call: Call, modes: Array, places: int) -> Array:

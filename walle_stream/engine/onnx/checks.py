@@ -91,7 +91,8 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
             key = way[last].pop()
             if key in way:
                 names = [*list(way)[list(way).index(key) :], key]
-                raise ModelError(f"function {key.name!r} calls itself: {_listed(names)}")
+                chain = " -> ".join(".".join(filter(None, name[:2])) for name in names)
+                raise ModelError(f"function {key.name!r} calls itself: {chain}")
             if key not in depths:
                 way[key] = sorted(calls[key])
     deepest = max(depths, key=lambda each: depths[each], default=None)
@@ -100,10 +101,6 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
             f"function {deepest.name!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at"
             " most"
         )
-
-
-def _listed(keys: Sequence[OperatorKey]) -> str:
-    return " -> ".join(".".join(filter(None, key[:2])) for key in keys)
 
 
 def _called(nodes: Iterable[Node], functions: Mapping[OperatorKey, Function]) -> set[OperatorKey]:

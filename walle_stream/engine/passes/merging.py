@@ -158,11 +158,8 @@ def merge_horizontally(program: Program) -> Program:
 
 
 def _key(step: Step) -> Any:
-    parameters = tuple(sorted((name, _plain(value)) for name, value in step.parameters.items()))
-    return step.operator, tuple(id(each) for each in step.inputs), parameters
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple) and value and isinstance(value[0], Region):
-        return value
-    return repr(value)
+    parameters = tuple(
+        (name, value if name == "regions" else repr(value))
+        for name, value in sorted(step.parameters.items())
+    )
+    return step.operator, tuple(map(id, step.inputs)), parameters
