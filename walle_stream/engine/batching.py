@@ -31,13 +31,13 @@ type _Shape = tuple[tuple[Any, tuple[int, ...]], ...]
 class BatchedModel:
     """Runs a model on rows of several requests. Thread-safe as the model is; blocks."""
 
-    def __init__(self, model: HostedModel, batch: int, place: str) -> None:
+    def __init__(self, model: HostedModel, batch: int, title: str) -> None:
         """Take over; runs nothing.
 
         Args:
             model: Whose inputs and outputs all have the rows as first dimension.
             batch: Rows of each evaluation, which 16 divides.
-            place: Where the model is named, for errors.
+            title: What errors call the place where the model is named.
 
         Raises:
             ModelError: It declares an input or output that has no rows, or a fixed
@@ -45,28 +45,28 @@ class BatchedModel:
         """
         self._model = model
         self._batch = batch
-        self._place = place
+        self._title = title
         self._refusals: dict[_Shape, str] = {}
         self._lock = threading.Lock()
         module = model.module
         if not module.inputs:
-            raise ModelError(f"{place}: a model without inputs has no rows: {_REMEDY}")
+            raise ModelError(f"{title}: a model without inputs has no rows: {_REMEDY}")
         for what, kinds in (("input", module.inputs), ("output", module.outputs)):
             for name, kind in kinds.items():
                 problem = _problem(kind, batch)
                 if problem:
-                    raise ModelError(f"{place}: {what} {name!r} {problem}: {_REMEDY}")
+                    raise ModelError(f"{title}: {what} {name!r} {problem}: {_REMEDY}")
 
     @property
     def module(self) -> Any:
         """The model's."""
         return self._model.module
 
-    def __call__(self, *given: Array) -> tuple[Array, ...]:
+    def __call__(self, *inputs: Array) -> tuple[Array, ...]:
         """Run the model, so many rows at a time.
 
         Args:
-            given: See ``HostedModel``; each has the rows as first dimension.
+            inputs: See ``HostedModel``; each has the rows as first dimension.
 
         Returns:
             Its outputs, in order.
@@ -75,9 +75,9 @@ class BatchedModel:
             ModelError: A row's result depends on other rows, or on its place.
             EngineError: Inputs do not fit, or the model cannot be run with them.
         """
-        if not _row_count(given):
-            return self._model(*given)
-        return tuple(self._run(_shape_of(given), given))
+        if not _row_count(inputs):
+            return self._model(*inputs)
+        return tuple(self._run(_shape_of(inputs), inputs))
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
         """Run the model for several requests, each to its bytes alone; see ``run_together``."""
@@ -108,17 +108,17 @@ class BatchedModel:
     def _outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         outputs = self._model(*inputs)
         names = self._model.module.outputs
-        for name, each in zip(names, outputs, strict=True):
-            if each.dtype == object or not each.ndim or len(each) != self._batch:
+        for name, array in zip(names, outputs, strict=True):
+            if array.dtype == object or not array.ndim or len(array) != self._batch:
                 raise ModelError(
-                    f"{self._place}: output {name!r} of {self._batch} rows has the shape"
-                    f" {list(each.shape)}: it has to have the rows as first dimension: {_REMEDY}"
+                    f"{self._title}: output {name!r} of {self._batch} rows has the shape"
+                    f" {list(array.shape)}: it has to have the rows as first dimension: {_REMEDY}"
                 )
         return outputs
 
     def _refusal(self, inputs: Sequence[Array]) -> str:
         # why the model is refused after a trial, or nothing
-        batch, depends = self._batch, f"{self._place}: what it gives for a row depends on"
+        batch, depends = self._batch, f"{self._title}: what it gives for a row depends on"
         for rows, is_request in _trial_rows(inputs, batch):
             try:
                 outputs = self._outputs(rows)
@@ -165,7 +165,7 @@ def _trial_rows(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Arra
     random = np.random.default_rng(batch)
 
     def drawn(x: Array, scale: float) -> Array:
-        return (random.standard_normal(x.shape) * scale).astype(x.dtype)
+        return (np.asarray(random.standard_normal(x.shape)) * scale).astype(x.dtype)
 
     for scale in (1.0, 30.0):
         yield [drawn(x, scale) if x.dtype.kind == "f" else x for x in rows], False
@@ -188,11 +188,11 @@ def run_together(
     """
     results: list[tuple[Array, ...]] = [()] * len(requests)
     alike: dict[_Shape, list[int]] = {}
-    for number, given in enumerate(requests):
-        if _row_count(given):
-            alike.setdefault(_shape_of(given), []).append(number)
+    for number, inputs in enumerate(requests):
+        if _row_count(inputs):
+            alike.setdefault(_shape_of(inputs), []).append(number)
         else:
-            results[number] = model(*given)
+            results[number] = model(*inputs)
     for numbers in alike.values():
         counts = [len(requests[number][0]) for number in numbers]
         columns = zip(*(requests[number] for number in numbers), strict=True)
@@ -211,9 +211,9 @@ class RowsTogether:
         """Take over a ``ModelRunner`` that calls a ``BatchedModel``."""
         self._model = model
 
-    def __call__(self, *given: Array) -> tuple[Array, ...]:
+    def __call__(self, *inputs: Array) -> tuple[Array, ...]:
         """Run it; see ``BatchedModel``."""
-        return self._model(*given)
+        return self._model(*inputs)
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
         """Run it for several requests; see ``run_together``."""
@@ -221,21 +221,21 @@ class RowsTogether:
 
 
 def hosted(
-    place: str, model: Model, backend: str, threads: int | None, batch: int | None
+    title: str, model: Model, backend: str, threads: int | None, batch: int | None
 ) -> HostedModel | BatchedModel:
     """Make a model as pipelines run it, in this process; see ``HostedModel.of``.
 
-    ``place`` names it in errors. An evaluation has ``batch`` rows; None: as many as are asked for.
+    ``title`` names it in errors. An evaluation has ``batch`` rows; None: as many as are asked for.
 
     Raises:
         EngineError: It cannot be had here, is nothing for scripts, or has no rows.
     """
     result = HostedModel.of(model, backend, threads)
-    return result if batch is None else BatchedModel(result, batch, place)
+    return result if batch is None else BatchedModel(result, batch, title)
 
 
-def _shape_of(given: Sequence[Array]) -> _Shape:
-    return tuple((each.dtype, each.shape[1:]) for each in given)
+def _shape_of(inputs: Sequence[Array]) -> _Shape:
+    return tuple((array.dtype, array.shape[1:]) for array in inputs)
 
 
 def _problem(kind: ValueType, batch: int) -> str | None:
@@ -252,10 +252,10 @@ def _problem(kind: ValueType, batch: int) -> str | None:
     return f"always has {rows} rows" if isinstance(rows, int) and rows != batch else None
 
 
-def _row_count(given: Sequence[Array]) -> int:
-    counts = {len(each) if each.ndim else -1 for each in given}
+def _row_count(inputs: Sequence[Array]) -> int:
+    counts = {len(array) if array.ndim else -1 for array in inputs}
     if len(counts) != 1 or -1 in counts:
-        listed = ", ".join(str(list(each.shape)) for each in given) or "none"
+        listed = ", ".join(str(list(array.shape)) for array in inputs) or "none"
         raise EngineError(
             f"inputs of shapes {listed}: a model with `batch` takes as many rows of each, as first"
             " dimension"

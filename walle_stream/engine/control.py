@@ -66,8 +66,8 @@ def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
         result = body(np.array(number, np.int64), np.array(goes_on), *state)
         goes_on = _truth(_tensor(result[0]))
         state = result[1 : 1 + len(state)]
-        for rows, each in zip(scanned, result[1 + len(state) :], strict=True):
-            rows.append(_kept(each, budget))
+        for rows, data in zip(scanned, result[1 + len(state) :], strict=True):
+            rows.append(_kept(data, budget))
         number += 1
     if number or not scanned:
         return [*state, *map(_stacked, scanned)]
@@ -82,7 +82,7 @@ def _kept(data: Data, budget: Budget) -> Array:
 
 
 def _stacked(rows: list[Array]) -> Array:
-    if any(each.shape != rows[0].shape for each in rows):
+    if any(row.shape != rows[0].shape for row in rows):
         raise ShapeError("an output that is collected changes its shape between iterations")
     return np.stack(rows)
 
@@ -112,32 +112,33 @@ def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
         return _scan_one(run, node, _arrays(node, env, 0), env, budget)
     # opset 8: an input of lengths first, and an axis of batches in everything
     inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
-    batches = {each.shape[:1] for each in inputs}
-    if len(batches) != 1 or batches & {(), (0,)} or any(each.ndim < 2 for each in inputs[-count:]):  # noqa: PLR2004
-        raise ShapeError(f"inputs of shapes {[each.shape for each in inputs]} have no batches")
+    batches = {array.shape[:1] for array in inputs}
+    is_short = any(array.ndim < 2 for array in inputs[-count:])  # noqa: PLR2004  # batch, length
+    if is_short or len(batches) != 1 or batches & {(), (0,)}:
+        raise ShapeError(f"inputs of shapes {[array.shape for array in inputs]} have no batches")
     lengths, most = _array(node, env, 0), inputs[-1].shape[1]
     if lengths is not None and lengths.shape != inputs[0].shape[:1]:
         raise ShapeError(f"{lengths.shape} lengths for {inputs[0].shape[0]} batches")
     results: list[list[Array]] = []
     for number in range(inputs[0].shape[0]):
-        given = [each[number] for each in inputs]
+        batch = [array[number] for array in inputs]
         kept = most if lengths is None else int(lengths[number])
         if not 0 <= kept <= most:
             raise ShapeError(f"a length of {kept}, of {most} steps")
-        given[-count:] = [each[:kept] for each in given[-count:]]
-        result = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
+        batch[-count:] = [array[:kept] for array in batch[-count:]]
+        result = [_tensor(data) for data in _scan_one(run, node, batch, env, budget)]
         states = len(inputs) - count
         # what a shorter batch does not reach is 0
         missing = (np.zeros((most - kept, *rows.shape[1:]), rows.dtype) for rows in result[states:])
         pairs = zip(result[states:], missing, strict=True)
         results.append([*result[:states], *map(np.concatenate, pairs)])
-    return [_stacked(list(each)) for each in zip(*results, strict=True)]
+    return [_stacked(list(rows)) for rows in zip(*results, strict=True)]
 
 
-def _scan_inputs(node: Node, given: int) -> int:
+def _scan_inputs(node: Node, total: int) -> int:
     count = node.attributes.get("num_scan_inputs")
-    if type(count) is not int or not 0 < count <= given:
-        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {given} inputs")
+    if type(count) is not int or not 0 < count <= total:
+        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {total} inputs")
     return count
 
 
@@ -150,46 +151,46 @@ def _scan_one(
     moved = _scanned(node, inputs[states:])
     rows: list[list[Array]] = [[] for _ in range(len(body.outputs) - states)]
     for number in range(len(moved[0])):
-        result = body(*state, *(np.array(each[number]) for each in moved))
+        result = body(*state, *(np.array(array[number]) for array in moved))
         state = result[:states]
-        for collected, each in zip(rows, result[states:], strict=True):
-            collected.append(_kept(each, budget))
-    axes = _each(node, "scan_output_axes", len(rows))
-    backwards = _each(node, "scan_output_directions", len(rows))
+        for collected, data in zip(rows, result[states:], strict=True):
+            collected.append(_kept(data, budget))
+    axes = _per_input(node, "scan_output_axes", len(rows))
+    backwards = _per_input(node, "scan_output_directions", len(rows))
     if len(moved[0]):
         whole = [
-            _stacked(each[:: -1 if back else 1]) for each, back in zip(rows, backwards, strict=True)
+            _stacked(row[:: -1 if back else 1]) for row, back in zip(rows, backwards, strict=True)
         ]
     else:
-        one = [np.zeros(each.shape[1:], each.dtype) for each in moved]
+        one = [np.zeros(array.shape[1:], array.dtype) for array in moved]
         whole = _no_rows(body, [*state, *one], states)
     placed = [
-        np.moveaxis(each, 0, axis_of(axis, each.ndim))
-        for each, axis in zip(whole, axes, strict=True)
+        np.moveaxis(array, 0, axis_of(axis, array.ndim))
+        for array, axis in zip(whole, axes, strict=True)
     ]
-    return [*state, *(np.array(each, order="C") for each in placed)]
+    return [*state, *(np.array(array, order="C") for array in placed)]
 
 
 def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
     # with the axis that is scanned in front, in the order that it is read
-    axes = _each(node, "scan_input_axes", len(inputs))
-    backwards = _each(node, "scan_input_directions", len(inputs))
+    axes = _per_input(node, "scan_input_axes", len(inputs))
+    backwards = _per_input(node, "scan_input_directions", len(inputs))
     moved = [
-        np.moveaxis(each, axis_of(axis, each.ndim), 0)[:: -1 if back else 1]
-        for each, axis, back in zip(inputs, axes, backwards, strict=True)
+        np.moveaxis(array, axis_of(axis, array.ndim), 0)[:: -1 if back else 1]
+        for array, axis, back in zip(inputs, axes, backwards, strict=True)
     ]
-    if len({len(each) for each in moved}) > 1:
-        raise ShapeError(f"it scans inputs of lengths {[len(each) for each in moved]}")
+    if len({len(array) for array in moved}) > 1:
+        raise ShapeError(f"it scans inputs of lengths {[len(array) for array in moved]}")
     return moved
 
 
-def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
+def _per_input(node: Node, name: str, count: int) -> tuple[int, ...]:
     value = node.attributes.get(name)
     if value is None and name == "scan_input_directions":
         value = node.attributes.get("directions")
     if not value:
         return (0,) * count
-    if not isinstance(value, tuple) or not all(type(each) is int for each in value):
+    if not isinstance(value, tuple) or not all(type(number) is int for number in value):
         raise LoweringError(f"attribute {name!r} must be whole numbers, not {value!r}")
     if len(value) != count:
         raise LoweringError(f"attribute {name!r} has {len(value)} elements, not {count}")
@@ -201,16 +202,18 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
     first = inputs[0] if inputs else None
     if not isinstance(first, list):
         raise LoweringError("input 0 is no sequence")
-    counts = [len(each) for each in inputs if isinstance(each, list)]
+    counts = [len(sequence) for sequence in inputs if isinstance(sequence, list)]
     if min(counts) != max(counts):
         raise ShapeError(f"sequences of {counts} tensors")
     body = _Body(run, node, env, len(inputs), 0)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
-        result = body(*(each[number] if isinstance(each, list) else each for each in inputs))
-        for collected, each in zip(results, result, strict=True):
-            budget.keep(0 if each is None or isinstance(each, list) else each.nbytes)
-            collected.append(each)
+        result = body(
+            *(sequence[number] if isinstance(sequence, list) else sequence for sequence in inputs)
+        )
+        for collected, data in zip(results, result, strict=True):
+            budget.keep(0 if data is None or isinstance(data, list) else data.nbytes)
+            collected.append(data)
     return list(results)
 
 

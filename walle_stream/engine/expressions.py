@@ -98,17 +98,17 @@ class EngineEvaluator:
         ]  # fmt: skip
         if not numbers:
             return {}
-        given = sorted({each for n in numbers for each in nodes[n].inputs if each in values})
+        known = sorted({index for n in numbers for index in nodes[n].inputs if index in values})
         mine = set(numbers)
         wanted = sorted(
             mine & {*job.component.outputs,
-                    *(each for n, node in enumerate(nodes) if n not in mine
-                      for each in node.inputs)}
+                    *(index for n, node in enumerate(nodes) if n not in mine
+                      for index in node.inputs)}
         )  # fmt: skip
         key = (
             tuple((n, nodes[n].operator, tuple(nodes[n].inputs), repr(nodes[n].parameters))
                   for n in numbers),
-            tuple((n, values[n].dtype, values[n].shape) for n in given),
+            tuple((n, values[n].dtype, values[n].shape) for n in known),
             tuple(wanted),
         )  # fmt: skip
         with self._lock:
@@ -116,7 +116,7 @@ class EngineEvaluator:
             if stage is not None:
                 self._plans.move_to_end(key)
         if stage is None:
-            stage = self._lowered(job, numbers, given, wanted)
+            stage = self._lowered(job, numbers, known, wanted)
             with self._lock:
                 self._plans[key] = stage
                 if len(self._plans) > PLANS_MAX:
@@ -125,31 +125,31 @@ class EngineEvaluator:
         if job.request.work > WORK_MAX_ELEMENTS:
             raise TensorError(f"a tensor request computes more than {WORK_MAX_ELEMENTS} elements")
         try:
-            result = stage.plan.run([values[number] for number in given])
+            result = stage.plan.run([values[number] for number in known])
         except EngineError as error:
             raise TensorError(str(error)) from error
         return dict(zip(wanted, result, strict=True))
 
     def _lowered(
-        self, job: "_Job", numbers: Sequence[int], given: Sequence[int], wanted: Sequence[int]
+        self, job: "_Job", numbers: Sequence[int], known: Sequence[int], wanted: Sequence[int]
     ) -> "_Stage":
         values = job.values
         builder = Builder(self._backend.compute)
-        inputs = [Tensor(values[n].shape, values[n].dtype, name=str(n)) for n in given]
-        tensors = dict(zip(given, inputs, strict=True))
+        inputs = [Tensor(values[n].shape, values[n].dtype, name=str(n)) for n in known]
+        tensors = dict(zip(known, inputs, strict=True))
         work = 0
         for number in numbers:
             node, name = job.component.nodes[number], job.name(number)
-            taken = [tensors[each] for each in node.inputs]
+            operands = [tensors[index] for index in node.inputs]
             rule = GUEST_RULES.get(node.operator)
             if rule is None:
                 raise TensorError(f"{name}: there is no operator {node.operator!r}")
             builder.origin = str(number)
             try:
-                work += check_size(node.operator, taken, node.parameters)
-                result = rule(builder, taken, node.parameters)
+                work += check_size(node.operator, operands, node.parameters)
+                result = rule(builder, operands, node.parameters)
             except (EngineError, ValueError, TypeError, IndexError, KeyError) as error:
-                shapes = ", ".join(str(each.shape) for each in taken)
+                shapes = ", ".join(str(tensor.shape) for tensor in operands)
                 raise TensorError(f"{name}: {node.operator} of shapes {shapes}: {error}") from error
             if result.dtype.name not in ITEM_BYTES:
                 raise TensorError(f"{name}: {node.operator} gives {result.dtype.name}")
@@ -264,7 +264,7 @@ class _Call:
     def inputs(self) -> list[Array]:
         # a model may write into what it is given
         node = self.job.component.nodes[self.number]
-        return [self.job.values[each].copy() for each in node.inputs]
+        return [self.job.values[number].copy() for number in node.inputs]
 
     def result(self) -> Array:
         # one of the outputs of the model, which has run

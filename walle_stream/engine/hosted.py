@@ -97,11 +97,11 @@ class HostedModel:
             raise EngineError("the model is closed: its host has ended, or is ending")
         return self._module
 
-    def __call__(self, *given: Array) -> tuple[Array, ...]:
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         """Run the model.
 
         Args:
-            given: In the order of the model's inputs; not changed. Optional ones at
+            arrays: In the order of the model's inputs; not changed. Optional ones at
                 the end may be left out.
 
         Returns:
@@ -114,14 +114,14 @@ class HostedModel:
         module = self.module
         kinds = module.inputs
         needed = sum(not isinstance(kind, OptionalType) for kind in kinds.values())
-        if not needed <= len(given) <= len(kinds):
+        if not needed <= len(arrays) <= len(kinds):
             names = ", ".join(map(repr, kinds)) or "no inputs"
-            raise EngineError(f"{len(given)} inputs were given: the model has {names}")
+            raise EngineError(f"{len(arrays)} inputs were given: the model has {names}")
         inputs = {
             name: _cast(name, array, kind)
-            for (name, kind), array in zip(kinds.items(), given, strict=False)
+            for (name, kind), array in zip(kinds.items(), arrays, strict=False)
         }
-        return tuple(_widened(each) for each in module.run(inputs).values())
+        return tuple(_widened(data) for data in module.run(inputs).values())
 
     def close(self) -> None:
         """Let go of weights and plans; see ``ModelRunner``."""

@@ -93,10 +93,10 @@ class Module:
         if unknown is not None:
             listed = ", ".join(map(repr, names))
             raise EngineError(f"the model has no output {unknown!r}: it has {listed}")
-        given = checked_inputs(self.model.graph, inputs)
+        arrays = checked_inputs(self.model.graph, inputs)
         with run_with(self.threads):
-            result = dict(zip(names, self._runner.run(given), strict=True))
-        return owned({name: result[name] for name in wanted}, given)
+            result = dict(zip(names, self._runner.run(arrays), strict=True))
+        return owned({name: result[name] for name in wanted}, arrays)
 
     def session(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Session:
         """Make a session of the model for shapes, with this backend, threads and limits."""
@@ -116,10 +116,10 @@ class Module:
         """
         from walle_stream.engine.profiling import profile_model  # noqa: PLC0415  # seldom
 
-        given = checked_inputs(self.model.graph, inputs)
+        arrays = checked_inputs(self.model.graph, inputs)
         with run_with(self.threads):
             backend = backend_named(self.backend)
-            return profile_model(self.model, given, backend, repeats, self.limits)
+            return profile_model(self.model, arrays, backend, repeats, self.limits)
 
 
 def load(

@@ -90,8 +90,8 @@ class Profile:
         return {
             "format": 1,
             **asdict(self),
-            "operators": [asdict(each) for each in self.operators()],
-            "kernels": [asdict(each) for each in self.kernels()],
+            "operators": [asdict(timing) for timing in self.operators()],
+            "kernels": [asdict(timing) for timing in self.kernels()],
         }
 
 
@@ -185,9 +185,11 @@ def profile_model(
     times_ms += [_timed(runner, inputs) for _ in range(repeats)]
     mean_ms = sum(times_ms[1:]) / repeats
     nodes = _nodes(watching, repeats, mean_ms)
-    rest_ms = max(0.0, mean_ms - sum(each.total.ms for each in nodes))
+    rest_ms = max(0.0, mean_ms - sum(node.total.ms for node in nodes))
     other = Timing("other", 0, 0, rest_ms, _share(rest_ms, mean_ms))
-    stages = {name: watching.stages[name] for name in STAGES if name in watching.stages}
+    stages: dict[str, Statistics] = {
+        name: watching.stages[name] for name in STAGES if name in watching.stages
+    }
     return Profile(
         model.graph.name, backend.name, repeats, times_ms[0], mean_ms, median(times_ms[1:]),
         nodes, other, stages,
@@ -224,7 +226,9 @@ def _by_name(timings: Iterable[tuple[str, Timing]]) -> list[Timing]:
 
 
 def _sum(name: str, timings: Sequence[Timing]) -> Timing:
-    columns = zip(*((each.calls, each.bytes, each.ms, each.share) for each in timings), strict=True)
+    columns = zip(
+        *((timing.calls, timing.bytes, timing.ms, timing.share) for timing in timings), strict=True
+    )
     return Timing(name, *map(sum, columns))
 
 

@@ -116,21 +116,21 @@ class Session:
         """
         ready = self._ready
         graph = self.model.graph
-        given = checked_inputs(graph, inputs)
+        arrays = checked_inputs(graph, inputs)
         for name, kind in ready.inputs.items():
-            result = given[name]
+            result = arrays[name]
             if np.shape(result) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
                 raise ShapeError(
                     f"input {name!r} has shape {list(np.shape(result))}, the session is for"  # type: ignore[arg-type]
                     f" {list(kind.shape or ())}: resize it, or use a Module"
                 )
-        extra = next((name for name in given if name not in ready.inputs), None)
+        extra = next((name for name in arrays if name not in ready.inputs), None)
         if extra is not None:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
-        env: dict[str, Data] = {**graph.constants, **given}
+        env: dict[str, Data] = {**graph.constants, **arrays}
         with run_with(self.threads), guarded(graph.name):
             ready.piece.run(env, Budget(self._limits))
-        return owned({name: env[name] for name in graph.outputs}, given)
+        return owned({name: env[name] for name in graph.outputs}, arrays)
 
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
         if not isinstance(shapes, Mapping):
@@ -181,13 +181,10 @@ def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tu
             f"input {name!r} has shape {_shown(said)}: give the session one of whole numbers,"
             f" not {wanted!r:.100}"
         )
-    shape = tuple(int(each) for each in wanted)
+    shape = tuple(int(n) for n in wanted)
     fits = said is None or (
         len(said) == len(shape)
-        and all(
-            not isinstance(each, int) or each == size
-            for each, size in zip(said, shape, strict=True)
-        )
+        and all(not isinstance(n, int) or n == size for n, size in zip(said, shape, strict=True))
     )
     if not fits:
         raise ShapeError(f"input {name!r} has shape {_shown(said)}, not {list(shape)}")
@@ -200,8 +197,8 @@ def _are_sizes(wanted: Any) -> bool:
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
         return False
     return all(
-        isinstance(each, (int, np.integer)) and not isinstance(each, bool) and each >= 0
-        for each in wanted
+        isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size >= 0
+        for size in wanted
     )
 
 
@@ -215,9 +212,9 @@ def _described(value: Value) -> TensorType | None:
     return TensorType(value.dtype, value.shape if value.has_shape else None)
 
 
-def owned(outputs: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
+def owned(outputs: Mapping[str, Data], inputs: Mapping[str, Data]) -> dict[str, Any]:
     """Make outputs the caller's own: copied where they are an input, a constant or one another."""
-    taken = {id(each) for value in given.values() for each in arrays_of(value)}
+    taken = {id(array) for value in inputs.values() for array in arrays_of(value)}
     return {name: _apart(data, taken) for name, data in outputs.items()}
 
 

@@ -31,7 +31,7 @@ def bind(step: Step, inputs: Sequence[Array], output: Array, library: Library | 
     otherwise.
     """
     library = library or NUMPY
-    narrow = any(library.is_narrow(each.dtype) for each in (*step.inputs, *step.outputs))
+    narrow = any(library.is_narrow(tensor.dtype) for tensor in (*step.inputs, *step.outputs))
     binding = Binding(library, step, inputs, output, narrow)
     binder = library.binders.get(step.operator)
     run = None if binder is None else binder(binding)
@@ -53,8 +53,10 @@ def bind_raster(binding: Binding) -> Run:
     """Bind a raster: strided copies, one a region."""
     library, step, output = binding.library, binding.step, binding.output
     xp, fill = library.xp, step.parameters.get("fill")
-    pairs = [region_views(each, binding.inputs[each.input], output, xp) for each in step.regions]
-    covered = sum(each.count for each in step.regions) >= output.size
+    pairs = [
+        region_views(region, binding.inputs[region.input], output, xp) for region in step.regions
+    ]
+    covered = sum(region.count for region in step.regions) >= output.size
     copyto = xp.copyto
     if step.parameters.get("accumulate"):
         add_into = xp.add
@@ -99,7 +101,7 @@ def bind_matmul(binding: Binding) -> Run | None:
     if binding.narrow:
         return None
     (x, y), output, matmul = binding.inputs, binding.output, binding.library.xp.matmul
-    if all(each == 1 for each in x.shape[:-2]):
+    if all(size == 1 for size in x.shape[:-2]):
         # a stack of one: numpy loops over stacks itself, and hands one matrix to BLAS
         first = (0,) * (x.ndim - 2)
         left, right, target = x[first], y[first], output[first]

@@ -37,20 +37,20 @@ def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Arr
         return x.copy()
     if dtype == TEXT:
         return _written(x)
-    given = _parsed(x, dtype) if x.dtype == TEXT else _widened(x)
+    wide = _parsed(x, dtype) if x.dtype == TEXT else _widened(x)
     if dtype == BOOL:
-        return np.asarray(given != given.dtype.type(0))
+        return np.asarray(wide != wide.dtype.type(0))
     if not is_foreign(dtype):
-        return given.astype(dtype)
-    return _to_foreign(given, dtype, saturate, mode)
+        return wide.astype(dtype)
+    return _to_foreign(wide, dtype, saturate, mode)
 
 
-def _to_foreign(given: Array, dtype: DType, saturate: bool, mode: str) -> Array:
+def _to_foreign(x: Array, dtype: DType, saturate: bool, mode: str) -> Array:
     if dtype.name.startswith(("int", "uint")):
-        return given.astype(np.int64).astype(dtype)
+        return x.astype(np.int64).astype(dtype)
     if dtype.name == _EXPONENTS:
-        return _rounded_exponents(given, saturate, mode).view(dtype)
-    narrow = _narrowed(given)
+        return _rounded_exponents(x, saturate, mode).view(dtype)
+    narrow = _narrowed(x)
     if saturate and dtype.name in _GREATEST:
         greatest = np.float32(_GREATEST[dtype.name])
         narrow = np.clip(narrow, -greatest, greatest)
@@ -101,9 +101,9 @@ def _rounded_exponents(x: Array, saturate: bool, mode: str) -> Array:
 
 def _written(x: Array) -> Array:
     if x.dtype.kind == "b" or is_integer(x.dtype):
-        flat: list[str] = [str(int(each)) for each in x.reshape(-1)]
+        flat: list[str] = [str(int(element)) for element in x.reshape(-1)]
     else:
-        flat = [_written_float(each) for each in _widened(x).reshape(-1)]
+        flat = [_written_float(element) for element in _widened(x).reshape(-1)]
     result = np.empty(len(flat), TEXT)
     result[:] = flat
     return result.reshape(x.shape)
@@ -120,7 +120,7 @@ def _written_float(x: Any) -> str:
 def _parsed(x: Array, dtype: DType) -> Array:
     flat = x.reshape(-1)
     if is_integer(dtype):
-        whole = [_parsed_whole(each) & _MASK for each in flat]
+        whole = [_parsed_whole(element) & _MASK for element in flat]
         return np.array(whole, np.uint64).astype(np.int64).reshape(x.shape)
     known = {"true": 1.0, "false": 0.0} if dtype == BOOL else {}
     parsed = [

@@ -110,11 +110,11 @@ def library_of(device: Device, checks: IndexChecks) -> Library:
 
     def fallback(step: Step, inputs: Sequence[Array], output: Array) -> Run:
         def run() -> None:
-            given = [
-                device.download(each, tensor.dtype)
-                for each, tensor in zip(inputs, step.inputs, strict=True)
+            arrays = [
+                device.download(array, tensor.dtype)
+                for array, tensor in zip(inputs, step.inputs, strict=True)
             ]
-            xp.copyto(output, device.upload(compute(step, given)))
+            xp.copyto(output, device.upload(compute(step, arrays)))
 
         return run
 
@@ -294,15 +294,15 @@ def _arg(binding: Binding) -> Run | None:
     is_last = bool(step.parameters.get("last"))
     extreme = xp.amax if step.operator is Operator.ARG_MAX else xp.amin
     choose = xp.amax if is_last else xp.amin
-    shape = tuple(size if each == axis else 1 for each in range(x.ndim))
-    places = xp.asarray(np.arange(size, dtype=np.int64).reshape(shape))
+    shape = tuple(size if number == axis else 1 for number in range(x.ndim))
+    positions = xp.asarray(np.arange(size, dtype=np.int64).reshape(shape))
     none = xp.asarray(np.array(-1 if is_last else size, np.int64))
 
     def arg() -> None:
         hit = xp.equal(x, extreme(x, axis=axis, keepdims=True))
         if x.dtype.kind == "f":
             hit = xp.logical_or(hit, xp.isnan(x))
-        choose(xp.where(hit, places, none), axis=axis, out=output, keepdims=True)
+        choose(xp.where(hit, positions, none), axis=axis, out=output, keepdims=True)
 
     return arg
 

@@ -58,7 +58,7 @@ def nearest(x: Array) -> Array:
 
 def erf(x: Array) -> Array:
     """Give the error function of floats, the C library's of each element: slow and right."""
-    flat = [erf_of_one(each) for each in x.astype(np.float64).reshape(-1).tolist()]
+    flat = [erf_of_one(element) for element in x.astype(np.float64).reshape(-1).tolist()]
     return np.array(flat, np.float64).reshape(x.shape).astype(x.dtype)
 
 
@@ -113,15 +113,15 @@ BLOCK: Final = 1 << 13
 
 _LIMIT: Final = np.float32(4.0)
 _P: Final = tuple(
-    np.float32(each)
-    for each in (
+    np.float32(factor)
+    for factor in (
         1.986683040545759e-06, 0.0002845416645987962, 0.003882868754683801,
         0.0531002552938111, 0.19353597136187836, 1.1283791395361198,
     )
 )  # fmt: skip
 _Q: Final = tuple(
-    np.float32(each)
-    for each in (
+    np.float32(factor)
+    for factor in (
         3.7417855603274595e-05, 0.0011854299942666883, 0.01520631747581593,
         0.11534598112917442, 0.5048493479535978, 1.0,
     )

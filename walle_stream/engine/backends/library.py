@@ -69,5 +69,5 @@ def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Arr
     flat = plain.reshape(-1)
     # the step of an axis of one element may be any number, also one that numpy cannot take
     steps = [step * item if size > 1 else 0 for size, step in zip(shape, view.strides, strict=True)]
-    seen = xp.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
-    return seen if plain is array else seen.view(array.dtype)
+    result = xp.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
+    return result if plain is array else result.view(array.dtype)

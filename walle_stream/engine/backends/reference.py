@@ -55,7 +55,7 @@ def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
             result = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
             result = result.astype(step.output.dtype, copy=False)
     except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
-        shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
+        shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in inputs)
         reason = str(error) or type(error).__name__
         raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
     return [result]
@@ -66,7 +66,7 @@ def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     shape, dtype = parameters["shape"], parameters["dtype"]
     fill = parameters.get("fill")
     output = np.full(prod(shape), zero(dtype) if fill is None else fill, dtype)
-    flat = [np.ascontiguousarray(each).reshape(-1) for each in inputs]
+    flat = [np.ascontiguousarray(array).reshape(-1) for array in inputs]
     for region in parameters["regions"]:
         moved = flat[region.input][addresses(region, region.source)]
         target = addresses(region, region.destination)
@@ -148,8 +148,10 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.RASTER: raster,
     Operator.ROUND: _of(nearest),
     Operator.ERF: _of(erf),
-    Operator.CAST: lambda inputs, given: cast(inputs[0], **given),
-    Operator.BITCAST: lambda inputs, given: np.asarray(inputs[0], order="C").view(given["dtype"]),
+    Operator.CAST: lambda inputs, parameters: cast(inputs[0], **parameters),
+    Operator.BITCAST: lambda inputs, parameters: np.asarray(inputs[0], order="C").view(
+        parameters["dtype"]
+    ),
     Operator.DIV: _of(divide),
     Operator.POW: _of(power),
     Operator.SELECT: _of(np.where),
@@ -198,20 +200,22 @@ class InterpretedPlan:
     @property
     def nbytes(self) -> int:
         """Bytes of all that is made: nothing is given back before the end."""
-        tensors = (each for step in self.program.steps for each in step.outputs)
-        return sum(each.nbytes for each in tensors if each.has_shape and each.data is None)
+        tensors = (tensor for step in self.program.steps for tensor in step.outputs)
+        return sum(tensor.nbytes for tensor in tensors if tensor.has_shape and tensor.data is None)
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
         """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
         values: dict[Tensor, Array] = dict(zip(self.program.inputs, inputs, strict=True))
         for step in self.program.steps:
-            given = [each.data if each.data is not None else values[each] for each in step.inputs]
+            operands = [
+                tensor.data if tensor.data is not None else values[tensor] for tensor in step.inputs
+            ]
             start_ms = 0.0 if watch is None else monotonic_ms()
-            values.update(zip(step.outputs, self._kernels(step, given), strict=True))
+            values.update(zip(step.outputs, self._kernels(step, operands), strict=True))
             if watch is not None:
                 watch(step, monotonic_ms() - start_ms)
         # the caller's own, also where an output is an input or stands twice
         return [
-            np.array(each.data if each.data is not None else values[each])
-            for each in self.program.outputs
+            np.array(tensor.data if tensor.data is not None else values[tensor])
+            for tensor in self.program.outputs
         ]

@@ -33,9 +33,9 @@ def bind_chain(
             calls.append(Bound(_clip(step, after, view_of), after))
             number += 2
             continue
-        roots = [_constant(elision.seen[each].root) for each in step.inputs]
+        roots = [_constant(elision.aliases[tensor].root) for tensor in step.inputs]
         inputs, output = constants.laid_out(
-            step.operator, [view_of(each) for each in step.inputs], roots, view_of(step.output)
+            step.operator, [view_of(tensor) for tensor in step.inputs], roots, view_of(step.output)
         )
         calls.append(Bound(bind(step, inputs, output), step))
         number += 1
@@ -63,16 +63,16 @@ def _is_clip(low: Step, high: Step, elision: Elision) -> bool:
 
 
 def _is_number(tensor: Tensor, elision: Elision) -> bool:
-    root = elision.seen[tensor].root
+    root = elision.aliases[tensor].root
     return root.data is not None and root.data.size == 1
 
 
 def _clip(low: Step, high: Step, view_of: ViewOf) -> Run:
     x, output = view_of(low.inputs[0]), view_of(high.output)
-    first, last = (view_of(each.inputs[1]) for each in (low, high))
+    first, last = (view_of(step.inputs[1]) for step in (low, high))
     if not output.size:
         return lambda: None
-    begin, end = (np.asarray(each[(0,) * each.ndim]) for each in (first, last))
+    begin, end = (np.asarray(bound[(0,) * bound.ndim]) for bound in (first, last))
     clip = x.clip
     return lambda: clip(begin, end, out=output)
 
@@ -85,11 +85,11 @@ def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConsta
         stop = min(start + loop.rows_per_tile, loop.rows)
 
         def tile(tensor: Tensor, start: int = start, stop: int = stop) -> Array:
-            seen = elision.seen[tensor]
-            if seen.root in slots:
+            alias = elision.aliases[tensor]
+            if alias.root in slots:
                 shape = list(tensor.shape)
                 shape[loop.axis] = stop - start
-                return strided(slots[seen.root], shape, seen.view)
+                return strided(slots[alias.root], shape, alias.view)
             whole = view_of(tensor)
             if not _is_cut(tensor, loop):
                 return whole
@@ -108,14 +108,14 @@ def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
     """Give each tensor of the loop alone a tile of memory, shared where lives allow."""
     last: dict[Tensor, int] = {}
     for number, step in enumerate(loop.steps):
-        for each in step.inputs:
-            last[elision.seen[each].root] = number
+        for tensor in step.inputs:
+            last[elision.aliases[tensor].root] = number
     inner = set(loop.inner)
     slots: dict[Tensor, Array] = {}
     free: list[Array] = []
     for number, step in enumerate(loop.steps):
         dying = [
-            root for root in dict.fromkeys(elision.seen[each].root for each in step.inputs)
+            root for root in dict.fromkeys(elision.aliases[tensor].root for tensor in step.inputs)
             if root in inner and last[root] == number
         ]  # fmt: skip
         output = step.output
@@ -126,9 +126,9 @@ def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
                 dying.remove(over)
                 memory = slots[over].view(np.uint8).reshape(-1)
             else:
-                fit = next((each for each in free if each.nbytes >= nbytes), None)
+                fit = next((block for block in free if block.nbytes >= nbytes), None)
                 # by identity: arrays compare element by element
-                free = [each for each in free if each is not fit]
+                free = [block for block in free if block is not fit]
                 memory = np.empty(nbytes, np.uint8) if fit is None else fit
             slots[output] = memory[:nbytes].view(output.dtype)
         free += [slots[root].view(np.uint8) for root in dying]
@@ -142,8 +142,8 @@ def _may_overwrite(step: Step, root: Tensor, elision: Elision) -> bool:
         and root.shape == output.shape
         and root.dtype.itemsize == output.dtype.itemsize
         and all(
-            elision.seen[each].view == elision.seen[root].view
-            for each in step.inputs
-            if elision.seen[each].root is root
+            elision.aliases[tensor].view == elision.aliases[root].view
+            for tensor in step.inputs
+            if elision.aliases[tensor].root is root
         )
     )

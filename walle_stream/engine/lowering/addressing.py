@@ -34,15 +34,15 @@ def wrapped(builder: Builder, indices: Tensor, size: int | Tensor) -> Tensor:
     return builder.select(builder.less(wide, 0), builder.add(wide, size), wide)
 
 
-def take(builder: Builder, x: Tensor, places: Tensor, axis: int = 0) -> Tensor:
-    """Read slices along an axis at int64 places of any shape: ``(*before, *places, *behind)``.
+def take(builder: Builder, x: Tensor, indices: Tensor, axis: int = 0) -> Tensor:
+    """Read slices along an axis at int64 indices of any shape: ``(*before, *indices, *behind)``.
 
-    A place that is out of range is refused when it is run.
+    An index that is out of range is refused when it is run.
     """
     before, behind = x.shape[:axis], x.shape[axis + 1 :]
     line = builder.reshape(x, (prod(before), x.shape[axis], prod(behind)))
-    taken = builder.emit(Operator.TAKE, line, builder.reshape(places, (places.size,)))
-    return builder.reshape(taken, (*before, *places.shape, *behind))
+    taken = builder.emit(Operator.TAKE, line, builder.reshape(indices, (indices.size,)))
+    return builder.reshape(taken, (*before, *indices.shape, *behind))
 
 
 def flat_take(builder: Builder, x: Tensor, addresses: Tensor) -> Tensor:
@@ -62,12 +62,12 @@ def put(
     return builder.emit(Operator.PUT, x, flat, rows, reduction=reduction)
 
 
-def looked_up(builder: Builder, places: Tensor, size: int, stride: int) -> Tensor:
-    """Give the int64 addresses of places along an axis, whose stride is in elements.
+def looked_up(builder: Builder, indices: Tensor, size: int, stride: int) -> Tensor:
+    """Give the int64 addresses of indices along an axis, whose stride is in elements.
 
-    A place that is out of range is refused when it is run.
+    An index that is out of range is refused when it is run.
     """
-    return flat_take(builder, builder.constant(np.arange(size) * stride), places)
+    return flat_take(builder, builder.constant(np.arange(size) * stride), indices)
 
 
 def reversed_lengths(
@@ -86,23 +86,23 @@ def reversed_lengths(
     count = builder.constant(np.arange(steps).reshape(-1, 1))
     ends = builder.reshape(builder.cast(lengths, INT64), (1, rows))
     mirrored = builder.sub(builder.sub(ends, 1), count)
-    place = builder.select(builder.less(count, ends), mirrored, count)
-    address = looked_up(builder, place, steps, rows)
+    index = builder.select(builder.less(count, ends), mirrored, count)
+    address = looked_up(builder, index, steps, rows)
     address = builder.add(address, builder.constant(np.arange(rows)))
     lines = builder.reshape(moved, (steps * rows, *moved.shape[2:]))
     back = tuple(order.index(axis) for axis in range(x.rank))
     return moves.transpose(builder, take(builder, lines, address), back)
 
 
-def taken(builder: Builder, table: Array, places: Tensor) -> Tensor:
-    """Give the rows of a table ``(count, *row)`` by int64 numbers: ``(*places, *row)``.
+def taken(builder: Builder, table: Array, indices: Tensor) -> Tensor:
+    """Give the rows of a table ``(count, *row)`` by int64 numbers: ``(*indices, *row)``.
 
     A number that is not below ``count`` fails when it is run.
     """
-    return take(builder, builder.constant(table), places)
+    return take(builder, builder.constant(table), indices)
 
 
-def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tensor:
+def indices_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tensor:
     """Find each number or string among keys, int64; their count stands for none.
 
     The last of equal keys counts, and a nan equals a nan.
@@ -117,27 +117,27 @@ def places_of(builder: Builder, x: Tensor, keys: Sequence[Any] | Array) -> Tenso
     if not missing:
         return builder.broadcast(builder.constant(0, INT64), x.shape)
     if x.dtype == TEXT:
-        return _places_of_strings(builder, x, [str(each) for each in listed])
+        return _indices_of_strings(builder, x, [str(element) for element in listed])
     known = listed.astype(x.dtype)
     is_number = np.equal(known, known)
-    result = _places_of_numbers(builder, x, known, is_number)
+    result = _indices_of_numbers(builder, x, known, is_number)
     if is_floating(x.dtype) and not is_number.all():
         last = int(np.flatnonzero(~is_number)[-1])
         result = builder.select(builder.is_nan(x), last, result)
     return result
 
 
-def _places_of_strings(builder: Builder, x: Tensor, keys: list[str]) -> Tensor:
-    # a place in the table of different ones, and from there the last place among the keys
-    last = {each: number for number, each in enumerate(keys)}
-    table = {each: number for number, each in enumerate(last)}
+def _indices_of_strings(builder: Builder, x: Tensor, keys: list[str]) -> Tensor:
+    # an index in the table of different ones, and from there the last index among the keys
+    last = {key: number for number, key in enumerate(keys)}
+    table = {key: number for number, key in enumerate(last)}
     result = builder.text("lookup", [x], x.shape, INT64, table=table)
     if len(table) == len(keys):
         return result
     return taken(builder, np.array([*last.values(), len(keys)], np.int64), result)
 
 
-def _places_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Array) -> Tensor:
+def _indices_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Array) -> Tensor:
     numbers = np.flatnonzero(is_number)
     order = numbers[np.argsort(keys[numbers], kind="stable")]
     if not order.size:
@@ -145,7 +145,7 @@ def _places_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Arra
     ordered = keys[order]
     # of equal ones the last in order, which stays where they are sorted
     is_last = np.append(ordered[1:] != ordered[:-1], np.True_)
-    places, ordered = order[is_last], ordered[is_last]
+    positions, ordered = order[is_last], ordered[is_last]
     rounds = (len(ordered) - 1).bit_length()
     width = (1 << rounds) - len(ordered)
     padded = np.append(ordered, np.repeat(ordered[-1:], width))
@@ -156,5 +156,7 @@ def _places_of_numbers(builder: Builder, x: Tensor, keys: Array, is_number: Arra
         is_below = builder.less_equal(taken(builder, padded, probe), flat)
         low = builder.select(is_below, probe, low)
     is_found = builder.equal(taken(builder, padded, low), flat)
-    place = taken(builder, np.append(places, np.repeat(places[-1:], width)).astype(np.int64), low)
-    return builder.reshape(builder.select(is_found, place, len(keys)), x.shape)
+    index = taken(
+        builder, np.append(positions, np.repeat(positions[-1:], width)).astype(np.int64), low
+    )
+    return builder.reshape(builder.select(is_found, index, len(keys)), x.shape)

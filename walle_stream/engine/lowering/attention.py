@@ -158,22 +158,22 @@ def _masked(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    builder, given = call.builder, scores.dtype
+    builder, dtype = call.builder, scores.dtype
     code = call.number("softmax_precision", 0)
     if code:
         # a narrow precision is no reason to lose what is there
-        scores = builder.cast(scores, wide_dtype(given, float_dtype(code, "softmax_precision")))
+        scores = builder.cast(scores, wide_dtype(dtype, float_dtype(code, "softmax_precision")))
     mask = call.optional(3)
     is_open = allowed is None or (allowed.data is not None and allowed.data.any(-1).all())
     if is_open and (mask is None or mask.dtype == BOOL):
-        return builder.cast(softmax(builder, scores, (3,)), given)
+        return builder.cast(softmax(builder, scores, (3,)), dtype)
     # a query that sees no key has no shares, and not 0 / 0
     greatest = builder.max(scores, (3,))
     shift = builder.select(builder.equal(greatest, -np.inf), 0.0, greatest)
     powers = builder.exp(builder.sub(scores, shift))
     total = builder.sum(powers, (3,))
     total = builder.select(builder.equal(total, 0.0), 1.0, total)
-    return builder.cast(builder.div(powers, total), given)
+    return builder.cast(builder.div(powers, total), dtype)
 
 
 @lowers("FlexAttention", domain="ai.onnx.preview")
@@ -224,10 +224,10 @@ def _flex_values(call: Call) -> Result:
 
 @lowers("RotaryEmbedding")
 def _rotary(call: Call) -> Result:
-    builder, given = call.builder, call.tensor(0)
+    builder, source = call.builder, call.tensor(0)
     shape, token_axis = _split(call)
-    dtype = wide_dtype(given.dtype, call.tensor(1).dtype, call.tensor(2).dtype)
-    x = builder.reshape(builder.cast(given, dtype), shape)
+    dtype = wide_dtype(source.dtype, call.tensor(1).dtype, call.tensor(2).dtype)
+    x = builder.reshape(builder.cast(source, dtype), shape)
     turned = call.number("rotary_embedding_dim", 0) or shape[3]
     if not 0 <= turned <= shape[3] or turned % 2:
         raise ShapeError(f"{turned} features of {shape[3]} cannot be turned in pairs")
@@ -238,7 +238,7 @@ def _rotary(call: Call) -> Result:
     strides = (*strides_of(shape)[:3], step)
     starts = (0, 1 if step > 1 else half)
     if not x.size or not half:
-        return given
+        return source
     first, second = (builder.view(x, box, strides, start) for start in starts)
     real = builder.sub(builder.mul(cosine, first), builder.mul(sine, second))
     imaginary = builder.add(builder.mul(sine, first), builder.mul(cosine, second))
@@ -249,7 +249,7 @@ def _rotary(call: Call) -> Result:
     rest = View(turned, strides_of(shape))
     regions.append(Region((*shape[:3], shape[3] - turned), rest, rest, 2))
     result = builder.raster([real, imaginary, x], shape, regions)
-    return builder.cast(builder.reshape(result, given.shape), given.dtype)
+    return builder.cast(builder.reshape(result, source.shape), source.dtype)
 
 
 def _split(call: Call) -> tuple[Shape, int]:
@@ -268,10 +268,10 @@ def _split(call: Call) -> tuple[Shape, int]:
 def _angles(
     call: Call, number: int, shape: Shape, token_axis: int, half: int, dtype: DType
 ) -> Tensor:
-    builder, cache, places = call.builder, call.tensor(number), call.optional(3)
+    builder, cache, positions = call.builder, call.tensor(number), call.optional(3)
     batch, tokens = shape[0], shape[token_axis]
-    if places is not None:
-        cache = _taken(builder, cache, places, (batch, tokens))
+    if positions is not None:
+        cache = _taken(builder, cache, positions, (batch, tokens))
     if cache.shape != (batch, tokens, half):
         raise ShapeError(
             f"input {number} gives {list(cache.shape)}, not {[batch, tokens, half]} angles"
@@ -280,9 +280,11 @@ def _angles(
     return builder.cast(builder.reshape(cache, axes), dtype)
 
 
-def _taken(builder: Builder, cache: Tensor, places: Tensor, shape: Shape) -> Tensor:
-    if cache.rank != 2 or places.shape != shape:  # noqa: PLR2004  # places and their angles
-        raise ShapeError(f"places of shape {list(places.shape)} of angles of {list(cache.shape)}")
-    if not is_integer(places.dtype):
-        raise DTypeError(f"places are whole numbers, not {places.dtype.name}")
-    return take(builder, cache, builder.cast(places, np.int64))
+def _taken(builder: Builder, cache: Tensor, positions: Tensor, shape: Shape) -> Tensor:
+    if cache.rank != 2 or positions.shape != shape:  # noqa: PLR2004  # places and their angles
+        raise ShapeError(
+            f"places of shape {list(positions.shape)} of angles of {list(cache.shape)}"
+        )
+    if not is_integer(positions.dtype):
+        raise DTypeError(f"places are whole numbers, not {positions.dtype.name}")
+    return take(builder, cache, builder.cast(positions, np.int64))

@@ -93,7 +93,7 @@ class Builder:
         if self._is_folded(step):
             self._folded_bytes += output.nbytes if output.has_shape else 0
             check_memory(self._folded_bytes, self._limits)
-            output = self.constant(self._compute(step, [self.value(each) for each in inputs]))
+            output = self.constant(self._compute(step, [self.value(tensor) for tensor in inputs]))
             if shape is not None and output.shape != shape:
                 raise EngineError(f"{operator} made {output.shape}, not {shape}")
             return output
@@ -111,11 +111,11 @@ class Builder:
             )
 
     def _is_folded(self, step: Step) -> bool:
-        if step.operator is Operator.RANDOM or any(each.data is None for each in step.inputs):
+        if step.operator is Operator.RANDOM or any(tensor.data is None for tensor in step.inputs):
             return False
         if not step.output.has_shape:
             return True
-        read = sum(each.nbytes for each in step.inputs)
+        read = sum(tensor.nbytes for tensor in step.inputs)
         return step.output.nbytes <= max(FOLD_MAX_BYTES, 2 * read)
 
     def text(
@@ -141,8 +141,8 @@ class Builder:
         Elements that no region writes are ``fill``, by default zero or no text. With ``accumulate``
         regions add to it.
         """
-        kept = tuple(each for each in regions if each.count)
-        if fill is None and sum(each.count for each in kept) < prod(shape):
+        kept = tuple(region for region in regions if region.count)
+        if fill is None and sum(region.count for region in kept) < prod(shape):
             fill = "" if inputs[0].dtype == TEXT else 0
         return self.emit(
             Operator.RASTER, *inputs, regions=kept, shape=tuple(shape), dtype=inputs[0].dtype,
@@ -246,7 +246,8 @@ class Builder:
         left, right = self.as_tensor(x, like), self.as_tensor(y, like)
         shape = common_shape(condition.shape, left.shape, right.shape)
         return self.emit(
-            Operator.SELECT, *(self.broadcast(each, shape) for each in (condition, left, right))
+            Operator.SELECT,
+            *(self.broadcast(operand, shape) for operand in (condition, left, right)),
         )
 
     def cast(self, x: Tensor, dtype: Any, **parameters: Any) -> Tensor:
@@ -319,5 +320,5 @@ def common_shape(*shapes: Shape) -> Shape:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError as error:
-        listed = ", ".join(str(list(each)) for each in shapes)
+        listed = ", ".join(str(list(shape)) for shape in shapes)
         raise ShapeError(f"shapes {listed} do not fit each other") from error

@@ -117,15 +117,15 @@ def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, grou
 
     Gives ``(N, *output, O)``.
     """
-    places, depth = (x.shape[0], *window.output), matrix.shape[-1]
+    positions, depth = (x.shape[0], *window.output), matrix.shape[-1]
     # each place once is the input as it lies
     least = PATCHES_MAX if window.taps > 1 or max(window.strides, default=1) > 1 else _SLAB_MAX
-    slabs = list(_slabs(places, window.taps * x.shape[-1], least))
+    slabs = list(_slabs(positions, window.taps * x.shape[-1], least))
     parts = [
         builder.matmul(patches(builder, x, window, starts, sizes, group), matrix)
         for starts, sizes in slabs
     ]
-    shape = (*places, group * depth)
+    shape = (*positions, group * depth)
     if len(slabs) == group == 1:
         return builder.reshape(parts[0], shape)
     target = strides_of(shape)
@@ -144,27 +144,30 @@ def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, grou
     return builder.raster(parts, shape, regions)
 
 
-def _slabs(places: Shape, each: int, least: int) -> Iterator[tuple[Shape, Shape]]:
+def _slabs(positions: Shape, elements: int, least: int) -> Iterator[tuple[Shape, Shape]]:
     # as many of the last axes as fit whole, a part of the one before, the others one by one
-    most = min(max(least, prod(places) * each // _SLABS_WANTED), _SLAB_MAX)
-    left = max(1, most // max(each, 1))
-    steps = list(places)
-    for axis in reversed(range(len(places))):
-        steps[axis] = max(1, min(places[axis], left))
+    most = min(max(least, prod(positions) * elements // _SLABS_WANTED), _SLAB_MAX)
+    left = max(1, most // max(elements, 1))
+    steps = list(positions)
+    for axis in reversed(range(len(positions))):
+        steps[axis] = max(1, min(positions[axis], left))
         # equal ones: the last is not a sliver
-        steps[axis] = -(-places[axis] // -(-places[axis] // steps[axis])) if places[axis] else 1
+        steps[axis] = (
+            -(-positions[axis] // -(-positions[axis] // steps[axis])) if positions[axis] else 1
+        )
         left //= steps[axis]
-        if steps[axis] < places[axis]:
+        if steps[axis] < positions[axis]:
             left = 1
-    counts = [-(-n // step) for n, step in zip(places, steps, strict=True)]
+    counts = [-(-n // step) for n, step in zip(positions, steps, strict=True)]
     if prod(counts) > _SLABS_MAX:
-        raise LoweringError(f"{prod(places)} windows of {each} elements are too many")
+        raise LoweringError(f"{prod(positions)} windows of {elements} elements are too many")
     for number in product(*map(range, counts)):
         starts = tuple(i * step for i, step in zip(number, steps, strict=True))
         yield (
             starts,
             tuple(
-                min(step, n - start) for step, n, start in zip(steps, places, starts, strict=True)
+                min(step, n - start)
+                for step, n, start in zip(steps, positions, starts, strict=True)
             ),
         )
 
@@ -174,7 +177,7 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
     channels, count = x.shape[-1], w.shape[0]
     many = count // channels
     is_float = is_floating(x.dtype)
-    wide, weights = (widened(builder, each) if is_float else each for each in (x, w))
+    wide, weights = (widened(builder, operand) if is_float else operand for operand in (x, w))
     weights = builder.reshape(
         moves.transpose(builder, weights, (*range(2, w.rank), 0, 1)),
         (*window.kernel, channels, *((many,) if many > 1 else ())),

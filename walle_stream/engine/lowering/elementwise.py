@@ -90,7 +90,7 @@ def _pow(call: Call) -> Result:
 
 @lowers("Mod", kind=Kind.ATOMIC)
 def _mod(call: Call) -> Result:
-    left, right = (require_numbers(call.tensor(each), f"input {each}") for each in (0, 1))
+    left, right = (require_numbers(call.tensor(number), f"input {number}") for number in (0, 1))
     fmod = call.number("fmod", 0)
     if fmod not in {0, 1}:
         raise LoweringError(f"attribute 'fmod' must be 0 or 1, not {fmod}")
@@ -100,9 +100,9 @@ def _mod(call: Call) -> Result:
 @lowers("BitShift", kind=Kind.ATOMIC)
 def _bit_shift(call: Call) -> Result:
     left, right = call.tensor(0), call.tensor(1)
-    for each in (left, right):
-        if not is_integer(each.dtype):
-            raise DTypeError(f"bits of {each.dtype.name} cannot be shifted, only of integers")
+    for operand in (left, right):
+        if not is_integer(operand.dtype):
+            raise DTypeError(f"bits of {operand.dtype.name} cannot be shifted, only of integers")
     directions = {"LEFT": Operator.SHIFT_LEFT, "RIGHT": Operator.SHIFT_RIGHT}
     return call.builder.binary(directions[call.choice("direction", directions)], left, right)
 
@@ -166,8 +166,8 @@ def _converted(call: Call, x: Tensor, dtype: DType) -> Tensor:
 @lowers("BitCast", kind=Kind.ATOMIC)
 def _bit_cast(call: Call) -> Result:
     x, dtype = call.tensor(0), _target(call)
-    for each in (x.dtype, dtype):
-        if each == TEXT:
+    for kind in (x.dtype, dtype):
+        if kind == TEXT:
             raise DTypeError("strings have no bits to cast")
     if _bits(x.dtype) != _bits(dtype):
         raise DTypeError(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import places_of, take, taken
+from walle_stream.engine.lowering.addressing import indices_of, take, taken
 from walle_stream.engine.lowering.limits import integer_limits
 from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
@@ -55,11 +55,11 @@ def _one_hot_encoder(call: Call) -> Result:
     else:
         x, keys = builder.cast(require_numbers(x), INT64), np.array(numbers, np.int64)
     check_size((x.size, len(keys)))
-    places = places_of(builder, x, keys)
+    indices = indices_of(builder, x, keys)
     if not call.number("zeros", 1):
         # what is among no categories fails here, when it is run
-        places = taken(builder, np.arange(len(keys)), places)
-    column = moves.expand_axis(builder, places, x.rank)
+        indices = taken(builder, np.arange(len(keys)), indices)
+    column = moves.expand_axis(builder, indices, x.rank)
     return builder.cast(builder.equal(column, builder.constant(np.arange(len(keys)))), "float32")
 
 
@@ -76,19 +76,19 @@ def _mapped(call: Call, numbers: Array, names: Array) -> Result:
 def _encoded(call: Call, keys: Array, values: Array, default: Any) -> Tensor:
     table = np.empty(len(values) + 1, values.dtype)
     table[:-1], table[-1] = values, default
-    return taken(call.builder, table, places_of(call.builder, call.tensor(0), keys))
+    return taken(call.builder, table, indices_of(call.builder, call.tensor(0), keys))
 
 
 def _one_of(call: Call, what: str) -> Array:
-    given = [kind for kind in _KINDS if call.attribute(f"{what}_{kind}") is not None]
-    if len(given) != 1:
-        raise LoweringError(f"one of {what}_* must be given, not {len(given)}")
-    name = f"{what}_{given[0]}"
-    if given[0] == "strings":
+    kinds = [kind for kind in _KINDS if call.attribute(f"{what}_{kind}") is not None]
+    if len(kinds) != 1:
+        raise LoweringError(f"one of {what}_* must be given, not {len(kinds)}")
+    name = f"{what}_{kinds[0]}"
+    if kinds[0] == "strings":
         return np.array(call.texts(name), TEXT)
-    if given[0] == "int64s":
+    if kinds[0] == "int64s":
         return np.array(call.list(name), np.int64)
-    if given[0] == "floats":
+    if kinds[0] == "floats":
         return reals(call, name)
     value = call.attribute(name)
     if not isinstance(value, np.ndarray):
@@ -130,13 +130,13 @@ def floats(call: Call) -> Tensor:
 
 @lowers("ArrayFeatureExtractor", domain=ML)
 def _array_feature_extractor(call: Call) -> Result:
-    x, places, builder = call.tensor(0), call.tensor(1), call.builder
+    x, indices, builder = call.tensor(0), call.tensor(1), call.builder
     if not x.rank:
         raise ShapeError("a scalar has no features")
-    if not is_integer(places.dtype):
-        raise DTypeError(f"indices must be whole numbers, not {places.dtype.name}")
+    if not is_integer(indices.dtype):
+        raise DTypeError(f"indices must be whole numbers, not {indices.dtype.name}")
     rows = builder.reshape(x, (*(x.shape[:-1] or (1,)), x.shape[-1]))
-    flat = builder.reshape(builder.cast(places, INT64), (places.size,))
+    flat = builder.reshape(builder.cast(indices, INT64), (indices.size,))
     return take(builder, rows, flat, rows.rank - 1)
 
 
@@ -164,10 +164,10 @@ def _feature_vectorizer(call: Call) -> Result:
     if sizes is not None and (len(sizes) != len(parts) or min(sizes, default=0) < 0):
         raise LoweringError(f"inputdimensions {sizes} of {len(parts)} inputs")
     columns = []
-    for number, each in enumerate(parts):
-        if each.rank not in {1, _MATRIX}:
-            raise ShapeError(f"input {number} of shape {list(each.shape)} is no matrix")
-        matrix = call.builder.reshape(each, (1, *each.shape)) if each.rank == 1 else each
+    for number, part in enumerate(parts):
+        if part.rank not in {1, _MATRIX}:
+            raise ShapeError(f"input {number} of shape {list(part.shape)} is no matrix")
+        matrix = call.builder.reshape(part, (1, *part.shape)) if part.rank == 1 else part
         if sizes is not None:
             check_size((matrix.shape[0], sizes[number]))
             matrix = moves.pad(

@@ -49,21 +49,21 @@ def _constant_fill(call: Call) -> Result:
     dtype = attribute_dtype(call, "dtype", FLOAT32)
     extra = call.list("extra_shape") or ()
     if call.has(0):
-        given = call.numbers(0) if call.number("input_as_shape", 0) else call.tensor(0).shape
+        sizes = call.numbers(0) if call.number("input_as_shape", 0) else call.tensor(0).shape
     else:
-        given = call.list("shape")
+        sizes = call.list("shape")
     return _filled(
-        call.builder, (*(given or ()), *extra), np.array(call.real("value", 0.0)).astype(dtype)
+        call.builder, (*(sizes or ()), *extra), np.array(call.real("value", 0.0)).astype(dtype)
     )
 
 
 @lowers("Range", kind=Kind.TRANSFORM)
 def _range(call: Call) -> Result:
     arrays = [call.values(number) for number in range(3)]
-    if any(each.size != 1 for each in arrays) or len({each.dtype for each in arrays}) > 1:
+    if any(array.size != 1 for array in arrays) or len({array.dtype for array in arrays}) > 1:
         raise ShapeError("start, limit and delta are not one element of one dtype each")
     dtype = arrays[0].dtype
-    start, limit, delta = (_number(each) for each in arrays)
+    start, limit, delta = (_number(array) for array in arrays)
     if not delta or not all(map(isfinite, (start, limit, delta))):
         raise ShapeError(f"a range from {start} to {limit} by {delta} has no end")
     if is_floating(dtype):
@@ -102,13 +102,13 @@ def _eye_like(call: Call) -> Result:
 
 
 def _seed(call: Call) -> int | None:
-    given = call.attribute("seed")
-    if given is None:
+    value = call.attribute("seed")
+    if value is None:
         return None
     try:
         return int.from_bytes(struct.pack("<f", call.real("seed")), "little")
     except OverflowError as error:
-        raise LoweringError(f"attribute 'seed' is {given!r}, no number of float32") from error
+        raise LoweringError(f"attribute 'seed' is {value!r}, no number of float32") from error
 
 
 def _uniform(call: Call, shape: Shape, dtype: DType) -> Tensor:
@@ -122,10 +122,10 @@ def _shape_and_dtype(call: Call) -> tuple[Shape, DType]:
         x = call.tensor(0)
         shape, dtype = x.shape, attribute_dtype(call, "dtype", x.dtype)
     else:
-        given = call.list("shape")
-        if given is None:
+        sizes = call.list("shape")
+        if sizes is None:
             raise LoweringError("attribute 'shape' is missing")
-        shape, dtype = given, attribute_dtype(call, "dtype", FLOAT32)
+        shape, dtype = sizes, attribute_dtype(call, "dtype", FLOAT32)
     if not is_floating(dtype):
         raise DTypeError(f"random numbers of {dtype.name}")
     return check_size(shape), dtype
@@ -151,7 +151,10 @@ def _random_normal(call: Call) -> Result:
     radius = builder.sqrt(builder.mul(builder.log(builder.sub(1, first)), -2))
     both = moves.concat(
         builder,
-        [builder.mul(radius, builder.unary(each, angle)) for each in (Operator.COS, Operator.SIN)],
+        [
+            builder.mul(radius, builder.unary(operator, angle))
+            for operator in (Operator.COS, Operator.SIN)
+        ],
         1,
     )
     line = moves.slice_axis(builder, both, 1, 0, count)

@@ -31,14 +31,14 @@ _REDUCTIONS: Final = {
 def _gather(call: Call) -> Result:
     x, indices, builder = call.tensor(0), call.tensor(1), call.builder
     axis = call.axis(x.rank, 0)
-    places = wrapped(builder, indices, x.shape[axis])
-    known = None if places.data is None else places.data.reshape(-1)
+    positions = wrapped(builder, indices, x.shape[axis])
+    known = None if positions.data is None else positions.data.reshape(-1)
     if known is None or not known.size or not x.size:
-        return take(builder, x, places, axis)
+        return take(builder, x, positions, axis)
     # known places at one distance are a view, which joins other moves
     first, gaps = int(known[0]), np.diff(known)
     if known.min() < 0 or known.max() >= x.shape[axis] or (gaps != gaps[:1]).any():
-        return take(builder, x, places, axis)
+        return take(builder, x, positions, axis)
     lead, tail = x.shape[:axis], x.shape[axis + 1 :]
     line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
     own, gap = strides_of(line.shape), int(gaps[0]) if gaps.size else 1
@@ -66,20 +66,22 @@ def _element_addresses(call: Call, x: Tensor, indices: Tensor) -> Tensor:
     builder = call.builder
     axis = call.axis(x.rank, 0)
     fits = indices.rank == x.rank and all(
-        mine <= its or each == axis
-        for each, (mine, its) in enumerate(zip(indices.shape, x.shape, strict=True))
+        mine <= its or number == axis
+        for number, (mine, its) in enumerate(zip(indices.shape, x.shape, strict=True))
     )
     if not fits:
         raise ShapeError(f"indices {list(indices.shape)} of data {list(x.shape)}, axis {axis}")
-    places, own = wrapped(builder, indices, x.shape[axis]), strides_of(x.shape)
-    if all(size <= 1 for each, size in enumerate(x.shape) if each != axis):
-        return places
+    positions, own = wrapped(builder, indices, x.shape[axis]), strides_of(x.shape)
+    if all(size <= 1 for number, size in enumerate(x.shape) if number != axis):
+        return positions
     base = np.zeros((1,) * x.rank, np.int64)
-    for each, size in enumerate(indices.shape):
-        if each != axis:
-            line = np.arange(size) * own[each]
-            base = base + line.reshape([-1 if at == each else 1 for at in range(x.rank)])
-    return builder.add(looked_up(builder, places, x.shape[axis], own[axis]), builder.constant(base))
+    for number, size in enumerate(indices.shape):
+        if number != axis:
+            line = np.arange(size) * own[number]
+            base = base + line.reshape([-1 if at == number else 1 for at in range(x.rank)])
+    return builder.add(
+        looked_up(builder, positions, x.shape[axis], own[axis]), builder.constant(base)
+    )
 
 
 @lowers("GatherND")
@@ -115,13 +117,13 @@ def _tuple_addresses(
     count = indices.shape[-1]
     depth = shared + count
     sizes = shape[shared:depth]
-    places = wrapped(builder, indices, builder.constant(np.array(sizes, np.int64)))
+    positions = wrapped(builder, indices, builder.constant(np.array(sizes, np.int64)))
     if depth == 1:
-        return builder.reshape(places, indices.shape[:-1]), depth
+        return builder.reshape(positions, indices.shape[:-1]), depth
     strides = strides_of(shape[:depth])
 
     def part(number: int) -> Tensor:
-        column = moves.slice_axis(builder, places, places.rank - 1, number, number + 1)
+        column = moves.slice_axis(builder, positions, positions.rank - 1, number, number + 1)
         column = builder.reshape(column, indices.shape[:-1])
         return looked_up(builder, column, sizes[number], strides[shared + number])
 
@@ -165,12 +167,12 @@ def _tensor_scatter(call: Call) -> Result:
     if at.shape != (batch,) or not is_integer(at.dtype):
         raise ShapeError(f"write indices {at} for {batch} batches")
     start = builder.reshape(builder.cast(at, INT64), (batch, 1, 1))
-    places = builder.add(start, builder.constant(np.arange(steps)))
+    positions = builder.add(start, builder.constant(np.arange(steps)))
     if mode == "circular" and room:
-        places = builder.mod(places, room)
+        positions = builder.mod(positions, room)
     rows, inner = prod(past.shape[1:axis]), prod(past.shape[axis + 1 :])
     base = np.arange(batch * rows).reshape(batch, rows, 1) * room
-    addresses = builder.add(looked_up(builder, places, room, 1), builder.constant(base))
+    addresses = builder.add(looked_up(builder, positions, room, 1), builder.constant(base))
     matrix = builder.reshape(past, (batch * rows * room, inner))
     return builder.reshape(put(builder, matrix, addresses, update), past.shape)
 
@@ -186,10 +188,10 @@ def _one_hot(call: Call) -> Result:
     axis = call.axis(indices.rank + 1, -1)
     if is_floating(indices.dtype):
         indices = builder.cast(indices, INT64)
-    places = moves.expand_axis(builder, wrapped(builder, indices, count), axis)
-    line = np.arange(count).reshape([-1 if at == axis else 1 for at in range(places.rank)])
+    positions = moves.expand_axis(builder, wrapped(builder, indices, count), axis)
+    line = np.arange(count).reshape([-1 if at == axis else 1 for at in range(positions.rank)])
     off, on = moves.unjoined(builder, values, 0)
-    return builder.select(builder.equal(places, builder.constant(line)), on, off)
+    return builder.select(builder.equal(positions, builder.constant(line)), on, off)
 
 
 @lowers("ReverseSequence")

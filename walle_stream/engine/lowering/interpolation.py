@@ -53,20 +53,20 @@ class Resizing:
     end: float = 1.0
 
 
-def original_places(axis: Resizing, mode: str) -> Floats:
+def original_coordinates(axis: Resizing, mode: str) -> Floats:
     """Say where in the input each element of the output is.
 
     Raises:
-        LoweringError: The ``coordinate_transformation_mode`` is unknown, or a place is infinite.
+        LoweringError: The mode is unknown, or a coordinate is infinite.
     """
-    check_table((axis.output,), "the places")
-    rule = _PLACES.get(mode)
+    check_table((axis.output,), "the coordinates")
+    rule = _TRANSFORMATIONS.get(mode)
     if rule is None:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
-    places = rule(axis, np.arange(axis.output, dtype=np.float64))
-    if not np.isfinite(places).all():
+    coordinates = rule(axis, np.arange(axis.output, dtype=np.float64))
+    if not np.isfinite(coordinates).all():
         raise LoweringError("its scales or its region of interest are beyond all numbers")
-    return places
+    return coordinates
 
 
 def _unscaled(axis: Resizing, x: Floats) -> Floats:
@@ -91,7 +91,7 @@ def _crop(axis: Resizing, x: Floats) -> Floats:
     return axis.start * last + x * (axis.end - axis.start) * last / (axis.output - 1)
 
 
-_PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
+_TRANSFORMATIONS: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": lambda axis, x: _half_pixel(axis, x) if axis.output > 1 else x,
@@ -104,8 +104,8 @@ _PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
 }
 
 
-def nearest_places(at: Floats, size: int, mode: str) -> Indices:
-    """Choose an element that exists for each of the ``original_places``.
+def nearest_indices(at: Floats, size: int, mode: str) -> Indices:
+    """Choose an element that exists for each of the ``original_coordinates``.
 
     Raises:
         LoweringError: The ``nearest_mode`` is unknown.
@@ -136,20 +136,20 @@ class Filter:
     """Whether what is outside has no weight, instead of the border's value."""
 
     def neighbours(self, at: Floats, axis: Resizing) -> tuple[Indices, Floats]:
-        """Give indices that exist and their weights, a row for each of the ``original_places``."""
+        """Give indices that exist and their weights, a row for each coordinate."""
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
         check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")
         low = np.floor(at)
         offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
-        places = low[:, None] + offsets
-        weights = self._weights(np.abs(places - at[:, None]) * pace)
+        indices = low[:, None] + offsets
+        weights = self._weights(np.abs(indices - at[:, None]) * pace)
         if self.exclude_outside:
-            weights = np.where((places >= 0) & (places < axis.size), weights, 0.0)
+            weights = np.where((indices >= 0) & (indices < axis.size), weights, 0.0)
         if self.exclude_outside or self.antialias:
             total = weights.sum(axis=1, keepdims=True)
             weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
-        return np.clip(places, 0, axis.size - 1).astype(np.int64), weights
+        return np.clip(indices, 0, axis.size - 1).astype(np.int64), weights
 
     def _weights(self, distance: Floats) -> Floats:
         if not self.is_cubic:

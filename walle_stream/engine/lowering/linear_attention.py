@@ -42,8 +42,8 @@ class _Sizes:
 def _linear_attention(call: Call) -> Result:
     decays, corrects = _RULES[call.choice("update_rule", _RULES, "gated_delta")]
     builder, sizes = call.builder, _sizes(call)
-    given = [call.optional(number) for number in range(6)]
-    dtype = wide_dtype(*(each.dtype for each in given if each is not None))
+    tensors = [call.optional(number) for number in range(6)]
+    dtype = wide_dtype(*(tensor.dtype for tensor in tensors if tensor is not None))
     scale = call.real("scale", 0.0) or 1 / sqrt(sizes.width)
     query = builder.mul(_packed(call, 0, dtype, sizes), scale)
     key, value = _packed(call, 1, dtype, sizes), _packed(call, 2, dtype, sizes)
@@ -69,8 +69,8 @@ def _linear_attention(call: Call) -> Result:
             added = builder.mul(builder.sub(added, builder.matmul(row, state)), weight)
         state = builder.add(state, builder.mul(keys, added))
         shared = sizes.heads // sizes.groups
-        asked = _token(builder, query, number, (sizes.groups, shared, sizes.width))
-        row_of_values = builder.matmul(asked, state)
+        queries = _token(builder, query, number, (sizes.groups, shared, sizes.width))
+        row_of_values = builder.matmul(queries, state)
         result.append(
             builder.reshape(row_of_values, (sizes.batch, 1, sizes.heads * sizes.value_width))
         )
@@ -86,7 +86,7 @@ def _sizes(call: Call) -> _Sizes:
     shapes = [call.tensor(number).shape for number in range(3)]
     for shape, count in zip(shapes, (heads, groups, groups), strict=True):
         if len(shape) != 3 or shape[:2] != shapes[0][:2] or shape[2] % count:  # noqa: PLR2004
-            raise ShapeError(f"shapes {', '.join(str(list(each)) for each in shapes)} in heads")
+            raise ShapeError(f"shapes {', '.join(str(list(item)) for item in shapes)} in heads")
     widths = [shapes[0][2] // heads, shapes[1][2] // groups, shapes[2][2] // groups]
     if widths[0] != widths[1] or not widths[0]:
         raise ShapeError(f"queries are {widths[0]} wide, keys {widths[1]}")
@@ -102,12 +102,12 @@ def _packed(call: Call, number: int, dtype: DType, sizes: _Sizes) -> Tensor:
 
 
 def _first_state(call: Call, dtype: DType, sizes: _Sizes) -> Tensor:
-    builder, given = call.builder, call.optional(3)
-    if given is None:
+    builder, state = call.builder, call.optional(3)
+    if state is None:
         return builder.broadcast(builder.constant(np.zeros((), dtype)), sizes.state)
-    if given.shape != sizes.state:
-        raise ShapeError(f"a state of shape {list(given.shape)}, not {list(sizes.state)}")
-    return builder.cast(given, dtype)
+    if state.shape != sizes.state:
+        raise ShapeError(f"a state of shape {list(state.shape)}, not {list(sizes.state)}")
+    return builder.cast(state, dtype)
 
 
 def _token(builder: Builder, x: Tensor, number: int, shape: Shape) -> Tensor:
@@ -120,22 +120,22 @@ def _token(builder: Builder, x: Tensor, number: int, shape: Shape) -> Tensor:
 
 @lowers("CausalConvWithState")
 def _causal_convolution(call: Call) -> Result:
-    builder, given, weight = call.builder, call.tensor(0), call.tensor(1)
-    if given.rank != 3 or weight.rank != 3:  # noqa: PLR2004  # batch, channels, length
-        raise ShapeError(f"an input of {list(given.shape)}, a weight of {list(weight.shape)}")
-    batch, channels, length = given.shape
+    builder, x, weight = call.builder, call.tensor(0), call.tensor(1)
+    if x.rank != 3 or weight.rank != 3:  # noqa: PLR2004  # batch, channels, length
+        raise ShapeError(f"an input of {list(x.shape)}, a weight of {list(weight.shape)}")
+    batch, channels, length = x.shape
     taps = weight.shape[2]
     if weight.shape != (channels, 1, taps) or not taps:
         raise ShapeError(f"a weight of shape {list(weight.shape)} for {channels} channels")
     activation = call.choice("activation", ("none", "silu", "swish"), "none")
     state = call.optional(3)
     if state is None:
-        row = moves.pad(builder, given, (0, 0, taps - 1), (0, 0, 0), 0.0)
+        row = moves.pad(builder, x, (0, 0, taps - 1), (0, 0, 0), 0.0)
     elif state.shape != (batch, channels, taps - 1):
         raise ShapeError(f"a state of shape {list(state.shape)} for {taps} taps")
     else:
-        row = moves.concat(builder, [state, given], 2)
-    dtype = wide_dtype(given.dtype, weight.dtype)
+        row = moves.concat(builder, [state, x], 2)
+    dtype = wide_dtype(x.dtype, weight.dtype)
     result = _convolved(builder, builder.cast(row, dtype), builder.cast(weight, dtype), length)
     if call.has(2):
         if call.tensor(2).shape != (channels,):
@@ -146,7 +146,7 @@ def _causal_convolution(call: Call) -> Result:
         exponential = builder.exp(builder.neg(result))
         result = builder.div(result, builder.add(exponential, 1.0))
     kept = moves.slice_axis(builder, row, 2, length, length + taps - 1)
-    return builder.cast(result, given.dtype), kept
+    return builder.cast(result, x.dtype), kept
 
 
 def _convolved(builder: Builder, row: Tensor, weight: Tensor, length: int) -> Tensor:

@@ -66,10 +66,10 @@ def _inverse_root(builder: Builder, x: Tensor, epsilon: float) -> Tensor:
 
 
 def _channels(call: Call, number: int, dtype: DType, shape: Sequence[int]) -> Tensor:
-    builder, given = call.builder, call.tensor(number)
-    if given.size != prod(shape):
-        raise ShapeError(f"input {number} of shape {list(given.shape)} is not of {list(shape)}")
-    return builder.cast(builder.reshape(given, shape), dtype)
+    builder, x = call.builder, call.tensor(number)
+    if x.size != prod(shape):
+        raise ShapeError(f"input {number} of shape {list(x.shape)} is not of {list(shape)}")
+    return builder.cast(builder.reshape(x, shape), dtype)
 
 
 def _has_channels(x: Tensor) -> None:
@@ -143,12 +143,12 @@ def _group(call: Call) -> Result:
         raise ShapeError(f"{channels} channels in {groups} groups")
     stash = float_dtype(call.number("stash_type", 1), "stash_type")
     wide = builder.cast(x, wide_dtype(x.dtype, stash))
-    each = channels // groups
+    width = channels // groups
     # opset 18 has one scale a group, later ones one a channel
-    shape = (1, groups, 1 if call.version < 21 else each, 1)  # noqa: PLR2004
+    shape = (1, groups, 1 if call.version < 21 else width, 1)  # noqa: PLR2004
     scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
     inner = prod(x.shape[2:])
-    grouped = builder.reshape(wide, (x.shape[0], groups, each, inner))
+    grouped = builder.reshape(wide, (x.shape[0], groups, width, inner))
     centred, _, variance = _centred(builder, grouped, (2, 3))
     inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
     result = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
@@ -205,8 +205,8 @@ def _lp(call: Call) -> Result:
 @lowers("MeanVarianceNormalization")
 def _mean_variance(call: Call) -> Result:
     builder, x = call.builder, call.tensor(0)
-    given = call.list("axes")
-    axes = sorted({axis_of(axis, x.rank) for axis in ((0, 2, 3) if given is None else given)})
+    named = call.list("axes")
+    axes = sorted({axis_of(axis, x.rank) for axis in ((0, 2, 3) if named is None else named)})
     centred, _, variance = _centred(builder, widened(builder, x), axes)
     deviation = builder.add(builder.sqrt(variance), 1e-9)
     return builder.cast(builder.div(centred, deviation), x.dtype)

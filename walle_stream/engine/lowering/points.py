@@ -1,7 +1,7 @@
 """Reads tensors between their elements, at points that are computed.
 
-An interpolation of one axis reads a few places with weights. Over more axes the
-places combine to addresses of rows, which are taken, weighted and added up.
+An interpolation of one axis reads a few elements with weights. Over more axes their
+indices combine to addresses of rows, which are taken, weighted and added up.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from walle_stream.engine.rules import check_size
 class Taps:
     """What of one axis is read."""
 
-    places: Sequence[Tensor]
+    indices: Sequence[Tensor]
     """int64, from 0, all of one shape; those of several axes spread to each other."""
     weights: Sequence[Tensor | None]
     """Of each, of its shape; None is 1."""
@@ -32,10 +32,10 @@ class Taps:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A tensor whose elements at one place of all channels are a row."""
+    """A tensor whose elements at one position of all channels are a row."""
 
     data: Tensor
-    """``(batch * places, C)``."""
+    """``(batch * positions, C)``."""
     sizes: Shape
     """Of the spatial axes, border included."""
     border: int
@@ -60,18 +60,18 @@ def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
     """
     low = builder.floor(at)
     high_weight = builder.sub(at, low)
-    first = bordered_place(builder, low, size, border, taps=2)
+    first = bordered_index(builder, low, size, border, taps=2)
     return Taps((first, builder.add(first, 1)), (builder.sub(1, high_weight), high_weight))
 
 
-def bordered_place(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
+def bordered_index(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
     """Give the first of ``taps`` neighbours, int64, all of which are in the rows with their border.
 
     ``low`` has whole numbers in a floating dtype; ``size`` is without the border, which is at least
     ``taps``.
     """
-    place = builder.add(builder.cast(low, np.int64), border)
-    return builder.clip(place, border - taps, border + size)
+    index = builder.add(builder.cast(low, np.int64), border)
+    return builder.clip(index, border - taps, border + size)
 
 
 def read_points(
@@ -91,7 +91,7 @@ def read_points(
     stride = int(np.prod(rows.sizes, dtype=np.int64))
     for taps, size in zip(axes, rows.sizes, strict=True):
         stride //= max(size, 1)
-        scaled = [builder.mul(index, stride) if stride != 1 else index for index in taps.places]
+        scaled = [builder.mul(index, stride) if stride != 1 else index for index in taps.indices]
         corners = [
             (_joined(builder.add, address, row), _joined(builder.mul, weight, factor))
             for address, weight in corners
@@ -118,10 +118,10 @@ def _joined(
     return join(x, y)
 
 
-def first_rows(builder: Builder, batch: Tensor, count: int, places: int) -> Tensor:
+def first_rows(builder: Builder, batch: Tensor, count: int, size: int) -> Tensor:
     """Give where the rows of images begin, int64 ``(boxes, 1, 1)``, by their numbers ``(boxes,)``.
 
     A number of none of the ``count`` images fails the run.
     """
-    first = looked_up(builder, builder.cast(batch, np.int64), count, places)
+    first = looked_up(builder, builder.cast(batch, np.int64), count, size)
     return builder.reshape(first, (batch.shape[0], 1, 1))

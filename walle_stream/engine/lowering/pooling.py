@@ -52,20 +52,20 @@ def _slid_axis(
     )  # fmt: skip
     length = window.lengths[number]
 
-    def seen(source: Tensor, first: int, pace: int, size: int) -> Tensor:
+    def taken(source: Tensor, first: int, pace: int, size: int) -> Tensor:
         return moves.slice_axis(builder, source, axis, first, first + (size - 1) * pace + 1, pace)
 
     if taps == 1:
-        return seen(x, 0, stride, count)
+        return taken(x, 0, stride, count)
     if count == 1:
-        kept = seen(x, 0, step, taps)
+        kept = taken(x, 0, step, taps)
         return builder.reduce(_REDUCTIONS[operator], kept, (axis,))
     if taps > _FEW_TAPS and count * taps <= length:
         return _gathered(builder, operator, x, window, number)
     if (taps - 1) * count <= _doublings(operator, taps) * length and taps <= 4 * _FEW_TAPS:
-        total = seen(x, 0, stride, count)
+        total = taken(x, 0, stride, count)
         for tap in range(1, taps):
-            total = builder.binary(operator, total, seen(x, tap * step, stride, count))
+            total = builder.binary(operator, total, taken(x, tap * step, stride, count))
         return total
     return doubled(builder, operator, x, window, number)
 
@@ -103,7 +103,7 @@ def doubled(builder: Builder, operator: Operator, x: Tensor, window: Window, num
     joined, width, first = x, 1, 0
     total: Tensor | None = None
 
-    def seen(tap: int) -> Tensor:
+    def taken(tap: int) -> Tensor:
         start = tap * step
         return moves.slice_axis(
             builder, joined, axis, start, start + (count - 1) * stride + 1, stride
@@ -111,7 +111,7 @@ def doubled(builder: Builder, operator: Operator, x: Tensor, window: Window, num
 
     while True:
         if operator is Operator.ADD and taps & width:
-            total = seen(first) if total is None else builder.add(total, seen(first))
+            total = taken(first) if total is None else builder.add(total, taken(first))
             first += width
         if 2 * width > taps:
             break
@@ -124,7 +124,7 @@ def doubled(builder: Builder, operator: Operator, x: Tensor, window: Window, num
         width *= 2
     if total is not None:
         return total
-    return builder.binary(operator, seen(0), seen(taps - width))
+    return builder.binary(operator, taken(0), taken(taps - width))
 
 
 def _window(call: Call, x: Tensor) -> Window:
@@ -161,27 +161,27 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> 
         return empty, builder.cast(empty, np.int64)
     last = channels_last(builder, x)
     border = padded(builder, last, window, fill)
-    seen = _windows_of_planes(builder, border, window)
-    result = builder.emit(Operator.ARG_MAX, seen, axis=2)
+    windows = _windows_of_planes(builder, border, window)
+    result = builder.emit(Operator.ARG_MAX, windows, axis=2)
     # the place of each tap of each window in a plane; of one in the padding the first real one,
     # which is greatest, too, where the padding is
     table = _tap_places(window, transposed=bool(order))
     rows = np.arange(prod(window.output), dtype=np.int64) * window.taps
     flat = builder.add(builder.reshape(result, (n * channels, len(rows))), builder.constant(rows))
-    places = flat_take(builder, builder.constant(table), flat)
+    positions = flat_take(builder, builder.constant(table), flat)
     planes = np.arange(n * channels, dtype=np.int64).reshape(-1, 1) * prod(window.sizes)
-    indices = builder.add(places, builder.constant(planes))
-    values = builder.max(seen, (2,))
+    indices = builder.add(positions, builder.constant(planes))
+    values = builder.max(windows, (2,))
     return builder.reshape(values, shape), builder.reshape(indices, shape)
 
 
 def _windows_of_planes(builder: Builder, x: Tensor, window: Window) -> Tensor:
     # (N * C, places, taps) of a channels-last tensor
     own = strides_of(x.shape)
-    places = [s * step for s, step in zip(window.strides, own[1:-1], strict=True)]
+    pace = [s * step for s, step in zip(window.strides, own[1:-1], strict=True)]
     taps = [d * step for d, step in zip(window.dilations, own[1:-1], strict=True)]
     size = (x.shape[0], x.shape[-1], *window.output, *window.kernel)
-    source = View(0, (own[0], 1, *places, *taps))
+    source = View(0, (own[0], 1, *pace, *taps))
     shape = (x.shape[0] * x.shape[-1], prod(window.output), window.taps)
     return builder.raster([x], shape, [Region(size, source, View(0, strides_of(size)))])
 

@@ -87,18 +87,18 @@ def _scaled(builder: Builder, x: Tensor, factor: float) -> Tensor:
 
 @lowers("Det")
 def _det(call: Call) -> Result:
-    builder, given = call.builder, call.tensor(0)
-    if given.rank < 2 or given.shape[-1] != given.shape[-2]:  # noqa: PLR2004  # rows and columns
-        raise ShapeError(f"shape {list(given.shape)} is not of square matrices")
-    size, lead = given.shape[-1], given.shape[:-2]
+    builder, matrices = call.builder, call.tensor(0)
+    if matrices.rank < 2 or matrices.shape[-1] != matrices.shape[-2]:  # noqa: PLR2004  # rows and columns
+        raise ShapeError(f"shape {list(matrices.shape)} is not of square matrices")
+    size, lead = matrices.shape[-1], matrices.shape[:-2]
     if size > DET_MAX:
         raise LoweringError(f"the determinant of {size} rows; up to {DET_MAX} are unrolled")
-    x = builder.reshape(widened(builder, given), (prod(lead), size, size))
+    x = builder.reshape(widened(builder, matrices), (prod(lead), size, size))
     result = builder.broadcast(builder.constant(np.ones((), x.dtype)), (prod(lead), 1, 1))
     for left in range(size, 0, -1):
         pivot, x = _eliminated(builder, x, left)
         result = builder.mul(result, pivot)
-    return builder.cast(builder.reshape(result, lead), given.dtype)
+    return builder.cast(builder.reshape(result, lead), matrices.dtype)
 
 
 def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -106,9 +106,9 @@ def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]
     column = moves.slice_axis(builder, x, 2, 0, 1)
     if size == 1:
         return column, x
-    place = builder.emit(Operator.ARG_MAX, builder.abs(column), axis=1)
+    pivot_row = builder.emit(Operator.ARG_MAX, builder.abs(column), axis=1)
     numbers = builder.constant(np.arange(size).reshape(-1, 1))
-    chosen = builder.equal(place, numbers)
+    chosen = builder.equal(pivot_row, numbers)
     row = builder.sum(builder.select(chosen, x, 0.0), (1,))
     # the first row takes the place of the one that leaves, which turns the sign
     first = moves.slice_axis(builder, x, 1, 0, 1)
@@ -118,7 +118,7 @@ def _eliminated(builder: Builder, x: Tensor, size: int) -> tuple[Tensor, Tensor]
     factor = builder.div(moves.slice_axis(builder, rest, 2, 0, 1), divisor)
     tail = builder.mul(factor, moves.slice_axis(builder, row, 2, 1, size))
     left = builder.sub(moves.slice_axis(builder, rest, 2, 1, size), tail)
-    stays = builder.equal(place, 0)
+    stays = builder.equal(pivot_row, 0)
     return builder.select(stays, pivot, builder.neg(pivot)), left
 
 
@@ -139,10 +139,10 @@ class _Term:
 @lowers("Einsum")
 def _einsum(call: Call) -> Result:
     builder, tensors = call.builder, call.tensors()
-    given = tensors[0].dtype
-    if is_floating(given):
-        tensors = [builder.cast(each, wide_dtype(given, each.dtype)) for each in tensors]
-    inputs, wanted = _parsed(call.text("equation"), [each.rank for each in tensors])
+    dtype = tensors[0].dtype
+    if is_floating(dtype):
+        tensors = [builder.cast(operand, wide_dtype(dtype, operand.dtype)) for operand in tensors]
+    inputs, wanted = _parsed(call.text("equation"), [operand.rank for operand in tensors])
     named = list(zip(tensors, inputs, strict=True))
     sizes: dict[str, int] = {}
     for tensor, labels in named:
@@ -152,12 +152,12 @@ def _einsum(call: Call) -> Result:
     terms = [_diagonal(builder, tensor, labels, sizes) for tensor, labels in named]
     while len(terms) > 1:
         first, second = min(combinations(terms, 2), key=lambda pair: _cost(*pair))
-        terms = [each for each in terms if each is not first and each is not second]
-        kept = {*wanted, *(label for each in terms for label in each.labels)}
+        terms = [term for term in terms if term is not first and term is not second]
+        kept = {*wanted, *(label for term in terms for label in term.labels)}
         terms.append(_product(builder, first, second, kept))
     last = _summed(builder, terms[0], {*wanted})
-    order = [last.labels.index(each) for each in wanted]
-    return builder.cast(moves.transpose(builder, last.tensor, order), given)
+    order = [last.labels.index(letter) for letter in wanted]
+    return builder.cast(moves.transpose(builder, last.tensor, order), dtype)
 
 
 def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
@@ -182,7 +182,9 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
         if len({*wanted}) != len(wanted) or not counts.keys() >= {*wanted}:
             raise LoweringError(f"equation {equation!r}: its output is not of its inputs' axes")
     else:
-        once = sorted(each for each in counts if counts[each] == 1 and each in ascii_letters)
+        once = sorted(
+            letter for letter in counts if counts[letter] == 1 and letter in ascii_letters
+        )
         wanted = (*_labels(equation, _ELLIPSIS if width else "", width), *once)
     return inputs, wanted
 
@@ -190,7 +192,7 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]],
 def _labels(equation: str, term: str, width: int) -> tuple[str, ...]:
     # the axes of an ellipsis are called by their place from the end
     before, dots, behind = term.partition(_ELLIPSIS)
-    if any(each not in ascii_letters for each in before + behind):
+    if any(character not in ascii_letters for character in before + behind):
         raise LoweringError(f"equation {equation!r}: {term!r} is not of letters")
     middle = [f"...{number}" for number in range(width, 0, -1)] if dots else []
     return (*before, *middle, *behind)
@@ -216,8 +218,8 @@ def _diagonal(
 
 
 def _cost(first: _Term, second: _Term) -> int:
-    shared = [each for each in second.labels if each in first.labels]
-    both = prod(second.size(each) for each in shared)
+    shared = [label for label in second.labels if label in first.labels]
+    both = prod(second.size(label) for label in shared)
     result = first.tensor.size * second.tensor.size // max(both, 1)
     return result - first.tensor.size - second.tensor.size
 
@@ -248,20 +250,22 @@ def _product(builder: Builder, first: _Term, second: _Term, kept: set[str]) -> _
         _matrices(builder, left, batch, rows, inner),
         _matrices(builder, right, batch, inner, columns),
     )
-    shape = [left.size(each) for each in (*batch, *rows)] + [right.size(each) for each in columns]
+    shape = [left.size(letter) for letter in (*batch, *rows)] + [
+        right.size(letter) for letter in columns
+    ]
     return _Term(builder.reshape(matrices, shape), labels)
 
 
 def _matrices(
     builder: Builder, term: _Term, batch: Sequence[str], rows: Sequence[str], columns: Sequence[str]
 ) -> Tensor:
-    order = [term.labels.index(each) for each in (*batch, *rows, *columns)]
-    shape = [prod(term.size(each) for each in part) for part in (batch, rows, columns)]
+    order = [term.labels.index(label) for label in (*batch, *rows, *columns)]
+    shape = [prod(term.size(label) for label in part) for part in (batch, rows, columns)]
     return builder.reshape(moves.transpose(builder, term.tensor, order), shape)
 
 
 def _placed(builder: Builder, term: _Term, order: Sequence[str]) -> Tensor:
     # axes of size 1 where the tensor has none
     own = [label for label in order if label in term.labels]
-    moved = moves.transpose(builder, term.tensor, [term.labels.index(each) for each in own])
-    return builder.reshape(moved, [term.size(each) if each in own else 1 for each in order])
+    moved = moves.transpose(builder, term.tensor, [term.labels.index(letter) for letter in own])
+    return builder.reshape(moved, [term.size(letter) if letter in own else 1 for letter in order])

@@ -26,8 +26,8 @@ def _quantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
     scale, zero = _spread_scale(call, x.shape)
     dtype = _quantized_type(call)
-    given = call.number("precision", 0)
-    precision = element_type(given) if given else _computed_in(call.tensor(1).dtype)
+    code = call.number("precision", 0)
+    precision = element_type(code) if code else _computed_in(call.tensor(1).dtype)
     if not is_floating(precision):
         raise DTypeError(f"a precision of {precision.name} does not divide")
     divided = builder.div(builder.cast(x, precision), builder.cast(scale, precision))
@@ -38,8 +38,8 @@ def _quantize(call: Call) -> Result:
 def _dequantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
     scale, zero = _spread_scale(call, x.shape)
-    given = call.number("output_dtype", 0)
-    dtype = element_type(given) if given else call.tensor(1).dtype
+    code = call.number("output_dtype", 0)
+    dtype = element_type(code) if code else call.tensor(1).dtype
     if dtype != _computed_in(dtype):
         raise DTypeError(f"{dtype.name} is no output: output_dtype must be of floating numbers")
     wide = np.result_type(dtype, FLOAT32) if not is_foreign(dtype) else FLOAT32
@@ -133,12 +133,12 @@ def _spread(builder: Builder, x: Tensor, shape: Shape, axis: int, block: int) ->
 
 
 def _quantized_type(call: Call) -> DType:
-    zero, given = call.optional(2), call.number("output_dtype", 0)
+    zero, code = call.optional(2), call.number("output_dtype", 0)
     if zero is None:
-        dtype = element_type(given) if given else _UINT8
+        dtype = element_type(code) if code else _UINT8
     else:
         dtype = zero.dtype
-        if given and element_type(given) != dtype:
+        if code and element_type(code) != dtype:
             raise DTypeError(f"output_dtype is not the zero point's {dtype.name}")
     is_narrow_float = is_floating(dtype) and dtype.itemsize == 1
     if not (is_narrow_float or (is_integer(dtype) and dtype.itemsize <= 2)):  # noqa: PLR2004

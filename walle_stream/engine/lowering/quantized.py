@@ -48,7 +48,7 @@ def _linear_matmul(call: Call) -> Result:
 
 def _requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
     # the factor from sums of products to an output, float32
-    wide = [builder.cast(require_numbers(each), FLOAT32) for each in (x, w, y)]
+    wide = [builder.cast(require_numbers(scale), FLOAT32) for scale in (x, w, y)]
     return builder.div(builder.mul(wide[0], wide[1]), wide[2])
 
 
@@ -115,8 +115,8 @@ def _linear_conv(call: Call) -> Result:
 def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
     builder, x, w = call.builder, call.tensor(left[0]), call.tensor(right[0])
     sizes = spatial_sizes(x)
-    for each in (x, w):
-        _check_bytes(each)
+    for operand in (x, w):
+        _check_bytes(operand)
     if w.rank != x.rank:
         raise ShapeError(f"weights of shape {list(w.shape)} for shape {list(x.shape)}")
     window = window_of(call, sizes, w.shape[2:])

@@ -94,7 +94,7 @@ class Layer:
             recurrence=kept(self.recurrence),
             bias=None if self.bias is None else kept(self.bias),
             peepholes=None if self.peepholes is None else kept(self.peepholes),
-            initial=tuple(kept(each) for each in self.initial),
+            initial=tuple(kept(operand) for operand in self.initial),
             backward=self.backward[first:last],
         )
 
@@ -102,7 +102,7 @@ class Layer:
         """Give inputs as each direction reads them: ``(direction, time * batch, features)``."""
         lines = [self.reversed_in_time(self.x) if back else self.x for back in self.backward]
         shape = (1, self.steps * self.batch, self.x.shape[2])
-        return moves.concat(self.builder, [self.builder.reshape(each, shape) for each in lines], 0)
+        return moves.concat(self.builder, [self.builder.reshape(line, shape) for line in lines], 0)
 
     def reversed_in_time(self, x: Tensor) -> Tensor:
         """Reverse the steps of each row, as many as it has; time is in front, rows last but one."""
@@ -217,11 +217,11 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
         raise LoweringError(
             f"attribute 'activations' is {names!r}, not {len(defaults) * directions} names"
         )
-    canonical = {each.lower(): each for each in ACTIVATIONS}
-    alphas, betas = (list(call.reals(f"activation_{each}")) for each in ("alpha", "beta"))
+    canonical = {key.lower(): key for key in ACTIVATIONS}
+    alphas, betas = (list(call.reals(f"activation_{key}")) for key in ("alpha", "beta"))
     results: list[Function] = []
-    for each in names[: len(defaults) * directions]:
-        text = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+    for key in names[: len(defaults) * directions]:
+        text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
         name = canonical.get(text.lower())
         if name is None:
             raise LoweringError(f"there is no activation {text!r}, only {', '.join(ACTIVATIONS)}")
@@ -230,7 +230,7 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
             Function(name, tuple(own.pop(0) if own else default for default, own in pairs))
         )
     size = len(defaults)
-    return [results[each * size : (each + 1) * size] for each in range(directions)]
+    return [results[number * size : (number + 1) * size] for number in range(directions)]
 
 
 def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:

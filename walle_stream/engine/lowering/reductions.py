@@ -32,10 +32,10 @@ def _single(call: Call) -> Result:
 
 def _axes(call: Call) -> Shape:
     rank = call.tensor(0).rank
-    given = call.numbers(1) if call.has(1) else call.list("axes")
-    if not given:
+    named = call.numbers(1) if call.has(1) else call.list("axes")
+    if not named:
         return () if call.number("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted(axes_of(given, rank)))
+    return tuple(sorted(axes_of(named, rank)))
 
 
 def _keeps(call: Call) -> bool:
@@ -75,20 +75,20 @@ def _mean(call: Call) -> Result:
 
 @lowers("ReduceSumSquare", "ReduceL2", "ReduceLogSum")
 def _of_sum(call: Call) -> Result:
-    builder, given, operator = call.builder, call.tensor(0), call.node.operator
-    x = _wide(builder, given)
+    builder, source, operator = call.builder, call.tensor(0), call.node.operator
+    x = _wide(builder, source)
     parts = x if operator == "ReduceLogSum" else builder.mul(x, x)
     result = builder.sum(parts, _axes(call), keep=_keeps(call))
     last = {"ReduceL2": Operator.SQRT, "ReduceLogSum": Operator.LOG}.get(operator)
     if last is not None:
         result = builder.unary(last, _real(builder, result))
-    return builder.cast(result, given.dtype)
+    return builder.cast(result, source.dtype)
 
 
 @lowers("ReduceLogSumExp")
 def _log_sum_exp(call: Call) -> Result:
-    builder, given, axes = call.builder, call.tensor(0), _axes(call)
-    x = _real(builder, _wide(builder, given))
+    builder, source, axes = call.builder, call.tensor(0), _axes(call)
+    x = _real(builder, _wide(builder, source))
     greatest = builder.max(x, axes)
     # an infinite greatest would make inf - inf of its own elements
     finite = builder.less(builder.abs(greatest), np.inf)
@@ -97,7 +97,7 @@ def _log_sum_exp(call: Call) -> Result:
     result = builder.add(builder.log(builder.sum(powers, axes)), shift)
     if not _keeps(call):
         result = builder.reshape(result, [n for axis, n in enumerate(x.shape) if axis not in axes])
-    return builder.cast(result, given.dtype)
+    return builder.cast(result, source.dtype)
 
 
 @lowers("ArgMax", "ArgMin", kind=Kind.ATOMIC)
@@ -106,10 +106,10 @@ def _arg(call: Call) -> Result:
     axis = call.axis(x.rank, 0)
     operator = Operator.ARG_MAX if call.node.operator == "ArgMax" else Operator.ARG_MIN
     last = bool(call.number("select_last_index", 0))
-    places = builder.emit(operator, x, axis=axis, last=last)
+    indices = builder.emit(operator, x, axis=axis, last=last)
     if _keeps(call):
-        return places
-    return builder.reshape(places, (*x.shape[:axis], *x.shape[axis + 1 :]))
+        return indices
+    return builder.reshape(indices, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 @lowers("Hardmax")
@@ -122,9 +122,9 @@ def _hardmax(call: Call) -> Result:
         axis, rows = call.axis(x.rank, -1), x.shape
     if not x.size:
         return x
-    places = builder.emit(Operator.ARG_MAX, builder.reshape(x, rows), axis=axis)
+    indices = builder.emit(Operator.ARG_MAX, builder.reshape(x, rows), axis=axis)
     numbers = np.arange(rows[axis]).reshape(-1, *(1,) * (len(rows) - axis - 1))
-    chosen = builder.equal(places, builder.constant(numbers))
+    chosen = builder.equal(indices, builder.constant(numbers))
     return builder.reshape(builder.cast(chosen, x.dtype), x.shape)
 
 
@@ -142,20 +142,20 @@ def _cum_prod(call: Call) -> Result:
 def _running(
     call: Call, combine: Callable[[Tensor, Tensor], Tensor], first: int, border: float
 ) -> Tensor:
-    builder, given = call.builder, call.tensor(0)
+    builder, source = call.builder, call.tensor(0)
     numbers = call.numbers(1)
     if numbers is None or len(numbers) != 1:
         raise ShapeError(f"axis must be one whole number, not {list(numbers or ())}")
-    axis = axis_of(numbers[0], given.rank)
+    axis = axis_of(numbers[0], source.rank)
     backwards = bool(call.number("reverse", 0))
-    if is_floating(given.dtype):
-        x = builder.cast(given, wide_dtype(given.dtype))
+    if is_floating(source.dtype):
+        x = builder.cast(source, wide_dtype(source.dtype))
     else:
-        x, border = given, first
+        x, border = source, first
     x = running(builder, x, axis, combine, border, backwards=backwards)
     if call.number("exclusive", 0) and x.shape[axis]:
         x = _shifted(builder, x, axis, -1 if backwards else 1, first)
-    return builder.cast(x, given.dtype)
+    return builder.cast(x, source.dtype)
 
 
 def running(
@@ -172,5 +172,5 @@ def running(
 
 
 def _shifted(builder: Builder, x: Tensor, axis: int, by: int, fill: float) -> Tensor:
-    before = [by if each == axis else 0 for each in range(x.rank)]
-    return moves.pad(builder, x, before, [-each for each in before], fill)
+    before = [by if number == axis else 0 for number in range(x.rank)]
+    return moves.pad(builder, x, before, [-width for width in before], fill)

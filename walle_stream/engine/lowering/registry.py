@@ -159,7 +159,7 @@ class Call:
         dtype = self.tensor(number).dtype
         if not is_integer(dtype):
             raise DTypeError(f"input {number} must be whole numbers, not {dtype.name}")
-        return tuple(int(each) for each in self.values(number).reshape(-1))
+        return tuple(int(element) for element in self.values(number).reshape(-1))
 
     # attributes
 

@@ -14,8 +14,8 @@ from walle_stream.engine.lowering.interpolation import (
     Floats,
     Indices,
     Resizing,
-    nearest_places,
-    original_places,
+    nearest_indices,
+    original_coordinates,
 )
 from walle_stream.engine.lowering.precision import narrowed, weighted_dtype
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axes_of, lowers
@@ -50,20 +50,20 @@ def _resize(call: Call) -> Result:
         return _resized_simply(call, x, _reals(call, 1))
     mode = call.text("coordinate_transformation_mode", "half_pixel")
     axes = _axes(call, x, is_cropped=mode == _CROP)
-    places = {number: original_places(axis, mode) for number, axis in axes.items()}
+    coordinates = {number: original_coordinates(axis, mode) for number, axis in axes.items()}
     method = call.choice("mode", ("nearest", "linear", "cubic"), "nearest")
     if method == "nearest":
         rounding = call.text("nearest_mode", "round_prefer_floor")
-        indices = {n: nearest_places(at, axes[n].size, rounding) for n, at in places.items()}
+        indices = {n: nearest_indices(at, axes[n].size, rounding) for n, at in coordinates.items()}
         result = _picked(call.builder, x, indices)
     else:
         coefficient = call.real("cubic_coeff_a", CUBIC_A)
         is_wide, excludes = (bool(call.number(n, 0)) for n in ("antialias", "exclude_outside"))
         kernel = Filter(method == "cubic", coefficient, is_wide, excludes)
-        result = _weighted(call.builder, x, axes, places, kernel)
+        result = _weighted(call.builder, x, axes, coordinates, kernel)
     if mode != _CROP:
         return result
-    return _extrapolated(call, result, axes, places)
+    return _extrapolated(call, result, axes, coordinates)
 
 
 def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
@@ -75,21 +75,23 @@ def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
         for number, (size, scale) in enumerate(zip(x.shape, scales, strict=True))
     }
     _check_sizes(x, axes)
-    places = {number: original_places(axis, "asymmetric") for number, axis in axes.items()}
+    coordinates = {
+        number: original_coordinates(axis, "asymmetric") for number, axis in axes.items()
+    }
     if call.choice("mode", ("nearest", "linear", "bilinear"), "nearest") == "nearest":
         # onnxruntime rounds up where it sizes down, and so do the cases of opset 10
         return _picked(call.builder, x, {
-            n: nearest_places(at, axes[n].size, "ceil" if axes[n].scale < 1 else "floor")
-            for n, at in places.items()
+            n: nearest_indices(at, axes[n].size, "ceil" if axes[n].scale < 1 else "floor")
+            for n, at in coordinates.items()
         })  # fmt: skip
-    return _weighted(call.builder, x, axes, places, Filter(is_cubic=False))
+    return _weighted(call.builder, x, axes, coordinates, Filter(is_cubic=False))
 
 
 def _reals(call: Call, number: int) -> list[float]:
     values = call.values(number).reshape(-1)
     if values.dtype.kind not in "fiu":
         raise LoweringError(f"input {number} must be numbers, not {values.dtype.name}")
-    return [float(each) for each in values]
+    return [float(value) for value in values]
 
 
 def _scaled(size: int, scale: float, part: float = 1.0) -> int:
@@ -139,7 +141,7 @@ def _of_sizes(
         raise ShapeError(f"sizes {list(sizes)} for {len(shape)} axes")
     # of an empty axis nothing is read; whether anything is asked for is checked later
     scales = [new / old if new and old else 1.0 for old, new in zip(shape, sizes, strict=True)]
-    lengths = [float(each) for each in sizes]
+    lengths = [float(n) for n in sizes]
     policies = ("stretch", "not_larger", "not_smaller")
     policy = call.choice("keep_aspect_ratio_policy", policies, "stretch")
     if policy != "stretch" and sizes:
@@ -172,37 +174,37 @@ def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
     # axes whose indices repeat or step evenly are one view, the others are taken
     viewed, size, strides, offset = [], [], [], 0
     left, moves = {}, False
-    for axis, (count, own) in enumerate(zip(x.shape, strides_of(x.shape), strict=True)):
-        places = indices.get(axis, np.arange(count))
-        first = int(places[0])
-        times = int(np.count_nonzero(places == first))
-        step = int(places[1]) - first if len(places) > 1 else 0
-        groups = len(places) // times
-        if np.array_equal(places, first + step * np.arange(len(places))):
-            times, groups = 1, len(places)
-        elif np.array_equal(places, first + np.arange(groups).repeat(times)):
+    for axis, (count, stride) in enumerate(zip(x.shape, strides_of(x.shape), strict=True)):
+        own = indices.get(axis, np.arange(count))
+        first = int(own[0])
+        times = int(np.count_nonzero(own == first))
+        step = int(own[1]) - first if len(own) > 1 else 0
+        groups = len(own) // times
+        if np.array_equal(own, first + step * np.arange(len(own))):
+            times, groups = 1, len(own)
+        elif np.array_equal(own, first + np.arange(groups).repeat(times)):
             step = 1
         else:
-            left[axis] = places
+            left[axis] = own
             first, step, times, groups = 0, 1, 1, count
         moves |= (first, step, times, groups) != (0, 1, 1, count)
         viewed.append(groups * times)
         size += [groups, times]
-        strides += [step * own, 0]
-        offset += first * own
+        strides += [step * stride, 0]
+        offset += first * stride
     if moves:
         x = builder.reshape(builder.view(x, size, strides, offset), viewed)
-    for axis, places in left.items():
-        x = _taken(builder, x, axis, places)
+    for axis, own in left.items():
+        x = _taken(builder, x, axis, own)
     return x
 
 
-def _taken(builder: Builder, x: Tensor, axis: int, places: Indices) -> Tensor:
-    return take(builder, x, builder.constant(np.ascontiguousarray(places)), axis)
+def _taken(builder: Builder, x: Tensor, axis: int, indices: Indices) -> Tensor:
+    return take(builder, x, builder.constant(np.ascontiguousarray(indices)), axis)
 
 
 def _weighted(
-    builder: Builder, x: Tensor, axes: dict[int, Resizing], places: dict[int, Floats],
+    builder: Builder, x: Tensor, axes: dict[int, Resizing], coordinates: dict[int, Floats],
     kernel: Filter,
 ) -> Tensor:  # fmt: skip
     dtype = weighted_dtype(x.dtype)
@@ -210,8 +212,8 @@ def _weighted(
         return builder.raster([x], _shape(x, axes), [])
     result = builder.cast(x, dtype)
     # the axes that become shorter first: less is left for the others
-    for number in sorted(axes, key=lambda each: axes[each].output / axes[each].size):
-        axis, at = axes[number], places[number]
+    for number in sorted(axes, key=lambda number: axes[number].output / axes[number].size):
+        axis, at = axes[number], coordinates[number]
         if not np.array_equal(at, np.arange(axis.size)):
             result = _resized_axis(builder, result, number, *kernel.neighbours(at, axis))
     if x.dtype.kind in "iu":
@@ -247,11 +249,11 @@ def _resized_axis(
 
 
 def _extrapolated(
-    call: Call, x: Tensor, axes: dict[int, Resizing], places: dict[int, Floats]
+    call: Call, x: Tensor, axes: dict[int, Resizing], coordinates: dict[int, Floats]
 ) -> Tensor:
     outside = np.zeros((1,) * x.rank, np.bool_)
     for number, axis in axes.items():
-        beyond = (places[number] < 0) | (places[number] > axis.size - 1)
+        beyond = (coordinates[number] < 0) | (coordinates[number] > axis.size - 1)
         if beyond.any():
             outside = outside | beyond.reshape(-1, *(1,) * (x.rank - 1 - number))
     if not outside.any() or not x.size:

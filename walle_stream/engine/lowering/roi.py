@@ -96,10 +96,10 @@ def _sampled(
         for axis, count, lead in zip(axes, counts, (False, True), strict=True)
     ]
     combine = builder.maximum if is_greatest else None
-    seen = read_points(builder, rows_of(builder, x), taps, base, combine=combine)
+    samples = read_points(builder, rows_of(builder, x), taps, base, combine=combine)
     apart = builder.reshape(
-        seen,
-        (seen.shape[0], axes[0].bins, counts[0], axes[1].bins, counts[1], seen.shape[-1]),
+        samples,
+        (samples.shape[0], axes[0].bins, counts[0], axes[1].bins, counts[1], samples.shape[-1]),
     )
     if not is_greatest:
         total = builder.sum(apart, (2, 4), keep=False)
@@ -108,7 +108,7 @@ def _sampled(
     if ratio:
         return result
     some = builder.less(0, builder.mul(*(builder.maximum(axis.grid, 0) for axis in axes)))
-    return builder.select(builder.reshape(some, (seen.shape[0], 1, 1, 1)), result, 0)
+    return builder.select(builder.reshape(some, (samples.shape[0], 1, 1, 1)), result, 0)
 
 
 def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Taps:
@@ -132,10 +132,10 @@ def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Ta
     held = builder.clip(at, 0, axis.size - 1)
     low = builder.floor(held)
     part = builder.sub(held, low)
-    place = builder.clip(builder.cast(low, np.int64), 0, axis.size - 1)
+    index = builder.clip(builder.cast(low, np.int64), 0, axis.size - 1)
     return Taps(
-        (place, builder.minimum(builder.add(place, 1), axis.size - 1)),
-        [builder.select(inside, each, 0) for each in (builder.sub(1, part), part)],
+        (index, builder.minimum(builder.add(index, 1), axis.size - 1)),
+        [builder.select(inside, weight, 0) for weight in (builder.sub(1, part), part)],
     )
 
 
@@ -173,13 +173,13 @@ def _row_weights(builder: Builder, axis: _Axis) -> Tensor:
     dtype, boxes = axis.start.dtype, axis.start.shape[0]
     check_size((boxes, axis.bins, axis.size, _CANDIDATES), "the weights")
 
-    def number(values: int, place: int) -> Tensor:
+    def number(values: int, axis: int) -> Tensor:
         shape = [1, 1, 1, 1]
-        shape[place] = values
+        shape[axis] = values
         return builder.constant(np.arange(values).reshape(shape).astype(dtype))
 
     start, grid, width = (
-        builder.reshape(each, (boxes, 1, 1, 1)) for each in (axis.start, axis.grid, axis.width)
+        builder.reshape(tensor, (boxes, 1, 1, 1)) for tensor in (axis.start, axis.grid, axis.width)
     )
     pace = builder.div(width, builder.maximum(grid, 1))
     first = builder.mul(number(axis.bins, 1), grid)
@@ -244,8 +244,8 @@ def _bin_range(builder: Builder, scaled: Tensor, *, axis: int, size: int, bins: 
     return _Range(
         size,
         *(
-            builder.clip(builder.cast(builder.add(each, start), np.int64), 0, size)
-            for each in (low, high)
+            builder.clip(builder.cast(builder.add(bound, start), np.int64), 0, size)
+            for bound in (low, high)
         ),
     )
 
@@ -253,23 +253,24 @@ def _bin_range(builder: Builder, scaled: Tensor, *, axis: int, size: int, bins: 
 def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[_Range]) -> Tensor:
     # the greatest of each 2^i by 2^j elements is made once; a bin is covered by four of them
     last = channels_last(builder, x)
-    levels = [each.size.bit_length() for each in ranges]
+    levels = [extent.size.bit_length() for extent in ranges]
     tables = _tables(builder, last, levels)
     rows = builder.reshape(tables, (prod(tables.shape[:-1]), x.shape[1]))
     axes = []
-    for number, each in enumerate(ranges):
-        length = builder.maximum(builder.sub(each.stop, each.start), 1)
+    for number, extent in enumerate(ranges):
+        length = builder.maximum(builder.sub(extent.stop, extent.start), 1)
         level = builder.constant(np.zeros((), np.int64))
         for power in range(1, levels[number]):
             is_long = builder.less_equal(1 << power, length)
             level = builder.add(level, builder.cast(is_long, np.int64))
         span = builder.binary(Operator.SHIFT_LEFT, 1, level)
-        first = builder.minimum(each.start, each.size - 1)
+        first = builder.minimum(extent.start, extent.size - 1)
         second = builder.maximum(builder.sub(builder.add(first, length), span), 0)
         axes.append((level, first, second))
     n, height, width = last.shape[:3]
     (high, *tops), (wide, *lefts) = (
-        tuple(_beside(builder, each, number) for each in axis) for number, axis in enumerate(axes)
+        tuple(_beside(builder, tensor, number) for tensor in axis)
+        for number, axis in enumerate(axes)
     )
     table = builder.add(builder.mul(high, levels[1]), wide)
     base = builder.add(builder.mul(table, n * height * width), base)
@@ -278,9 +279,9 @@ def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[
         for top in tops for left in lefts
     )  # fmt: skip
     result = reduce(builder.maximum, (take(builder, rows, address) for address in addresses))
-    some = [builder.less(each.start, each.stop) for each in ranges]
+    some = [builder.less(extent.start, extent.stop) for extent in ranges]
     is_filled = builder.logical_and(
-        *(_beside(builder, each, number) for number, each in enumerate(some))
+        *(_beside(builder, tensor, number) for number, tensor in enumerate(some))
     )
     return builder.select(moves.expand_axis(builder, is_filled, 3), result, 0)
 

@@ -85,14 +85,14 @@ def labels(call: Call, ints: str) -> Array | None:
 
 
 def greatest(builder: Builder, scores: Tensor) -> Tensor:
-    """Give the place of the greatest score ``(N, E)``, the first of equals: int64 ``(N,)``."""
+    """Give the index of the greatest score ``(N, E)``, the first of equals: int64 ``(N,)``."""
     result = builder.emit(Operator.ARG_MAX, scores, axis=1)
     return builder.reshape(result, (scores.shape[0],))
 
 
-def labelled(builder: Builder, places: Tensor, names: Array | None) -> Tensor:
+def labelled(builder: Builder, indices: Tensor, names: Array | None) -> Tensor:
     """Give the labels of classes by their int64 numbers, which are the labels without names."""
-    return places if names is None else taken(builder, names, places)
+    return indices if names is None else taken(builder, names, indices)
 
 
 def labelled_by_sign(
@@ -104,13 +104,13 @@ def labelled_by_sign(
     """
     flat = builder.reshape(scores, (scores.shape[0],))
     operator = Operator.LESS_EQUAL if inclusive else Operator.LESS
-    places = builder.cast(builder.binary(operator, threshold, flat), INT64)
+    indices = builder.cast(builder.binary(operator, threshold, flat), INT64)
     if names is None:
-        return places
+        return indices
     nothing = "" if names.dtype == TEXT else 0
     table = np.empty(2, names.dtype)
     table[:] = [nothing, names[0]]
-    return taken(builder, table, places)
+    return taken(builder, table, indices)
 
 
 def both_sides(builder: Builder, scores: Tensor, *, complement: bool = False) -> Tensor:

@@ -18,8 +18,8 @@ def _empty(_call: Call) -> Result:
 @lowers("SequenceConstruct", kind=Kind.STRUCTURE)
 def _construct(call: Call) -> Result:
     tensors = call.tensors()
-    if len({each.dtype for each in tensors}) > 1:
-        listed = ", ".join(each.dtype.name for each in tensors)
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        listed = ", ".join(tensor.dtype.name for tensor in tensors)
         raise DTypeError(f"a sequence of {listed}: its tensors are of one dtype")
     return [*tensors]
 
@@ -46,13 +46,13 @@ def _erase(call: Call) -> Result:
 
 @lowers("SequenceInsert", kind=Kind.STRUCTURE)
 def _insert(call: Call) -> Result:
-    result, given = call.sequence(0), call.tensor(1)
-    count = len(result)
-    for each in result[:1]:
-        if isinstance(each, Tensor) and each.dtype != given.dtype:
-            raise DTypeError(f"{given.dtype.name} for a sequence of {each.dtype.name}")
+    sequence, tensor = call.sequence(0), call.tensor(1)
+    count = len(sequence)
+    for element in sequence[:1]:
+        if isinstance(element, Tensor) and element.dtype != tensor.dtype:
+            raise DTypeError(f"{tensor.dtype.name} for a sequence of {element.dtype.name}")
     index = _position(call, 2, count, last=count) if call.has(2) else count
-    return [*result[:index], given, *result[index:]]
+    return [*sequence[:index], tensor, *sequence[index:]]
 
 
 def _position(call: Call, number: int, count: int, last: int | None = None) -> int:
@@ -70,24 +70,24 @@ def _split(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     axis = call.axis(x.rank, 0)
     total = x.shape[axis]
-    given = call.optional(1)
-    sizes = _sizes(call, total, given)
+    lengths = call.optional(1)
+    sizes = _sizes(call, total, lengths)
     ends = np.cumsum(sizes, dtype=np.int64).tolist()
     parts: list[Tensor] = [
         moves.slice_axis(builder, x, axis, end - size, end)
         for size, end in zip(sizes, ends, strict=True)
     ]
-    if given is None and not call.number("keepdims", 1):
+    if lengths is None and not call.number("keepdims", 1):
         shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-        parts = [builder.reshape(each, shape) for each in parts]
+        parts = [builder.reshape(part, shape) for part in parts]
     return [*parts]
 
 
-def _sizes(call: Call, total: int, given: Tensor | None) -> tuple[int, ...]:
-    if given is None:
+def _sizes(call: Call, total: int, lengths: Tensor | None) -> tuple[int, ...]:
+    if lengths is None:
         return (1,) * total
     numbers = call.numbers(1) or ()
-    if given.rank:
+    if lengths.rank:
         if sum(numbers) != total or min(numbers, default=0) < 0:
             raise ShapeError(f"parts of {list(numbers)} of {total} elements")
         return numbers
@@ -100,13 +100,13 @@ def _sizes(call: Call, total: int, given: Tensor | None) -> tuple[int, ...]:
 @lowers("ConcatFromSequence", kind=Kind.TRANSFORM)
 def _concat(call: Call) -> Result:
     parts: list[Tensor] = []
-    for each in call.sequence(0):
-        if not isinstance(each, Tensor):
+    for element in call.sequence(0):
+        if not isinstance(element, Tensor):
             raise LoweringError("the sequence holds something else than tensors")
-        parts.append(each)
+        parts.append(element)
     if not parts:
         raise ShapeError("an empty sequence has no shape to be joined to")
-    if len({each.rank for each in parts}) > 1 or len({each.dtype for each in parts}) > 1:
+    if len({part.rank for part in parts}) > 1 or len({part.dtype for part in parts}) > 1:
         raise ShapeError(f"tensors of several ranks or dtypes cannot be joined: {parts}")
     is_new = call.number("new_axis", 0)
     if is_new not in {0, 1}:

@@ -46,11 +46,11 @@ def _listed(call: Call) -> tuple[Any, Any]:
         value = call.attribute(name)
         if value is None:
             continue
-        if not isinstance(value, tuple) or not all(isinstance(each, kinds) for each in value):
+        if not isinstance(value, tuple) or not all(isinstance(element, kinds) for element in value):
             raise LoweringError(f"attribute {name!r} must be a list of {np.dtype(dtype).name}")
         if dtype is not TEXT:
             return value, np.dtype(dtype)
-        return [each.decode("utf-8", "replace") for each in value], dtype
+        return [element.decode("utf-8", "replace") for element in value], dtype
     raise LoweringError("a constant has no value")
 
 
@@ -93,11 +93,11 @@ def _flatten(call: Call) -> Result:
 @lowers("Squeeze", kind=Kind.TRANSFORM)
 def _squeeze(call: Call) -> Result:
     x = call.tensor(0)
-    given = call.numbers(1) if call.has(1) else call.list("axes")
-    if given is None:
+    named = call.numbers(1) if call.has(1) else call.list("axes")
+    if named is None:
         axes = {axis for axis, size in enumerate(x.shape) if size == 1}
     else:
-        axes = {axis_of(axis, x.rank) for axis in given}
+        axes = {axis_of(axis, x.rank) for axis in named}
     if any(x.shape[axis] != 1 for axis in axes):
         raise ShapeError(f"axes {sorted(axes)} of {list(x.shape)} are not all of size 1")
     return call.builder.reshape(x, [size for axis, size in enumerate(x.shape) if axis not in axes])
@@ -106,9 +106,9 @@ def _squeeze(call: Call) -> Result:
 @lowers("Unsqueeze", kind=Kind.TRANSFORM)
 def _unsqueeze(call: Call) -> Result:
     x = call.tensor(0)
-    given = (call.numbers(1) if call.has(1) else call.list("axes")) or ()
-    rank = x.rank + len(given)
-    axes = axes_of(given, rank)
+    named = (call.numbers(1) if call.has(1) else call.list("axes")) or ()
+    rank = x.rank + len(named)
+    axes = axes_of(named, rank)
     sizes = iter(x.shape)
     return call.builder.reshape(x, [1 if axis in axes else next(sizes) for axis in range(rank)])
 
@@ -143,8 +143,8 @@ def _split(call: Call) -> Result:
     if sizes is None:
         if not 0 < count == len(call.node.outputs):
             raise LoweringError(f"{count} parts for {len(call.node.outputs)} outputs")
-        each = -(-total // count)
-        sizes = tuple(max(0, min(each, total - each * number)) for number in range(count))
+        length = -(-total // count)
+        sizes = tuple(max(0, min(length, total - length * number)) for number in range(count))
     if sum(sizes) != total or min(sizes, default=0) < 0:
         raise ShapeError(f"axis {axis} of {list(x.shape)} cannot be split into {list(sizes)}")
     outputs, start = [], 0
@@ -190,8 +190,8 @@ def _tile(call: Call) -> Result:
     if len(repeats) != x.rank or min(repeats, default=0) < 0:
         raise ShapeError(f"{list(repeats)} repeats of shape {list(x.shape)}")
     builder = call.builder
-    paired = [each for size in x.shape for each in (1, size)]
-    spread = [each for pair in zip(repeats, x.shape, strict=True) for each in pair]
+    paired = [factor for size in x.shape for factor in (1, size)]
+    spread = [factor for pair in zip(repeats, x.shape, strict=True) for factor in pair]
     repeated = builder.broadcast(builder.reshape(x, paired), spread)
     return builder.reshape(repeated, [n * size for n, size in zip(repeats, x.shape, strict=True)])
 

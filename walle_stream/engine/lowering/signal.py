@@ -34,13 +34,17 @@ def _dft(call: Call) -> Result:
     length = _one(call, 1, 2 * (size - 1) if is_onesided and is_inverse else size)
     if length < 1:
         raise ShapeError(f"a transform of length {length}")
-    order = (*(each for each in range(x.rank) if each not in {axis, x.rank - 1}), axis, x.rank - 1)
+    order = (
+        *(number for number in range(x.rank) if number not in {axis, x.rank - 1}),
+        axis,
+        x.rank - 1,
+    )
     moved = moves.transpose(builder, x, order)
     limit = length // 2 + 1 if is_onesided and is_inverse else length
     if size > limit:
         moved = moves.slice_axis(builder, moved, x.rank - 2, 0, limit)
     result = _transformed(builder, moved, length, is_inverse=is_inverse, is_onesided=is_onesided)
-    back = tuple(order.index(each) for each in range(x.rank))
+    back = tuple(order.index(number) for number in range(x.rank))
     return builder.cast(moves.transpose(builder, result, back), x.dtype)
 
 
@@ -162,12 +166,12 @@ def _converted(call: Call, weights: Array) -> Array:
 @lowers("MelWeightMatrix", kind=Kind.TRANSFORM)
 def _mel_weight_matrix(call: Call) -> Result:
     arrays = [call.values(number) for number in range(5)]
-    if any(each.size != 1 for each in arrays):
+    if any(array.size != 1 for array in arrays):
         raise ShapeError("an input of the matrix is not one element")
-    numbers = [float(each.reshape(-1)[0]) for each in arrays]
+    numbers = [float(array.reshape(-1)[0]) for array in arrays]
     if not np.isfinite(numbers).all():
         raise ShapeError(f"the matrix is asked for with {numbers}")
-    bands, length, rate = (int(each) for each in numbers[:3])
+    bands, length, rate = (int(value) for value in numbers[:3])
     low, high = numbers[3:]
     if bands < 0 or length < 0 or rate < 1 or not -700 < low <= high:  # noqa: PLR2004  # of the scale
         raise ShapeError(f"{bands} bands of {length} samples, {rate} Hz, from {low} to {high} Hz")
@@ -184,7 +188,7 @@ def _mel_weight_matrix(call: Call) -> Result:
 
 def _edges(bands: int, length: int, rate: int, low: float, high: float) -> Array:
     # where the bands begin and end, as bins of the spectrum
-    first, last = (2595 * np.log10(1 + each / 700) for each in (low, high))
+    first, last = (2595 * np.log10(1 + bound / 700) for bound in (low, high))
     mels = first + np.arange(bands + 2) * ((last - first) / (bands + 2))
     hertz = 700 * (10 ** (mels / 2595) - 1)
     edges: Array = ((length + 1) * hertz // rate).astype(np.int64)

@@ -174,10 +174,14 @@ def _coupled(builder: Builder, first: Tensor, second: Tensor, classes: int) -> T
 
 def _kernels(call: Call, x: Tensor, vectors: Array) -> Tensor:
     builder, kind = call.builder, call.text("kernel_type", "LINEAR")
-    given = reals(call, "kernel_params")
-    if len(given) not in {0, 3}:
-        raise LoweringError(f"kernel_params are gamma, coef0 and degree, not {len(given)} numbers")
-    gamma, offset, degree = (float(each) for each in (given if len(given) else (0, 0, 0)))
+    parameters = reals(call, "kernel_params")
+    if len(parameters) not in {0, 3}:
+        raise LoweringError(
+            f"kernel_params are gamma, coef0 and degree, not {len(parameters)} numbers"
+        )
+    gamma, offset, degree = (
+        float(number) for number in (parameters if len(parameters) else (0, 0, 0))
+    )
     if kind == "RBF":
         return builder.cast(_distances(builder, x, vectors, -gamma), x.dtype)
     product = builder.matmul(x, builder.constant(vectors.T.astype(x.dtype)))

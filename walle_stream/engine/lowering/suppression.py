@@ -41,43 +41,43 @@ def _non_max_suppression(call: Call) -> Result:
     steps = min(max(limits[0], 0), boxes.shape[1])
     if not steps or not scores.size:
         return call.builder.constant(np.zeros((0, 3), np.int64))
-    given = call.node.inputs
-    left, known, best, valid, places = (
-        call.inner_name(each) for each in ("left", "known", "best", "valid", "places")
+    inputs = call.node.inputs
+    left, known, best, valid, positions = (
+        call.inner_name(name) for name in ("left", "known", "best", "valid", "places")
     )
-    threshold = given[3] if call.has(3) else ""
-    least = given[4] if call.has(4) else ""
+    threshold = inputs[3] if call.has(3) else ""
+    least = inputs[4] if call.has(4) else ""
     state, chosen = (left, known, threshold), (best, valid)
     if steps <= STEPS_UNROLLED:
         choice = [call.stage("SuppressionSteps", state, chosen, {"steps": steps})]
     else:
         choice = _loop(call, steps, state, chosen)
     return Stages(
-        call.stage("SuppressionStart", (*given[:2], threshold, least), (left, known),
+        call.stage("SuppressionStart", (*inputs[:2], threshold, least), (left, known),
                    call.node.attributes),
         *choice,
-        call.stage("SuppressionPlaces", (valid,), (places,)),
-        call.stage("SuppressionResult", (best, places), call.node.outputs[:1]),
+        call.stage("SuppressionPlaces", (valid,), (positions,)),
+        call.stage("SuppressionResult", (best, positions), call.node.outputs[:1]),
     )  # fmt: skip
 
 
 def _loop(
-    call: Call, steps: int, given: tuple[str, str, str], outputs: tuple[str, str]
+    call: Call, steps: int, state: tuple[str, str, str], outputs: tuple[str, str]
 ) -> list[Node]:
     trips, left = call.inner_name("trips"), call.inner_name("left_at_end")
-    inner = {each: call.inner_name(f"step/{each}") for each in (
+    inner = {name: call.inner_name(f"step/{name}") for name in (
         "number", "goes_on", "left", "next", "left_next", "best", "valid",
     )}  # fmt: skip
-    made_in_step = tuple(inner[each] for each in ("next", "left_next", "best", "valid"))
+    made_in_step = tuple(inner[name] for name in ("next", "left_next", "best", "valid"))
     body = Graph(
         "suppression",
-        {inner[each]: None for each in ("number", "goes_on", "left")},
+        {inner[name]: None for name in ("number", "goes_on", "left")},
         dict.fromkeys(made_in_step),
-        (call.stage("SuppressionStep", (inner["left"], *given[1:]), made_in_step),),
+        (call.stage("SuppressionStep", (inner["left"], *state[1:]), made_in_step),),
     )
     return [
         Node("Constant", (), (trips,), {"value": np.array(steps)}, version=_LOOP_VERSION),
-        Node("Loop", (trips, "", given[0]), (left, *outputs), {"body": body}, call.node.name,
+        Node("Loop", (trips, "", state[0]), (left, *outputs), {"body": body}, call.node.name,
              version=_LOOP_VERSION),
     ]  # fmt: skip
 
@@ -171,16 +171,16 @@ def _step(
 
 
 @lowers("SuppressionPlaces", domain=INNER_DOMAIN)
-def _places(call: Call) -> Result:
+def _positions(call: Call) -> Result:
     valid, builder = call.tensor(0), call.builder
     return builder.emit(Operator.NONZERO, moves.transpose(builder, valid, (1, 2, 0)))
 
 
 @lowers("SuppressionResult", domain=INNER_DOMAIN)
 def _result(call: Call) -> Result:
-    best, places, builder = call.tensor(0), call.tensor(1), call.builder
+    best, positions, builder = call.tensor(0), call.tensor(1), call.builder
     steps, _, classes = best.shape
-    chosen = flat_take(builder, moves.transpose(builder, best, (1, 2, 0)), places)
-    row = builder.div(places, steps)
+    chosen = flat_take(builder, moves.transpose(builder, best, (1, 2, 0)), positions)
+    row = builder.div(positions, steps)
     columns = [builder.div(row, classes), builder.mod(row, classes), chosen]
     return moves.stack(builder, columns, 1)

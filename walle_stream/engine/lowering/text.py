@@ -22,7 +22,7 @@ def _strings(call: Call, number: int) -> Tensor:
 def _string_concat(call: Call) -> Result:
     x, y, builder = _strings(call, 0), _strings(call, 1), call.builder
     shape = common_shape(x.shape, y.shape)
-    spread = [builder.broadcast(each, shape) for each in (x, y)]
+    spread = [builder.broadcast(operand, shape) for operand in (x, y)]
     return builder.text("concat", spread, shape, TEXT)
 
 
@@ -30,12 +30,12 @@ def _string_concat(call: Call) -> Result:
 def _string_split(call: Call) -> Result:
     x, builder = _strings(call, 0), call.builder
     count = -1 if call.attribute("maxsplit") is None else call.number("maxsplit")
-    given = {"delimiter": call.text("delimiter", "") or None, "count": count}
+    parameters = {"delimiter": call.text("delimiter", "") or None, "count": count}
     # how many parts the longest has is known when it has run, unless there is none
-    parts = builder.text("split", [x], None if x.size else (*x.shape, 0), TEXT, **given)
+    parts = builder.text("split", [x], None if x.size else (*x.shape, 0), TEXT, **parameters)
     if not call.wants(1):
         return parts
-    return parts, builder.text("split_count", [x], x.shape, INT64, **given)
+    return parts, builder.text("split_count", [x], x.shape, INT64, **parameters)
 
 
 @lowers("StringNormalizer")
@@ -51,7 +51,7 @@ def _string_normalizer(call: Call) -> Result:
         [x],
         None if words and x.size else (*x.shape[:-1], max(x.shape[-1], 1)),
         TEXT,
-        stopwords=frozenset(each if is_case_sensitive else each.lower() for each in words),
+        stopwords=frozenset(word if is_case_sensitive else word.lower() for word in words),
         is_case_sensitive=is_case_sensitive,
         case=case,
     )

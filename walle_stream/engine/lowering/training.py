@@ -20,15 +20,15 @@ _TRAINING: Final = "ai.onnx.preview.training"
 
 def _optimized(call: Call, kinds: int) -> list[tuple[Tensor, ...]]:
     # all tensors, then all gradients, and so on: one tuple a tensor
-    given = call.tensors()[2:]
-    count = len(given) // kinds
-    if not count or len(given) != count * kinds:
-        raise LoweringError(f"{len(given)} tensors are not {kinds} for each that is optimized")
-    groups = [tuple(given[number::count]) for number in range(count)]
-    for each in groups:
-        wide_dtype(*(other.dtype for other in each))
-        if any(other.shape != each[0].shape for other in each):
-            raise ShapeError(f"what is kept of shape {list(each[0].shape)} has another one")
+    tensors = call.tensors()[2:]
+    count = len(tensors) // kinds
+    if not count or len(tensors) != count * kinds:
+        raise LoweringError(f"{len(tensors)} tensors are not {kinds} for each that is optimized")
+    groups = [tuple(tensors[number::count]) for number in range(count)]
+    for group in groups:
+        wide_dtype(*(other.dtype for other in group))
+        if any(other.shape != group[0].shape for other in group):
+            raise ShapeError(f"what is kept of shape {list(group[0].shape)} has another one")
     return groups
 
 
@@ -38,7 +38,7 @@ def _regularized(call: Call, x: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _in_order(rows: Sequence[tuple[Tensor, ...]]) -> Result:
-    return tuple(each for kind in zip(*rows, strict=True) for each in kind)
+    return tuple(tensor for kind in zip(*rows, strict=True) for tensor in kind)
 
 
 @lowers("Adagrad", domain=_TRAINING)
@@ -152,8 +152,8 @@ def _picked(builder: Builder, x: Tensor, labels: Tensor) -> Tensor:
     rows = np.add.outer(np.arange(batch) * classes * inner, np.arange(inner))
     # a label that is no class would be found in another row: the table of classes refuses it
     columns = flat_take(builder, builder.constant(np.arange(classes) * inner), labels)
-    places = builder.add(columns, builder.constant(rows.reshape(labels.shape)))
-    return flat_take(builder, x, places)
+    addresses = builder.add(columns, builder.constant(rows.reshape(labels.shape)))
+    return flat_take(builder, x, addresses)
 
 
 def _weights(call: Call, labels: Tensor, dtype: DType) -> Tensor | None:

@@ -44,8 +44,8 @@ class Columns:
 
     outer: tuple[OuterAxis, ...]
     """Axes that are no spatial ones."""
-    places: Shape
-    """Source strides of the places of the window, one a spatial axis."""
+    positions: Shape
+    """Source strides of the positions of the window, one a spatial axis."""
     kernel: Shape
     """Source strides of its taps."""
     image: Shape
@@ -75,11 +75,11 @@ def overlaps(window: Window) -> bool:
 
 
 def _regions(window: Window, columns: Columns) -> Iterator[Region]:
-    # taps and places are alike in an address: a region stands for one of the fewer, and spans
+    # taps and positions are alike in an address: a region stands for one of the fewer, and spans
     # the other
     taps = (window.kernel, window.dilations, columns.kernel)
-    places = (window.output, window.strides, columns.places)
-    first, second = (taps, places) if window.taps <= prod(window.output) else (places, taps)
+    positions = (window.output, window.strides, columns.positions)
+    first, second = (taps, positions) if window.taps <= prod(window.output) else (positions, taps)
     fixed = list(zip(*first, strict=True))
     free = list(zip(*second, strict=True))
     for number in product(*(range(count) for count, _, _ in fixed)):
@@ -97,9 +97,9 @@ def _regions(window: Window, columns: Columns) -> Iterator[Region]:
             source.append(own)
             target.append(pace * columns.image[axis])
         yield Region(
-            (*(each.size for each in columns.outer), *size),
-            View(start, (*(each.source for each in columns.outer), *source)),
-            View(goal, (*(each.target for each in columns.outer), *target)),
+            (*(outer.size for outer in columns.outer), *size),
+            View(start, (*(outer.source for outer in columns.outer), *source)),
+            View(goal, (*(outer.target for outer in columns.outer), *target)),
         )
 
 
@@ -159,7 +159,7 @@ def _conv_transpose(call: Call) -> Result:
 
 
 def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
-    # it slides over the output: its places are the input's elements
+    # it slides over the output: its positions are the input's elements
     rank = len(sizes)
     strides = spatial(call, "strides", rank, 1, least=1)
     dilations = spatial(call, "dilations", rank, 1, least=1)
@@ -205,7 +205,7 @@ def _gathered_work(window: Window, weights: Shape) -> float:
 
 
 def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
-    # (group, N * places, C / group) by (group, C / group, taps * M / group)
+    # (group, N * positions, C / group) by (group, C / group, taps * M / group)
     n, rank, channels, depth = x.shape[0], len(window.output), w.shape[0], w.shape[1]
     rows = builder.reshape(x, (n * prod(window.output), group, channels // group))
     rows = moves.transpose(builder, rows, (1, 0, 2))
@@ -215,7 +215,7 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
         (group, channels // group, window.taps * depth),
     )
     if group == 1:
-        rows, matrix = (builder.reshape(each, each.shape[1:]) for each in (rows, matrix))
+        rows, matrix = (builder.reshape(tensor, tensor.shape[1:]) for tensor in (rows, matrix))
     is_summed = overlaps(window)
     if is_summed:
         rows, matrix = widened(builder, rows), widened(builder, matrix)

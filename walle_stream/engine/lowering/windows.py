@@ -22,7 +22,7 @@ _FIRST_SPATIAL: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A kernel and the places that it takes; one number an axis."""
+    """A kernel and the positions that it takes; one number an axis."""
 
     sizes: Shape
     """Of what it slides over, without padding."""
@@ -34,7 +34,7 @@ class Window:
     after: Shape
     """Padding behind, as it was asked for; the last window may reach beyond it or not use it."""
     output: Shape
-    """How many places it takes."""
+    """How many positions it takes."""
 
     @property
     def taps(self) -> int:
@@ -81,7 +81,7 @@ def placed(
     sizes: Shape, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape,
     *, ceil: bool = False,
 ) -> Window:  # fmt: skip
-    """Count the places of a window; one number a spatial axis, pads of begins, then of ends.
+    """Count the positions of a window; one number a spatial axis, pads of begins, then of ends.
 
     ``ceil``: a last window may reach beyond the padding.
 
@@ -125,8 +125,8 @@ def _same_pads(
         max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
         for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
     ]
-    small = tuple(each // 2 for each in totals)
-    great = tuple(each - each // 2 for each in totals)
+    small = tuple(total // 2 for total in totals)
+    great = tuple(total - total // 2 for total in totals)
     return (*great, *small) if lower else (*small, *great)
 
 
@@ -163,8 +163,8 @@ def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]
     In the padding it is negative or beyond the size.
     """
     check_table((window.output[axis], window.kernel[axis]), "the taps")
-    places = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
-    return np.add.outer(places, np.arange(window.kernel[axis]) * window.dilations[axis])
+    starts = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
+    return np.add.outer(starts, np.arange(window.kernel[axis]) * window.dilations[axis])
 
 
 def channels_last(builder: Builder, x: Tensor) -> Tensor:
@@ -190,9 +190,9 @@ def padded(builder: Builder, x: Tensor, window: Window, fill: Any) -> Tensor:
     return moves.pad(builder, x, (0, *window.before, 0), (0, *behind, 0), fill)
 
 
-def tap_view(builder: Builder, x: Tensor, window: Window, place: Shape) -> Tensor:
-    """Give what the tap at a place of the kernel sees of a padded tensor: ``(N, *output, C)``."""
-    starts = [each * d for each, d in zip(place, window.dilations, strict=True)]
+def tap_view(builder: Builder, x: Tensor, window: Window, tap: Shape) -> Tensor:
+    """Give what a tap of the kernel reads of a padded tensor: ``(N, *output, C)``."""
+    starts = [index * d for index, d in zip(tap, window.dilations, strict=True)]
     return moves.crop(
         builder, x, (0, *starts, 0), (x.shape[0], *window.output, x.shape[-1]),
         (1, *window.strides, 1),
@@ -204,8 +204,8 @@ def patches(
 ) -> Tensor:
     """Gather the elements of windows next to each other: one overlapping view of a padded tensor.
 
-    Places are counted in ``(N, *output)``. Gives ``(group, places, taps * C / group)``; without the
-    first axis where group is 1.
+    Positions are counted in ``(N, *output)``. Gives ``(group, positions, taps * C / group)``;
+    without the first axis where group is 1.
     """
     depth = x.shape[-1] // group
     shape: Shape = (prod(sizes), window.taps * depth)

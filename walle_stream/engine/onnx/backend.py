@@ -31,14 +31,14 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
         Raises:
             EngineError: It cannot be run, or not with these inputs.
         """
-        given = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         graph = self._model.graph
         names = [name for name in graph.inputs if name not in graph.constants]
-        if len(given) > len(names):
+        if len(arrays) > len(names):
             names = list(graph.inputs)
-        if len(given) > len(names):
-            raise EngineError(f"{len(given)} inputs are given, of {len(names)} at most")
-        named = dict(zip(names, given, strict=False))
+        if len(arrays) > len(names):
+            raise EngineError(f"{len(arrays)} inputs are given, of {len(names)} at most")
+        named = dict(zip(names, arrays, strict=False))
         return tuple(self._runner.run(checked_inputs(graph, named)))
 
 
@@ -75,22 +75,22 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
         """
         del outputs_info
         names = [name for name in node.input if name]
-        given = [np.asarray(each) for each in inputs]
-        if len(names) != len(given):
-            raise EngineError(f"{len(given)} inputs are given, the node reads {len(names)}")
+        arrays = [np.asarray(array) for array in inputs]
+        if len(names) != len(arrays):
+            raise EngineError(f"{len(arrays)} inputs are given, the node reads {len(names)}")
         opsets = {"": OPSETS[""], node.domain: OPSETS.get(node.domain, 1)}
         opsets[node.domain] = int(kwargs.get("opset_version", opsets[node.domain]))
         types = [
             helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
             )
-            for name, each in zip(names, given, strict=True)
+            for name, array in zip(names, arrays, strict=True)
         ]
         outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
         graph = helper.make_graph([node], "node", types, outputs)
-        imports = [helper.make_opsetid(*each) for each in opsets.items()]
+        imports = [helper.make_opsetid(*opset) for opset in opsets.items()]
         model = helper.make_model(graph, opset_imports=imports)
-        return cls.prepare(model, device).run(given)
+        return cls.prepare(model, device).run(arrays)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -32,7 +32,7 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
     for node in nodes:
         free = {name for graph in node.graphs() for name in graph.free_names}
         needs.append({producer[name] for name in {*node.inputs, *free} if name in producer})
-    if all(max(each, default=-1) < number for number, each in enumerate(needs)):
+    if all(max(numbers, default=-1) < number for number, numbers in enumerate(needs)):
         return list(nodes)
     order = _sorted_numbers(needs)
     if len(order) < len(nodes):
@@ -43,9 +43,9 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
 
 def _sorted_numbers(needs: Sequence[set[int]]) -> list[int]:
     users: list[list[int]] = [[] for _ in needs]
-    missing = [len(each) for each in needs]
-    for number, each in enumerate(needs):
-        for other in each:
+    missing = [len(numbers) for numbers in needs]
+    for number, numbers in enumerate(needs):
+        for other in numbers:
             users[other].append(number)
     ready = deque(number for number, count in enumerate(missing) if not count)
     order = []
@@ -85,7 +85,7 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
         while way:
             last = next(reversed(way))
             if not way[last]:
-                depths[last] = 1 + max((depths[each] for each in calls[last]), default=0)
+                depths[last] = 1 + max((depths[callee] for callee in calls[last]), default=0)
                 del way[last]
                 continue
             key = way[last].pop()
@@ -95,7 +95,7 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
                 raise ModelError(f"function {key.name!r} calls itself: {chain}")
             if key not in depths:
                 way[key] = sorted(calls[key])
-    deepest = max(depths, key=lambda each: depths[each], default=None)
+    deepest = max(depths, key=lambda function: depths[function], default=None)
     if deepest is not None and depths[deepest] > CALLS_MAX:
         raise ModelError(
             f"function {deepest.name!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at"

@@ -71,9 +71,9 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
     return array
 
 
-def _check_count(given: int, wanted: int, shape: tuple[int, ...], what: str = "elements") -> None:
-    if given != wanted:
-        raise ModelError(f"it has {given} {what}, its shape {list(shape)} takes {wanted}")
+def _check_count(count: int, wanted: int, shape: tuple[int, ...], what: str = "elements") -> None:
+    if count != wanted:
+        raise ModelError(f"it has {count} {what}, its shape {list(shape)} takes {wanted}")
 
 
 def _nbytes(proto: TensorProto, shape: tuple[int, ...], dtype: DType) -> int:
@@ -94,13 +94,13 @@ def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DT
 
 
 def _external(proto: TensorProto, folder: Path | None) -> bytes:
-    given = {each.key: each.value for each in proto.external_data}
-    location = given.get("location", "")
+    entries = {entry.key: entry.value for entry in proto.external_data}
+    location = entries.get("location", "")
     if folder is None:
         raise ModelError(f"it is in {location!r}: load the model from its file")
     nbytes = _nbytes(proto, tuple(proto.dims), element_type(proto.data_type))
     check_memory(nbytes, Limits())
-    offset, length = _place(given, "offset", 0), _place(given, "length", nbytes)
+    offset, length = _number(entries, "offset", 0), _number(entries, "length", nbytes)
     if length != nbytes:
         _check_count(length, nbytes, tuple(proto.dims), "bytes")
     root = folder.resolve()
@@ -129,8 +129,8 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
     return data
 
 
-def _place(given: dict[str, str], key: str, default: int) -> int:
-    text = given.get(key)
+def _number(entries: dict[str, str], key: str, default: int) -> int:
+    text = entries.get(key)
     if text is None or not text:
         return default
     if not (text.isascii() and text.isdecimal() and len(text) < 20):  # noqa: PLR2004  # of int64

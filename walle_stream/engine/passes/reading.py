@@ -17,10 +17,10 @@ def readers(program: Program) -> dict[Tensor, int]:
     """Count how often each tensor is read; an output counts as read once more."""
     counts: dict[Tensor, int] = defaultdict(int)
     for step in program.steps:
-        for each in step.inputs:
-            counts[each] += 1
-    for each in program.outputs:
-        counts[each] += 1
+        for tensor in step.inputs:
+            counts[tensor] += 1
+    for tensor in program.outputs:
+        counts[tensor] += 1
     return counts
 
 

@@ -24,9 +24,9 @@ def sink_permutations(program: Program) -> Program:
     steps: list[Step] = []
     for step in program.steps:
         moved = _sunk(step, maker_of) if step.operator in ELEMENTWISE else None
-        for each in moved or (step,):
-            steps.append(each)
-            maker_of[each.output] = each
+        for new in moved or (step,):
+            steps.append(new)
+            maker_of[new.output] = new
     return without_dead(program.replaced(steps))
 
 

@@ -42,17 +42,17 @@ def _fold_constants(program: Program, compute: Compute) -> Program:
     folded: dict[Tensor, Tensor] = {}
     steps: list[Step] = []
     for step in program.steps:
-        inputs = tuple(folded.get(each, each) for each in step.inputs)
+        inputs = tuple(folded.get(tensor, tensor) for tensor in step.inputs)
         changed = step if inputs == step.inputs else replace(step, inputs=inputs)
-        known = [each.data for each in inputs if each.data is not None]
-        grows = step.output.has_shape and step.output.size > sum(each.size for each in inputs)
+        known = [tensor.data for tensor in inputs if tensor.data is not None]
+        grows = step.output.has_shape and step.output.size > sum(tensor.size for tensor in inputs)
         if len(known) < max(len(inputs), 1) or grows or not step.output.has_shape:
             steps.append(changed)
             continue
         result = compute(changed, known)
         result.flags.writeable = False
         folded[step.output] = Tensor(result.shape, result.dtype, result, step.output.name)
-    outputs = [folded.get(each, each) for each in program.outputs]
+    outputs = [folded.get(tensor, tensor) for tensor in program.outputs]
     return Program(program.inputs, outputs, steps)
 
 

@@ -51,13 +51,13 @@ def traffic_bytes(step: Step) -> int:
     """
     if step.operator is Operator.RASTER:
         return 2 * _moved_bytes(step)
-    return sum(each.nbytes for each in (*step.inputs, *step.outputs) if each.has_shape)
+    return sum(tensor.nbytes for tensor in (*step.inputs, *step.outputs) if tensor.has_shape)
 
 
 def _counted(steps: list[Step], peak_bytes: int) -> Statistics:
-    rasters = [each for each in steps if each.operator is Operator.RASTER]
+    rasters = [step for step in steps if step.operator is Operator.RASTER]
     return Statistics(
-        len(steps), len(rasters), sum(_moved_bytes(each) for each in rasters), peak_bytes
+        len(steps), len(rasters), sum(_moved_bytes(step) for step in rasters), peak_bytes
     )
 
 
@@ -74,13 +74,13 @@ def _living_peak(program: Program) -> int:
     for number, step in enumerate(program.steps):
         last.update(dict.fromkeys(step.inputs, number))
     last.update(dict.fromkeys(program.outputs, len(program.steps)))
-    living = sum(_size(each) for each in program.inputs)
+    living = sum(_size(tensor) for tensor in program.inputs)
     peak = living
     for number, step in enumerate(program.steps):
-        living += sum(_size(each) for each in step.outputs)
+        living += sum(_size(tensor) for tensor in step.outputs)
         peak = max(peak, living)
         ending = {*step.inputs, *step.outputs}
-        living -= sum(_size(each) for each in ending if last.get(each, number) == number)
+        living -= sum(_size(tensor) for tensor in ending if last.get(tensor, number) == number)
     return peak
 
 
