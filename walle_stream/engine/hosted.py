@@ -33,15 +33,10 @@ _WIDER: Final[Mapping[str, DType]] = {
 _TWO_63: Final = 2.0**63
 
 
-_SEEDED: Final = frozenset(
-    {
-        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-        "Bernoulli", "Multinomial",
-    }
-)  # fmt: skip
-
-_TRAINING_INPUT_SINCE: Final = 12
-_TESTS_UNASKED_SINCE: Final = 7
+_SEEDED: Final = frozenset({
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+    "Bernoulli", "Multinomial",
+})  # fmt: skip
 
 
 class HostedModel:
@@ -214,10 +209,10 @@ def _draws(node: Node, constants: Mapping[str, Any]) -> bool:
         return False
     if node.operator != "Dropout":
         return node.operator in _SEEDED
-    if node.version < _TESTS_UNASKED_SINCE:
+    if node.version < 7:  # noqa: PLR2004  # opsets below are told that they test
         return not node.attributes.get("is_test", 0)
     trains = node.inputs[2] if len(node.inputs) > 2 else ""  # noqa: PLR2004  # data, ratio, mode
-    if node.version < _TRAINING_INPUT_SINCE or not trains:
+    if node.version < 12 or not trains:  # noqa: PLR2004  # the opset that made it an input
         return False
     known = constants.get(trains)
     return not isinstance(known, np.ndarray) or bool(np.any(known))

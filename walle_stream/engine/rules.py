@@ -50,13 +50,11 @@ _NO_COMPLEX: Final = ARG_REDUCTION | {
     Operator.CEIL, Operator.FLOOR, Operator.MOD, Operator.FMOD, Operator.LESS, Operator.LESS_EQUAL,
     Operator.MINIMUM, Operator.MAXIMUM, Operator.REDUCE_MAX, Operator.REDUCE_MIN,
 }  # fmt: skip
-_FLOATING: Final = frozenset(
-    {
-        Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS, Operator.TAN,
-        Operator.ASIN, Operator.ACOS, Operator.ATAN, Operator.SINH, Operator.COSH, Operator.TANH,
-        Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF, Operator.IS_NAN,
-    }
-)  # fmt: skip
+_FLOATING: Final = frozenset({
+    Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS, Operator.TAN,
+    Operator.ASIN, Operator.ACOS, Operator.ATAN, Operator.SINH, Operator.COSH, Operator.TANH,
+    Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF, Operator.IS_NAN,
+})  # fmt: skip
 
 
 def is_integer(dtype: DType) -> bool:

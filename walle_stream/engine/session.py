@@ -11,7 +11,6 @@ from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Budget, Limits, guarded
-from walle_stream.engine.lowering.registry import Value
 from walle_stream.engine.lowering.trace import constant_tensors, trace
 from walle_stream.engine.module import Piece, arrays_of, mapped
 from walle_stream.engine.program import Array, Data, Tensor
@@ -22,6 +21,8 @@ from walle_stream.errors import EngineError, LoweringError, ShapeError
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from walle_stream.engine.lowering.registry import Value
 
 
 def read_model(path: str | Path) -> "Model":
@@ -163,7 +164,11 @@ class Session:
         missing = next((name for name in graph.outputs if name not in traced.values), None)
         if missing is not None:
             raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
-        outputs = {name: _described(traced.values[name]) for name in graph.outputs}
+        outputs = {
+            name: TensorType(value.dtype, value.shape if value.has_shape else None)
+            if isinstance(value := traced.values[name], Tensor) else None
+            for name in graph.outputs
+        }  # fmt: skip
         return _Ready(
             Piece(self._backend, known, traced, set(graph.outputs), self._limits), inputs, outputs
         )
@@ -204,12 +209,6 @@ def _are_sizes(wanted: Any) -> bool:
 
 def _shown(shape: Sequence[Any] | None) -> str:
     return "unknown" if shape is None else str(list(shape))
-
-
-def _described(value: Value) -> TensorType | None:
-    if not isinstance(value, Tensor):
-        return None
-    return TensorType(value.dtype, value.shape if value.has_shape else None)
 
 
 def owned(outputs: Mapping[str, Data], inputs: Mapping[str, Data]) -> dict[str, Any]:

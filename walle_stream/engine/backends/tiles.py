@@ -90,18 +90,13 @@ def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConsta
                 shape = list(tensor.shape)
                 shape[loop.axis] = stop - start
                 return strided(slots[alias.root], shape, alias.view)
-            whole = view_of(tensor)
-            if not _is_cut(tensor, loop):
+            whole, axis = view_of(tensor), loop.axis
+            if tensor.rank <= axis or tensor.shape[axis] != loop.rows:
                 return whole
-            return whole[(slice(None),) * loop.axis + (slice(start, stop),)]
+            return whole[(slice(None),) * axis + (slice(start, stop),)]
 
         calls += bind_chain(loop.steps, elision, tile, constants)
     return calls
-
-
-def _is_cut(tensor: Tensor, loop: Loop) -> bool:
-    shape = tensor.shape
-    return len(shape) > loop.axis and shape[loop.axis] == loop.rows
 
 
 def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:

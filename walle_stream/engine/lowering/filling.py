@@ -63,7 +63,8 @@ def _range(call: Call) -> Result:
     if any(array.size != 1 for array in arrays) or len({array.dtype for array in arrays}) > 1:
         raise ShapeError("start, limit and delta are not one element of one dtype each")
     dtype = arrays[0].dtype
-    start, limit, delta = (_number(array) for array in arrays)
+    kind = int if is_integer(dtype) else float
+    start, limit, delta = (kind(array.reshape(-1)[0]) for array in arrays)
     if not delta or not all(map(isfinite, (start, limit, delta))):
         raise ShapeError(f"a range from {start} to {limit} by {delta} has no end")
     if is_floating(dtype):
@@ -78,11 +79,6 @@ def _range(call: Call) -> Result:
     else:
         raise DTypeError(f"a range of {dtype.name}")
     return call.builder.constant(result.astype(dtype))
-
-
-def _number(array: Array) -> float:
-    one = array.reshape(-1)[0]
-    return int(one) if is_integer(array.dtype) else float(one)
 
 
 @lowers("EyeLike", kind=Kind.TRANSFORM)

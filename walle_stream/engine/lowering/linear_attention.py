@@ -55,7 +55,12 @@ def _linear_attention(call: Call) -> Result:
         decay = builder.exp(decay)
     if rate is not None and rate.shape[2] not in {sizes.groups, 1}:
         raise ShapeError(f"a rate of shape {list(rate.shape)}")
-    state = _first_state(call, dtype, sizes)
+    state = call.optional(3)
+    if state is None:
+        state = builder.broadcast(builder.constant(np.zeros((), dtype)), sizes.state)
+    elif state.shape != sizes.state:
+        raise ShapeError(f"a state of shape {list(state.shape)}, not {list(sizes.state)}")
+    state = builder.cast(state, dtype)
     result = [builder.constant(np.zeros((sizes.batch, 0, sizes.heads * sizes.value_width), dtype))]
     for number in range(sizes.tokens):
         keys = _token(builder, key, number, (sizes.groups, sizes.width, 1))
@@ -99,15 +104,6 @@ def _packed(call: Call, number: int, dtype: DType, sizes: _Sizes) -> Tensor:
     if x.rank != 3 or x.shape[:2] != (sizes.batch, sizes.tokens):  # noqa: PLR2004  # and a width
         raise ShapeError(f"input {number} of shape {list(x.shape)} is not of the query's tokens")
     return call.builder.cast(x, dtype)
-
-
-def _first_state(call: Call, dtype: DType, sizes: _Sizes) -> Tensor:
-    builder, state = call.builder, call.optional(3)
-    if state is None:
-        return builder.broadcast(builder.constant(np.zeros((), dtype)), sizes.state)
-    if state.shape != sizes.state:
-        raise ShapeError(f"a state of shape {list(state.shape)}, not {list(sizes.state)}")
-    return builder.cast(state, dtype)
 
 
 def _token(builder: Builder, x: Tensor, number: int, shape: Shape) -> Tensor:

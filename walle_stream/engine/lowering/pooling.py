@@ -10,7 +10,7 @@ from walle_stream.engine.backends.kernels import lowest
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import flat_take, put
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.precision import require_floating, widened
+from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.windows import (
     Window,
@@ -23,10 +23,10 @@ from walle_stream.engine.lowering.windows import (
     window_of,
 )
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import check_size, check_table, is_floating
-from walle_stream.errors import DTypeError, LoweringError, ShapeError
+from walle_stream.engine.rules import check_size, check_table
+from walle_stream.errors import LoweringError, ShapeError
 
 _FEW_TAPS = 4
 _REDUCTIONS = {Operator.ADD: Operator.SUM, Operator.MAXIMUM: Operator.REDUCE_MAX}
@@ -137,17 +137,11 @@ def _window(call: Call, x: Tensor) -> Window:
 @lowers("MaxPool", kind=Kind.COMPOSITE)
 def _max_pool(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
-    window, fill = _window(call, x), _least(x.dtype)
+    window, fill = _window(call, x), lowest(require_numbers(x).dtype)
     if call.wants(1):
         return _max_pool_with_indices(call, x, window, fill)
     border = padded(builder, channels_last(builder, x), window, fill)
     return channels_first(builder, _slid(builder, Operator.MAXIMUM, border, window))
-
-
-def _least(dtype: DType) -> Any:
-    if not is_floating(dtype) and dtype.kind not in "iu":
-        raise DTypeError(f"input 0 must be of numbers, not {dtype.name}")
-    return lowest(dtype)
 
 
 def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> Result:

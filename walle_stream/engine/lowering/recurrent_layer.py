@@ -160,6 +160,9 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     steps, batch = x.shape[1::-1] if layout else x.shape[:2]
     if steps > STEPS_MAX:
         raise ShapeError(f"{steps} steps of time, of {STEPS_MAX} at most: cut the sequence")
+    lengths = call.optional(4)
+    if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
+        raise ShapeError(f"lengths {lengths} for {batch} rows")
     wide_x = _wide(call, 0, x.shape)
     state = (count, batch, hidden)
     return Layer(
@@ -168,7 +171,7 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
         _wide(call, 1, (count, gates * hidden, x.shape[2])),
         _wide(call, 2, (count, gates * hidden, hidden)),
         _wide(call, 3, (count, 2 * gates * hidden)) if call.has(3) else None,
-        _lengths(call, batch),
+        lengths,
         tuple(_initial(call, number, state, wide_x.dtype) for number in range(5, 5 + states)),
         _wide(call, 7, (count, _PEEPHOLES * hidden)) if states > 1 and call.has(7) else None,
         _BACKWARD[direction],
@@ -196,13 +199,6 @@ def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
     # batches are in front of the states as well
     result = _wide(call, number, (shape[1], shape[0], shape[2]))
     return moves.transpose(call.builder, result, (1, 0, 2))
-
-
-def _lengths(call: Call, batch: int) -> Tensor | None:
-    lengths = call.optional(4)
-    if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
-        raise ShapeError(f"lengths {lengths} for {batch} rows")
-    return lengths
 
 
 def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:

@@ -64,17 +64,12 @@ def _grid_sample(call: Call) -> Result:
         at = _coordinate(builder, points, rank - 1 - axis, size, corners=corners)
         sampler = _Sampler(builder, mode, padding, size, border, corners)
         axes.append(sampler.taps(at))
-    result = read_points(builder, rows, axes, _bases(builder, x.shape[0], rows.sizes, rank))
+    first = np.arange(x.shape[0]).reshape(-1, *(1,) * rank) * prod(rows.sizes)
+    base = None if len(first) == 1 else builder.constant(first)
+    result = read_points(builder, rows, axes, base)
     return channels_first(
         builder, narrowed(builder, result, x.dtype) if dtype != x.dtype else result
     )
-
-
-def _bases(builder: Builder, count: int, sizes: tuple[int, ...], rank: int) -> Tensor | None:
-    if count == 1:
-        return None
-    first = np.arange(count, dtype=np.int64) * prod(sizes)
-    return builder.constant(first.reshape(count, *(1,) * rank))
 
 
 def _coordinate(

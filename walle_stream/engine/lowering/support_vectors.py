@@ -68,20 +68,15 @@ def _svm_classifier(call: Call) -> Result:
         label = labelled_by_sign(builder, ranked, names, 0.0, inclusive=False)
     else:
         best = greatest(builder, ranked)
-        if len(reals(call, "rho")) == 1 and classes == _BINARY and not has_proba:
-            best = _sure(builder, ranked, best, coefficients)
+        is_single = len(reals(call, "rho")) == 1 and classes == _BINARY and not has_proba
+        if is_single and coefficients.min(initial=0) >= 0:
+            # coefficients that are all positive: from a half on, it is the second class
+            most = builder.max(ranked, [1], keep=False)
+            best = builder.select(builder.less_equal(0.5, most), 1, best)
         label = labelled(builder, best, names)
     if scores.shape[1] == 1 and classes == _BINARY and transform != "PROBIT":
         scores = both_sides(builder, scores)
     return label, builder.cast(transformed(builder, scores, transform), FLOAT32)
-
-
-def _sure(builder: Builder, ranked: Tensor, best: Tensor, coefficients: Array) -> Tensor:
-    # coefficients that are all positive: from a half on, it is the second class
-    if coefficients.min(initial=0) < 0:
-        return best
-    most = builder.max(ranked, [1], keep=False)
-    return builder.select(builder.less_equal(0.5, most), 1, best)
 
 
 def _linear(call: Call, x: Tensor, classes: int, coefficients: Array) -> Tensor:

@@ -11,7 +11,7 @@ from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.normalization import log_softmax
 from walle_stream.engine.lowering.precision import wide_dtype, widened
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
@@ -129,8 +129,11 @@ def _loss(call: Call, x: Tensor) -> Tensor:
         ignored = builder.equal(labels, call.number("ignore_index"))
         labels = builder.select(ignored, 0, labels)
     loss = builder.neg(widened(builder, _picked(builder, x, labels)))
-    weights = _weights(call, labels, loss.dtype)
+    weights, classes = call.optional(2), x.shape[1]
+    if weights is not None and weights.shape != (classes,):
+        raise ShapeError(f"weights of shape {list(weights.shape)} for {classes} classes")
     if weights is not None:
+        weights = builder.cast(flat_take(builder, weights, labels), loss.dtype)
         loss = builder.mul(loss, weights)
     if ignored is not None:
         loss = builder.select(ignored, 0.0, loss)
@@ -154,12 +157,3 @@ def _picked(builder: Builder, x: Tensor, labels: Tensor) -> Tensor:
     columns = flat_take(builder, builder.constant(np.arange(classes) * inner), labels)
     addresses = builder.add(columns, builder.constant(rows.reshape(labels.shape)))
     return flat_take(builder, x, addresses)
-
-
-def _weights(call: Call, labels: Tensor, dtype: DType) -> Tensor | None:
-    weights, classes = call.optional(2), call.tensor(0).shape[1]
-    if weights is None:
-        return None
-    if weights.shape != (classes,):
-        raise ShapeError(f"weights of shape {list(weights.shape)} for {classes} classes")
-    return call.builder.cast(flat_take(call.builder, weights, labels), dtype)
