@@ -6,25 +6,101 @@ many tiny steps seem slower than they are.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from statistics import median
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.graph import Model
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend, GraphRunner
-from walle_stream.engine.planning.elision import Elision
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.placement import Placement
-from walle_stream.engine.planning.statistics import (
-    Statistics,
-    plan_statistics,
-    program_statistics,
-    traffic_bytes,
-)
-from walle_stream.engine.program import Array, Data, Program, Step
+from walle_stream.engine.program import Array, Data, Program, Step, Tensor
 from walle_stream.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of one program, or of several that are run one after the other."""
+
+    steps: int = 0
+    rasters: int = 0
+    """Among the steps."""
+    moved_bytes: int = 0
+    """That rasters write: elements of their regions, and of what they fill."""
+    peak_bytes: int = 0
+    """Most memory of inputs and made tensors at once, constants apart."""
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        """Add what is done one after the other: the peak is that of one of both."""
+        return Statistics(
+            self.steps + other.steps,
+            self.rasters + other.rasters,
+            self.moved_bytes + other.moved_bytes,
+            max(self.peak_bytes, other.peak_bytes),
+        )
+
+
+def program_statistics(program: Program) -> Statistics:
+    """Count a program as it stands: each tensor has memory of its own, until its last reader.
+
+    Tensors whose shapes depend on values are not among the bytes.
+    """
+    return _counted(program.steps, _living_peak(program))
+
+
+def plan_statistics(elision: Elision, placement: Placement) -> Statistics:
+    """Count a program as it is run: rasters read in place move nothing, the arena is the peak."""
+    return _counted(elision.steps, placement.arena_bytes)
+
+
+def traffic_bytes(step: Step) -> int:
+    """Count the bytes of a step's inputs and outputs, of a raster twice what it moves.
+
+    An element that is spread counts as often as it is read.
+    """
+    if step.operator is Operator.RASTER:
+        return 2 * _moved_bytes(step)
+    return sum(tensor.nbytes for tensor in (*step.inputs, *step.outputs) if tensor.has_shape)
+
+
+def _counted(steps: list[Step], peak_bytes: int) -> Statistics:
+    rasters = [step for step in steps if step.operator is Operator.RASTER]
+    return Statistics(
+        len(steps), len(rasters), sum(_moved_bytes(step) for step in rasters), peak_bytes
+    )
+
+
+def _moved_bytes(step: Step) -> int:
+    item = step.output.dtype.itemsize
+    covered = sum(prod(region.size) for region in step.regions)
+    size = step.output.size if step.output.has_shape else covered
+    # what no region covers is filled
+    return max(covered, size) * item
+
+
+def _living_peak(program: Program) -> int:
+    last: dict[Tensor, int] = {}
+    for number, step in enumerate(program.steps):
+        last.update(dict.fromkeys(step.inputs, number))
+    last.update(dict.fromkeys(program.outputs, len(program.steps)))
+    living = sum(_size(tensor) for tensor in program.inputs)
+    peak = living
+    for number, step in enumerate(program.steps):
+        living += sum(_size(tensor) for tensor in step.outputs)
+        peak = max(peak, living)
+        ending = {*step.inputs, *step.outputs}
+        living -= sum(_size(tensor) for tensor in ending if last.get(tensor, number) == number)
+    return peak
+
+
+def _size(tensor: Tensor) -> int:
+    return 0 if is_loose(tensor) or tensor.data is not None else tensor.nbytes
+
 
 STAGES: Final = ("lowered", "merged", "planned")
 """Programs as rules make them, after the passes, and as the backend runs them."""
@@ -95,19 +171,6 @@ class Profile:
         }
 
 
-class _Watchable(Protocol):
-    """A plan that tells of its steps."""
-
-    program: Program
-
-    @property
-    def nbytes(self) -> int: ...
-
-    def run(
-        self, inputs: Sequence[Array], watch: Callable[[Step, float], None] | None = None
-    ) -> list[Array]: ...
-
-
 class _Watching:
     """A backend that counts what its plans do."""
 
@@ -140,13 +203,13 @@ class _Watching:
 
 
 class _WatchedPlan:
-    def __init__(self, plan: _Watchable, watching: _Watching) -> None:
+    def __init__(self, plan: Any, watching: _Watching) -> None:
         self._plan = plan
         self._watching = watching
 
     @property
     def nbytes(self) -> int:
-        return self._plan.nbytes
+        return int(self._plan.nbytes)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         watching = self._watching
@@ -157,7 +220,7 @@ class _WatchedPlan:
             watching.ms[step] += ms
             watching.calls[step] += 1
 
-        result = self._plan.run(inputs, watch)
+        result: list[Array] = self._plan.run(inputs, watch)
         for step in steps:
             watching.runs[step] += 1
         return result

@@ -11,8 +11,11 @@ from itertools import product
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.points import linear_taps, read_points, rows_of
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.windows import (
@@ -57,17 +60,13 @@ def convolve(
     The window slides over ``x``, the bias is ``(O,)``. Gives ``(N, O, *output)``; the shapes are
     checked.
     """
-    check_weights(x.shape[1], w.shape, x.rank - 2, group)
+    _check_weights(x.shape[1], w.shape, x.rank - 2, group)
     result = convolved(builder, channels_last(builder, x), w, window, group)
     return channels_first(builder, biased(builder, result, bias))
 
 
-def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
-    """Refuse weights that are not ``(O, C / group, *kernel)`` of the channels and spatial axes.
-
-    Raises:
-        ShapeError: They are not.
-    """
+def _check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
+    # (O, C / group, *kernel) of the channels and spatial axes
     if len(shape) != rank + 2:
         raise ShapeError(f"weights of shape {list(shape)} for {rank} spatial axes")
     if group < 1 or shape[0] % group or channels != shape[1] * group:
@@ -97,14 +96,12 @@ def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int
     border = padded(builder, x, window, 0)
     if x.shape[-1] == group > 1 and window.taps <= _DEPTHWISE_TAPS_MAX:
         return _depthwise(builder, border, w, window)
-    return multiplied(builder, border, packed(builder, w, group), window, group)
+    return _multiplied_patches(builder, border, _packed(builder, w, group), window, group)
 
 
-def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
-    """Lay weights ``(O, C / group, *kernel)`` as the matrix that patches are multiplied with.
-
-    Gives ``(group, taps * C / group, O / group)``; without the first axis where group is 1.
-    """
+def _packed(builder: Builder, w: Tensor, group: int) -> Tensor:
+    # the matrix that patches are multiplied with: (group, taps * C / group, O / group), without
+    # the first axis where group is 1
     count, depth, *kernel = w.shape
     split = builder.reshape(w, (group, count // group, depth, *kernel))
     moved = moves.transpose(builder, split, (0, *range(3, split.rank), 2, 1))
@@ -112,11 +109,10 @@ def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
     return builder.reshape(moved, matrix if group == 1 else (group, *matrix))
 
 
-def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int) -> Tensor:
-    """Multiply the patches of all windows of a padded tensor with a ``packed`` matrix.
-
-    Gives ``(N, *output, O)``.
-    """
+def _multiplied_patches(
+    builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int
+) -> Tensor:
+    # of all windows of a padded tensor with a packed matrix: (N, *output, O)
     positions, depth = (x.shape[0], *window.output), matrix.shape[-1]
     # each place once is the input as it lies
     least = PATCHES_MAX if window.taps > 1 or max(window.strides, default=1) > 1 else _SLAB_MAX
@@ -195,3 +191,83 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
     total = reduce(builder.add, map(term, product(*map(range, window.kernel))))
     result = builder.reshape(total, (*total.shape[: x.rank - 1], count))
     return builder.cast(result, x.dtype)
+
+
+_BORDER = 2
+"""Zeros around the image, see ``points.linear_taps``."""
+
+
+@lowers("DeformConv", kind=Kind.COMPOSITE)
+def _deform_conv(call: Call) -> Result:
+    x, w, builder = require_floating(call.tensor(0)), call.tensor(1), call.builder
+    offset, mask = call.tensor(2), call.optional(4)
+    group, parts = call.number("group", 1), call.number("offset_group", 1)
+    sizes = spatial_sizes(x)
+    _check_weights(x.shape[1], w.shape, len(sizes), group)
+    window = window_of(call, sizes, w.shape[2:])
+    if parts < 1 or x.shape[1] % parts:
+        raise ShapeError(f"{x.shape[1]} channels in {parts} offset groups")
+    n, rank = x.shape[0], len(sizes)
+    taps = (n, parts * window.taps, *window.output)
+    if offset.shape != (n, parts * window.taps * rank, *window.output):
+        raise ShapeError(f"offsets of shape {list(offset.shape)} for {list(taps)} taps")
+    if mask is not None and mask.shape != taps:
+        raise ShapeError(f"a mask of shape {list(mask.shape)} for {list(taps)} taps")
+    if not x.size or not w.size or not offset.size:
+        empty = builder.raster([x], (n, *window.output, w.shape[0]), [], 0)
+        return channels_first(builder, biased(builder, empty, call.optional(3)))
+    elements = _moved_taps(builder, widened(builder, x), widened(builder, offset), window, parts)
+    if mask is not None:
+        factors = builder.reshape(
+            widened(builder, mask), (n * parts, window.taps, prod(window.output), 1)
+        )
+        elements = builder.mul(elements, factors)
+    result = _multiplied(builder, elements, widened(builder, w), (n, parts, group))
+    shaped = builder.cast(builder.reshape(result, (n, *window.output, w.shape[0])), x.dtype)
+    return channels_first(builder, biased(builder, shaped, call.optional(3)))
+
+
+def _moved_taps(builder: Builder, x: Tensor, offset: Tensor, window: Window, parts: int) -> Tensor:
+    # of shape (N * parts, taps, places, C / parts)
+    n, rank, positions = x.shape[0], len(window.output), prod(window.output)
+    rows = rows_of(
+        builder, builder.reshape(x, (n * parts, x.shape[1] // parts, *x.shape[2:])), _BORDER
+    )
+    moved = builder.reshape(offset, (n * parts, window.taps, rank, positions))
+    axes = []
+    for axis, size in enumerate(window.sizes):
+        own = moves.slice_axis(builder, moved, 2, axis, axis + 1)
+        rest = np.indices((*window.kernel, *window.output))
+        still = (
+            rest[axis] * window.dilations[axis]
+            + rest[rank + axis] * window.strides[axis]
+            - window.before[axis]
+        )
+        at = builder.add(
+            builder.reshape(own, (n * parts, window.taps, positions)),
+            builder.constant(still.reshape(window.taps, positions).astype(offset.dtype)),
+        )
+        axes.append(linear_taps(builder, at, size, _BORDER))
+    first = np.arange(n * parts, dtype=np.int64) * prod(rows.sizes)
+    return read_points(builder, rows, axes, builder.constant(first.reshape(-1, 1, 1)))
+
+
+def _multiplied(
+    builder: Builder, elements: Tensor, w: Tensor, counts: tuple[int, int, int]
+) -> Tensor:
+    # channels are parts of offsets by channels of a part, and groups by channels of a group
+    n, parts, group = counts
+    _, taps, positions, depth = elements.shape
+    split = builder.reshape(elements, (n, parts, taps, positions, depth))
+    joined = builder.reshape(
+        moves.transpose(builder, split, (0, 3, 2, 1, 4)), (n * positions, taps, parts * depth)
+    )
+    rows = builder.reshape(joined, (n * positions, taps, group, parts * depth // group))
+    matrix = _packed(builder, w, group)
+    if group == 1:
+        return builder.matmul(builder.reshape(rows, (n * positions, taps * parts * depth)), matrix)
+    grouped = builder.reshape(
+        moves.transpose(builder, rows, (2, 0, 1, 3)), (group, n * positions, matrix.shape[-2])
+    )
+    result = builder.matmul(grouped, matrix)
+    return moves.transpose(builder, result, (1, 0, 2))

@@ -17,6 +17,7 @@ from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.windows import placed
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.region import Shape
 from walle_stream.errors import LoweringError, ShapeError
 
 _FLOAT16_MAX: Final = 65504
@@ -127,11 +128,16 @@ def _instance(call: Call) -> Result:
     _has_channels(x)
     wide = widened(builder, x)
     shape = (1, x.shape[1], *(1,) * (x.rank - 2))
-    scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
-    centred, _, variance = _centred(builder, wide, range(2, x.rank))
+    return builder.cast(_by_channel(call, wide, shape, range(2, x.rank)), x.dtype)
+
+
+def _by_channel(call: Call, x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
+    # with scale and bias, inputs 1 and 2, of a shape that spreads to the input's
+    builder = call.builder
+    scale, bias = (_channels(call, number, x.dtype, shape) for number in (1, 2))
+    centred, _, variance = _centred(builder, x, axes)
     inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
-    result = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
-    return builder.cast(result, x.dtype)
+    return builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
 
 
 @lowers("GroupNormalization")
@@ -146,12 +152,8 @@ def _group(call: Call) -> Result:
     width = channels // groups
     # opset 18 has one scale a group, later ones one a channel
     shape = (1, groups, 1 if call.version < 21 else width, 1)  # noqa: PLR2004
-    scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
-    inner = prod(x.shape[2:])
-    grouped = builder.reshape(wide, (x.shape[0], groups, width, inner))
-    centred, _, variance = _centred(builder, grouped, (2, 3))
-    inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
-    result = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
+    grouped = builder.reshape(wide, (x.shape[0], groups, width, prod(x.shape[2:])))
+    result = _by_channel(call, grouped, shape, (2, 3))
     return builder.cast(builder.reshape(result, x.shape), x.dtype)
 
 

@@ -30,6 +30,12 @@ _POSIX: Final[dict[str, Ranges]] = {
     "punct": ((33, 47), (58, 64), (91, 96), (123, 126)), "space": ((9, 13), (32, 32)),
     "upper": ((65, 90),), "word": _WORD, "xdigit": ((48, 57), (65, 70), (97, 102)),
 }  # fmt: skip
+_ASSERTIONS: Final = {
+    ".": ("s", "(?s:.)", r"[^\n]"), "^": ("m", "(?m:^)", r"(?:\A)"),
+    "$": ("m", "(?m:$)", r"(?:\Z)"),
+}  # fmt: skip
+"""The flag that an expression of one character depends on, and what it is with and without."""
+
 _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _REPEAT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _GROUP: Final = re.compile(r"\?(?:P?<([A-Za-z_0-9]+)>|([imsU]*)(?:-([imsU]+))?([:)]))")
@@ -96,12 +102,9 @@ class _Translator:
         elif char == "|":
             self._parts.append("|")
             self._has_atom = False
-        elif char == ".":
-            self._atom("(?s:.)" if "s" in self._flags else r"[^\n]")
-        elif char == "^":
-            self._atom("(?m:^)" if "m" in self._flags else r"(?:\A)")
-        elif char == "$":
-            self._atom("(?m:$)" if "m" in self._flags else r"(?:\Z)")
+        elif char in _ASSERTIONS:
+            flag, with_flag, without = _ASSERTIONS[char]
+            self._atom(with_flag if flag in self._flags else without)
         else:
             self._literal(char)
 

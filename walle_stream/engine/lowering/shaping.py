@@ -1,7 +1,6 @@
 """Transforms of shape and place: the raster alone."""
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -29,28 +28,13 @@ def _constant(call: Call) -> Result:
             if not isinstance(value, (np.ndarray, np.generic)):
                 raise LoweringError(f"attribute {name!r} must be a tensor")
             return builder.constant(value)
-    if call.attribute("value_float") is not None:
-        return builder.constant(call.real("value_float"), FLOAT32)
-    if call.attribute("value_int") is not None:
-        return builder.constant(call.number("value_int"), INT64)
-    if call.attribute("value_string") is not None:
-        return builder.constant(np.array(call.text("value_string"), TEXT))
-    return builder.constant(*_listed(call))
-
-
-def _listed(call: Call) -> tuple[Any, Any]:
-    for name, dtype, kinds in (
-        ("value_ints", np.int64, int), ("value_floats", np.float32, (int, float)),
-        ("value_strings", TEXT, bytes),
+    for name, read, dtype in (
+        ("value_float", call.real, FLOAT32), ("value_floats", call.reals, FLOAT32),
+        ("value_int", call.number, INT64), ("value_ints", call.list, INT64),
+        ("value_string", call.text, TEXT), ("value_strings", call.texts, TEXT),
     ):  # fmt: skip
-        value = call.attribute(name)
-        if value is None:
-            continue
-        if not isinstance(value, tuple) or not all(isinstance(element, kinds) for element in value):
-            raise LoweringError(f"attribute {name!r} must be a list of {np.dtype(dtype).name}")
-        if dtype is not TEXT:
-            return value, np.dtype(dtype)
-        return [element.decode("utf-8", "replace") for element in value], dtype
+        if call.attribute(name) is not None:
+            return builder.constant(np.array(read(name), dtype))
     raise LoweringError("a constant has no value")
 
 
