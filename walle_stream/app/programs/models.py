@@ -95,7 +95,7 @@ class OnnxModel:
     def _read(self, *, is_here: bool = True) -> "HostedModel | BatchedModel":
         # numpy and onnx take 0.3 s: they are for pipelines that have models
         from walle_stream.engine.batching import hosted  # noqa: PLC0415 - see above
-        from walle_stream.engine.loading import read_model  # noqa: PLC0415 - see above
+        from walle_stream.engine.session import read_model  # noqa: PLC0415 - see above
 
         own = (self._backend, self._threads) if is_here else ("numpy", None)
         try:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.lowering.addressing import indices_of
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.lookups import places_of
 from walle_stream.errors import DTypeError, EngineError, LoweringError, ShapeError
 
 ML = "ai.onnx.ml"
@@ -27,7 +27,7 @@ def test_places_are_those_of_a_dictionary(count, dtype):
     else:
         keys, x = keys.astype(dtype), x.astype(dtype)
     builder = Builder(compute)
-    found = builder.value(places_of(builder, builder.constant(x), keys))
+    found = builder.value(indices_of(builder, builder.constant(x), keys))
     known = {key: number for number, key in enumerate(keys.tolist())}
     want = [[known.get(each, count) for each in row] for row in x.tolist()]
     assert found.tolist() == want
@@ -37,7 +37,7 @@ def test_the_ends_of_a_dtype_are_found():
     limits = np.iinfo(np.int64)
     keys = np.array([limits.max, 5, limits.min])
     builder = Builder(compute)
-    found = places_of(builder, builder.constant(np.array([limits.min, limits.max, 0])), keys)
+    found = indices_of(builder, builder.constant(np.array([limits.min, limits.max, 0])), keys)
     assert builder.value(found).tolist() == [2, 0, 3]
 
 

@@ -1,8 +1,38 @@
-"""Rasters that need no copy: an output that is a view of what it reads."""
+"""How tensors are read: by which steps, and where a raster's output is a view of its input."""
+
+from collections import defaultdict
+from collections.abc import Iterable
 
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Step
+from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View
+
+
+def makers(steps: Iterable[Step]) -> dict[Tensor, Step]:
+    """Give the step that makes each tensor; inputs and constants have none."""
+    return {output: step for step in steps for output in step.outputs}
+
+
+def readers(program: Program) -> dict[Tensor, int]:
+    """Count how often each tensor is read; an output counts as read once more."""
+    counts: dict[Tensor, int] = defaultdict(int)
+    for step in program.steps:
+        for tensor in step.inputs:
+            counts[tensor] += 1
+    for tensor in program.outputs:
+        counts[tensor] += 1
+    return counts
+
+
+def without_dead(program: Program) -> Program:
+    """Drop steps whose outputs nobody reads."""
+    alive = set(program.outputs)
+    kept = []
+    for step in reversed(program.steps):
+        if alive.intersection(step.outputs) or step.operator is Operator.TEXT:
+            alive.update(step.inputs)
+            kept.append(step)
+    return program.replaced(reversed(kept))
 
 
 def view_of(step: Step) -> View | None:

@@ -1,10 +1,13 @@
-"""What a graph must keep to: each name made once, nothing that waits for itself."""
+"""What a graph must keep to, and the bodies that ONNX publishes for operators without a rule."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from onnx import FunctionProto, ModelProto, defs
 
 from walle_stream.engine.graph import Function, Node, OperatorKey
+from walle_stream.engine.lowering.registry import rules
 from walle_stream.errors import ModelError
 
 CALLS_MAX: Final = 256
@@ -29,7 +32,7 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
     for node in nodes:
         free = {name for graph in node.graphs() for name in graph.free_names}
         needs.append({producer[name] for name in {*node.inputs, *free} if name in producer})
-    if all(max(each, default=-1) < number for number, each in enumerate(needs)):
+    if all(max(numbers, default=-1) < number for number, numbers in enumerate(needs)):
         return list(nodes)
     order = _sorted_numbers(needs)
     if len(order) < len(nodes):
@@ -40,9 +43,9 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
 
 def _sorted_numbers(needs: Sequence[set[int]]) -> list[int]:
     users: list[list[int]] = [[] for _ in needs]
-    missing = [len(each) for each in needs]
-    for number, each in enumerate(needs):
-        for other in each:
+    missing = [len(numbers) for numbers in needs]
+    for number, numbers in enumerate(needs):
+        for other in numbers:
             users[other].append(number)
     ready = deque(number for number, count in enumerate(missing) if not count)
     order = []
@@ -82,25 +85,22 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
         while way:
             last = next(reversed(way))
             if not way[last]:
-                depths[last] = 1 + max((depths[each] for each in calls[last]), default=0)
+                depths[last] = 1 + max((depths[callee] for callee in calls[last]), default=0)
                 del way[last]
                 continue
             key = way[last].pop()
             if key in way:
                 names = [*list(way)[list(way).index(key) :], key]
-                raise ModelError(f"function {key.name!r} calls itself: {_listed(names)}")
+                chain = " -> ".join(".".join(filter(None, name[:2])) for name in names)
+                raise ModelError(f"function {key.name!r} calls itself: {chain}")
             if key not in depths:
                 way[key] = sorted(calls[key])
-    deepest = max(depths, key=lambda each: depths[each], default=None)
+    deepest = max(depths, key=lambda function: depths[function], default=None)
     if deepest is not None and depths[deepest] > CALLS_MAX:
         raise ModelError(
             f"function {deepest.name!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at"
             " most"
         )
-
-
-def _listed(keys: Sequence[OperatorKey]) -> str:
-    return " -> ".join(".".join(filter(None, key[:2])) for key in keys)
 
 
 def _called(nodes: Iterable[Node], functions: Mapping[OperatorKey, Function]) -> set[OperatorKey]:
@@ -111,3 +111,25 @@ def _called(nodes: Iterable[Node], functions: Mapping[OperatorKey, Function]) ->
         for graph in node.graphs():
             results |= _called(graph.nodes, functions)
     return results
+
+
+def published_functions(
+    proto: ModelProto,
+    opsets: Mapping[str, int],
+    functions: Mapping[OperatorKey, Any],
+    read: Callable[[FunctionProto], Function],
+) -> dict[OperatorKey, Function]:
+    """Give bodies by key of what a model uses, has no rule, and is no function of its own."""
+    bodies: dict[OperatorKey, Function] = {}
+    for node in proto.graph.node:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        key = OperatorKey(domain, node.op_type, node.overload)
+        if (domain, node.op_type) in rules() or key in functions or key in bodies:
+            continue
+        try:
+            schema = defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
+        except defs.SchemaError:
+            continue
+        if schema.has_function:
+            bodies[key] = read(schema.function_body)
+    return bodies
