@@ -43,10 +43,9 @@ class ReportBatch:
             self._unproven[report.version] = bare + report.bare, wrong + report.wrong
         for scope, counts in report.parts.items():
             self._parts.setdefault(scope, ReportCounts()).add(counts)
-        if report.version in report.parts:
-            devices = report.parts[report.version].devices
+        if report.parts:
             task = Scope(report.version.task, "", group=LAST)
-            self._last.setdefault(task, {}).update(dict.fromkeys(devices, report.version))
+            self._last.setdefault(task, {}).update(dict.fromkeys(report.devices, report.version))
         return bool(report.parts)
 
     def write(self, transaction: CountTransaction, now_ms: int) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from walle_stream.errors import IntegrityError
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 
 class Cursor(Protocol):
@@ -90,9 +90,8 @@ CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,
 CREATE TABLE walle_windows (scope BIGINT NOT NULL, number BIGINT NOT NULL, seen BIGINT NOT NULL,
   failed BIGINT NOT NULL, crashed BIGINT NOT NULL, last_ms BIGINT NOT NULL, data BLOB NOT NULL,
   PRIMARY KEY (scope, number)) KEYED;
-CREATE TABLE walle_marks (incarnation TEXT NOT NULL, part BIGINT NOT NULL, device BIGINT NOT NULL,
-  number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (incarnation, part)) KEYED;
-CREATE INDEX walle_marks_device ON walle_marks (device);
+CREATE TABLE walle_marks (device BIGINT NOT NULL, incarnation TEXT NOT NULL, part BIGINT NOT NULL,
+  number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (device, incarnation, part)) KEYED;
 """
 """``position`` tells releases of a millisecond apart; from scopes on, what devices reported."""
 

@@ -219,11 +219,12 @@ class ReleaseStoreSuite(ABC):
         with store.counting() as counting:
             made = [counting.make_scope(each, 60, 0) for each in names]
             _expect(len({each.id for each in made}), 3)
-            counting.put_marks({("ab", 0): (1, 5), ("ab", 1): (1, 2**62), ("cd", 0): (1, 1)}, 1)
-            counting.put_marks({("ab", 0): (7, 6)}, 2)
-            counting.put_marks({("own", part): (-7, part) for part in range(9)}, 3)
-            counting.put_marks({("own", 4): (-7, 1), ("two", 9): (-7, 1)}, 4)
-            counting.trim_marks(-7, 2)
+            counting.put_marks({(1, "ab", 0): 5, (1, "ab", 1): 2**62, (2, "ab", 0): 1}, 1)
+            counting.put_marks({(1, "ab", 0): 6}, 2)
+            marks = {(device, "ab", part): part for device in (-7, -8, -9) for part in range(9)}
+            counting.put_marks(marks, 3)
+            counting.put_marks({(-7, "ab", 4): 5, (-7, "cd", 9): 1, (-8, "ab", 8): 9}, 4)
+            counting.trim_marks({-7, -8}, 2)
             counting.put_counted(devices)
             counting.put_counted({(1, -1): CountedDevice(1, 1, 1, 1, 1, 1)})
             counting.put_window(1, window._replace(seen=1))
@@ -237,12 +238,13 @@ class ReleaseStoreSuite(ABC):
         moved = window._replace(seen=4, failed=2, crashed=4)
         with store.counting() as counting:
             _expect(
-                dict(counting.marks([("ab", 0), ("cd", 0), ("cd", 1)])),
-                {("ab", 0): 6, ("cd", 0): 1},
+                dict(counting.marks([(1, "ab", 0), (2, "ab", 0), (2, "ab", 1)])),
+                {(1, "ab", 0): 6, (2, "ab", 0): 1},
             )
             _expect(dict(counting.marks([])), {})
-            own = counting.marks([("own", part) for part in range(9)] + [("two", 9)])
-            _expect(dict(own), {("own", 4): 1, ("two", 9): 1})
+            kept = {(-7, "ab", 4): 5, (-7, "cd", 9): 1, (-8, "ab", 0): 0, (-8, "ab", 8): 9}
+            kept |= {(-9, "ab", part): part for part in range(9)}
+            _expect(dict(counting.marks([*marks, (-7, "cd", 9)])), kept)
             found = dict(counting.counted([*devices, (2, 0)]))
             _expect(found, devices | {(1, -1): CountedDevice(1, 1, 1, 1, 1, 1)})
             _expect((counting.window(1, 7), counting.window(1, 8)), (moved, None))
@@ -303,13 +305,13 @@ class ReleaseStoreSuite(ABC):
     def test_who_counts_waits_for_others_who_do(self, tmp_path: Path) -> None:
         """Threads with stores of their own raise one number, each time by one."""
         self.make_store(tmp_path).close()
-        key = ("ab", 0)
+        key = (1, "ab", 0)
 
         def write() -> None:
             store = self.make_store(tmp_path)
             for _ in range(_EACH):
                 with store.counting() as counting:
-                    counting.put_marks({key: (1, counting.marks([key]).get(key, 0) + 1)}, 1)
+                    counting.put_marks({key: counting.marks([key]).get(key, 0) + 1}, 1)
             store.close()
 
         threads = [threading.Thread(target=write) for _ in range(_WRITERS)]
