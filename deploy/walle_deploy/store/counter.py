@@ -77,9 +77,9 @@ class CountTransaction(ReadTransaction):
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
         """Begin to count for a scope that is not there."""
         # at random: no later scope may have the id of one that is gone
-        stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
+        stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from)
         self._execute(
-            f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (stored.id, *scope, minutes_from, hours_from),
         )
         return stored
@@ -134,12 +134,13 @@ class CountTransaction(ReadTransaction):
             sorted((*key, *change) for key, change in changes.items()),
         )
 
-    def add_unproven(self, reports: Mapping[int, tuple[int, int]]) -> None:
-        """Add to ``bare`` and ``wrong``, by the id of the scope."""
-        for scope, more in reports.items():
+    def add_unproven(self, reports: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        """Add to ``unproven`` of published versions, by (task, version); makes no row."""
+        for name, more in reports.items():
             self._execute(
-                "UPDATE walle_scopes SET bare = bare + ?, wrong = wrong + ? WHERE id = ?",
-                (*more, scope),
+                "UPDATE walle_unproven SET bare = bare + ?, wrong = wrong + ?"
+                " WHERE task = ? AND version = ?",
+                (*more, *name),
             )
 
     def due_scope(self, minutes_from: int) -> StoredScope | None:

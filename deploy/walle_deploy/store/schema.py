@@ -79,10 +79,11 @@ CREATE TABLE walle_leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL,
   expires_ms BIGINT NOT NULL);
 CREATE TABLE walle_snapshots (kind TEXT NOT NULL, name TEXT NOT NULL, taken_ms BIGINT NOT NULL,
   data BLOB NOT NULL, PRIMARY KEY (kind, name));
+CREATE TABLE walle_unproven (task TEXT NOT NULL, version TEXT NOT NULL, bare BIGINT NOT NULL,
+  wrong BIGINT NOT NULL, PRIMARY KEY (task, version));
 CREATE TABLE walle_scopes (id BIGINT PRIMARY KEY, task TEXT NOT NULL, version TEXT NOT NULL,
   release_id TEXT NOT NULL, kind TEXT NOT NULL, minutes_from BIGINT NOT NULL,
-  hours_from BIGINT NOT NULL, bare BIGINT NOT NULL, wrong BIGINT NOT NULL, UNIQUE (task, version,
-  release_id, kind));
+  hours_from BIGINT NOT NULL, UNIQUE (task, version, release_id, kind));
 CREATE INDEX walle_scopes_due ON walle_scopes (minutes_from);
 CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,
   failures BIGINT NOT NULL, crashes BIGINT NOT NULL, seen BIGINT NOT NULL, failed BIGINT NOT NULL,

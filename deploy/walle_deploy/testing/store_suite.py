@@ -231,8 +231,6 @@ class ReleaseStoreSuite(ABC):
             counting.put_window(1, window)
             counting.put_window(1, window._replace(number=9))
             counting.move_devices({(1, 7): (-1, -2, 1), (1, 8): (1, 1, 1), (2, 7): (1, 1, 1)})
-            counting.add_unproven({made[0].id: (2, 3), 9: (1, 1)})
-            counting.add_unproven({made[0].id: (1, 1)})
         store.close()
         store = self.make_store(tmp_path)
         moved = window._replace(seen=4, failed=2, crashed=4)
@@ -251,7 +249,7 @@ class ReleaseStoreSuite(ABC):
         with store.reading() as reading:
             _expect(
                 dict(reading.scopes([names[0], names[2]._replace(group="control")])),
-                {names[0]: made[0]._replace(bare=3, wrong=4)},
+                {names[0]: made[0]},
             )
             _expect(list(reading.windows(1, 7)), [moved, window._replace(number=9)])
             _expect([each.data for each in reading.windows(1, 7, 7)], [b"", window.data])
@@ -322,6 +320,20 @@ class ReleaseStoreSuite(ABC):
         store = self.make_store(tmp_path)
         with store.counting() as counting:
             _expect(dict(counting.marks([key])), {key: _WRITERS * _EACH})
+        store.close()
+
+    def test_what_proves_nothing_is_counted_for_published_versions(self, tmp_path: Path) -> None:
+        """Without a row for any other."""
+        store = self.make_store(tmp_path)
+        with store.writing() as writing:
+            writing.put_version(_TASK, "v1", files("v1"))
+        with store.counting() as counting:
+            counting.add_unproven({(_TASK, "v1"): (2, 3), (_TASK, "v2"): (1, 1)})
+            counting.add_unproven({(_TASK, "v1"): (1, 1)})
+        with store.writing() as writing:
+            writing.put_version(_TASK, "v1", files("v1"))
+        with store.reading() as reading:
+            _expect([reading.unproven(_TASK, name) for name in ("v1", "v2")], [(3, 4), (0, 0)])
         store.close()
 
     def test_it_knows_which_versions_were_published(self, tmp_path: Path) -> None:
