@@ -27,6 +27,7 @@ _SHOWN: Final = 200
 
 class _Believed[T](NamedTuple):
     proven: T
+    begins_s: float
     ends_s: float
 
 
@@ -84,7 +85,7 @@ class Tokens[T]:
                     known.tokens.popitem(last=False)
         else:
             known.tokens.move_to_end(digest)
-            self._check_end(believed.ends_s, now_s)
+            self._check_times(believed.begins_s, believed.ends_s, now_s)
         return believed.proven
 
     def _verified(self, token: bytes, keys: Keys, now_s: float) -> _Believed[T]:
@@ -102,14 +103,14 @@ class Tokens[T]:
             raise IdentityError(
                 f"the token is not valid: {repr(str(error)[:_SHOWN])[1:-1]}"
             ) from None
-        self._check_end(ends_s, now_s)
+        self._check_times(begins_s, ends_s, now_s)
+        return _Believed(self._read(claims), begins_s, ends_s)
+
+    def _check_times(self, begins_s: float, ends_s: float, now_s: float) -> None:
         if begins_s > now_s + self._skew_s:
             raise IdentityError(
                 f"the token is valid from {_shown(begins_s)} on: a clock may be wrong"
             )
-        return _Believed(self._read(claims), ends_s)
-
-    def _check_end(self, ends_s: float, now_s: float) -> None:
         if ends_s + self._skew_s <= now_s:
             raise IdentityError(
                 f"the token expired at {_shown(ends_s)}: a new one is needed, or a clock is wrong"
