@@ -175,7 +175,7 @@ def _commits(store: ReleaseStore, count: int) -> tuple[float, float]:
     began, cpu = time.perf_counter(), _cpu_s()
     for number in range(count):
         with store.counting() as transaction:
-            transaction.put_marks({("c" * 16, 0): (1, number)}, 0)
+            transaction.put_marks({(1, "c" * 16, 0): number}, 0)
     return time.perf_counter() - began, _cpu_s() - cpu
 
 

@@ -15,6 +15,9 @@ from walle_stream.errors import SpecFileError
 TOKEN_VARIABLE: Final = "WALLE_TOKEN"  # noqa: S105 - a name
 """Environment variable of the token where no file is given."""
 
+TOKEN_HEADER: Final = "walle-token"  # noqa: S105 - a name
+"""Header in which a release service finds a token, whichever other one it looks at."""
+
 _MAX_BYTES: Final = 8_192
 _log = logging.getLogger(__name__)
 
@@ -90,10 +93,16 @@ def token_from(
 def bearer_headers(token: Callable[[], str] | None) -> dict[str, str]:
     """Return the headers that carry a token; none where nobody has one.
 
+    Two carry the same one: who sends it does not know which one a proxy, or the application
+    that a service is a part of, needs for itself.
+
     Args:
         token: Gives it.
     """
-    return {} if token is None else {"authorization": f"Bearer {token()}"}
+    if token is None:
+        return {}
+    text = token()
+    return {"authorization": f"Bearer {text}", TOKEN_HEADER: text}
 
 
 def _checked(data: bytes, place: str) -> str:

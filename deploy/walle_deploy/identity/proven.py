@@ -40,6 +40,8 @@ def proven_as(role: Role, name: str, token: str = "") -> Proven:
     else:
         is_name = name.isprintable() and 0 < len(name) <= _NAME_MAX
         problem = None if is_name else "is no name"
+    if "\n" in name or "\r" in name or not token.isprintable():
+        problem = problem or "no line of a file can name it, or its jti, to revoke it"
     if problem is not None:
         raise IdentityError(f"the proof of a {role} named {name[:_NAME_MAX]!r}: {problem}")
     return Proven(role, name, token)

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from walle_deploy.identity.proven import Proven, proven_as
 from walle_deploy.identity.settings import ProxySpec
-from walle_deploy.policy.files import WatchedFile, read_lines
+from walle_deploy.policy.files import WatchedFile, read_secrets
 from walle_stream.errors import IdentityError, SpecFileError
 
 FORWARDED: Final = b"x-forwarded-for"
@@ -171,7 +171,7 @@ def _common_name(text: str) -> str:
 
 
 def _read_secrets(path: Path) -> frozenset[bytes]:
-    secrets = read_lines(path)
+    secrets = read_secrets(path)
     if not secrets or min(map(len, secrets)) < _SECRET_MIN:
         raise SpecFileError(
             f"{path}: expected a secret of at least {_SECRET_MIN} characters a line", str(path)

@@ -42,7 +42,9 @@ class IssuerSpec(Strict):
     revoked: PathField | None = Field(
         default=None, description="Names, and ids of tokens (jti), one a line."
     )
-    header: _Header = Field(default="authorization", description="Where the token is.")
+    header: _Header = Field(
+        default="authorization", description="Where the token is, if not in walle-token."
+    )
     skew_ms: DurationMs = Field(
         default=60_000,
         alias="skew",

@@ -19,6 +19,7 @@ from walle_deploy.identity.proven import Proven, Role, proven_as
 from walle_deploy.identity.settings import IssuerSpec, TokensSpec
 from walle_deploy.policy.files import WatchedFile
 from walle_stream.errors import IdentityError
+from walle_stream.wire.bearer import TOKEN_HEADER
 
 TOKEN_MAX_BYTES: Final = 4_096
 _BEARER: Final = b"bearer "
@@ -27,6 +28,7 @@ _SHOWN: Final = 200
 
 class _Believed[T](NamedTuple):
     proven: T
+    begins_s: float
     ends_s: float
 
 
@@ -57,9 +59,8 @@ class Tokens[T]:
         self._audiences = audiences
         self._read = read
         self._cached = cached
-        self._header = spec.header.encode()
         self._skew_s = spec.skew_ms / 1_000
-        self.headers = frozenset({self._header})
+        self.headers = frozenset({spec.header.encode(), TOKEN_HEADER.encode()})
         self._known: _Known[T] = _Known({}, OrderedDict())
 
     def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> T:  # noqa: ARG002 - of the port
@@ -68,9 +69,7 @@ class Tokens[T]:
         Raises:
             IdentityError: There is no token, or it is not to be believed.
         """
-        token = headers.get(self._header, b"")
-        if token[: len(_BEARER)].lower() == _BEARER:
-            token = token[len(_BEARER) :]
+        token = self._token(headers)
         known = self._known
         if known.keys is not self._keys.known:
             known = self._known = _Known(self._keys.known or {}, OrderedDict())
@@ -84,12 +83,20 @@ class Tokens[T]:
                     known.tokens.popitem(last=False)
         else:
             known.tokens.move_to_end(digest)
-            self._check_end(believed.ends_s, now_s)
+            self._check_times(believed.begins_s, believed.ends_s, now_s)
         return believed.proven
 
+    def _token(self, headers: Mapping[bytes, bytes]) -> bytes:
+        names = ", ".join(sorted({self._spec.header, TOKEN_HEADER}))
+        found = {_without_scheme(headers.get(name, b"")) for name in self.headers} - {b""}
+        if not found:
+            raise IdentityError(f"no token: expected one in a header of {names}")
+        if len(found) > 1:
+            # neither is to win: whoever looks at one of them alone must not be deceived
+            raise IdentityError(f"the headers {names} have tokens that differ: expected one")
+        return found.pop()
+
     def _verified(self, token: bytes, keys: Keys, now_s: float) -> _Believed[T]:
-        if not token:
-            raise IdentityError(f"no token: expected one in the header {self._spec.header}")
         if len(token) > TOKEN_MAX_BYTES:
             raise IdentityError(f"a token of {len(token)} bytes: at most {TOKEN_MAX_BYTES}")
         try:
@@ -102,14 +109,14 @@ class Tokens[T]:
             raise IdentityError(
                 f"the token is not valid: {repr(str(error)[:_SHOWN])[1:-1]}"
             ) from None
-        self._check_end(ends_s, now_s)
+        self._check_times(begins_s, ends_s, now_s)
+        return _Believed(self._read(claims), begins_s, ends_s)
+
+    def _check_times(self, begins_s: float, ends_s: float, now_s: float) -> None:
         if begins_s > now_s + self._skew_s:
             raise IdentityError(
                 f"the token is valid from {_shown(begins_s)} on: a clock may be wrong"
             )
-        return _Believed(self._read(claims), ends_s)
-
-    def _check_end(self, ends_s: float, now_s: float) -> None:
         if ends_s + self._skew_s <= now_s:
             raise IdentityError(
                 f"the token expired at {_shown(ends_s)}: a new one is needed, or a clock is wrong"
@@ -166,6 +173,10 @@ def read_claims(
             "verify_iat": False,
         },
     )
+
+
+def _without_scheme(value: bytes) -> bytes:
+    return value[len(_BEARER) :] if value[: len(_BEARER)].lower() == _BEARER else value
 
 
 def _shown(at_s: float) -> str:

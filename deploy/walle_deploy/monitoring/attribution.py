@@ -1,6 +1,6 @@
 """Says for which scopes each device of a report counts: by the receipt that it shows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from walle_deploy.model.receipts import Receipt
@@ -21,6 +21,11 @@ class AttributedReport(NamedTuple):
     bare: int
     wrong: int
     """Devices with one that is not valid for what they report."""
+
+    @property
+    def devices(self) -> Collection[int]:
+        """Hashes of those that count for something."""
+        return self.parts[self.version].devices if self.parts else ()
 
 
 class Attribution:

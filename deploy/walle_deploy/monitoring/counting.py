@@ -33,35 +33,35 @@ class ReportBatch:
     def __init__(self) -> None:
         """Start with nothing."""
         self._parts: dict[Scope, ReportCounts] = {}
-        self._unproven: dict[Scope, tuple[int, int]] = {}
+        self._unproven: dict[tuple[str, str], tuple[int, int]] = {}
         self._last: dict[Scope, dict[int, Scope]] = {}
 
     def add(self, report: AttributedReport) -> bool:
         """Add a report of a published version, and return whether anything of it counts."""
         if report.bare or report.wrong:
-            bare, wrong = self._unproven.get(report.version, (0, 0))
-            self._unproven[report.version] = bare + report.bare, wrong + report.wrong
+            name = report.version[:2]
+            bare, wrong = self._unproven.get(name, (0, 0))
+            self._unproven[name] = bare + report.bare, wrong + report.wrong
         for scope, counts in report.parts.items():
             self._parts.setdefault(scope, ReportCounts()).add(counts)
-        if report.version in report.parts:
-            devices = report.parts[report.version].devices
+        if report.parts:
             task = Scope(report.version.task, "", group=LAST)
-            self._last.setdefault(task, {}).update(dict.fromkeys(devices, report.version))
+            self._last.setdefault(task, {}).update(dict.fromkeys(report.devices, report.version))
         return bool(report.parts)
 
     def write(self, transaction: CountTransaction, now_ms: int) -> None:
-        """Write what was counted."""
+        """Write what was counted; what counts for nothing makes no row."""
+        transaction.add_unproven(self._unproven)
+        if not self._parts:
+            return
         number = now_ms // WINDOW_MS
         beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
-        wanted = {*self._parts, *self._unproven, *self._last, *beside.values()}
+        wanted = {*self._parts, *self._last, *beside.values()}
         scopes = dict(transaction.scopes(wanted))
-        for scope in sorted((self._parts.keys() | self._unproven.keys()) - scopes.keys()):
+        for scope in sorted(self._parts.keys() - scopes.keys()):
             scopes[scope] = transaction.make_scope(scope, *kept_from(number))
         for scope in sorted(self._last.keys() - scopes.keys()):
             scopes[scope] = transaction.make_scope(scope, *NEVER_FOLDED)
-        transaction.add_unproven({scopes[scope].id: more for scope, more in self._unproven.items()})
-        if not self._parts:
-            return
         others = {
             scopes[scope].id: scopes[other].id for scope, other in beside.items() if other in scopes
         }

@@ -30,9 +30,7 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
     if scope is None:
         return False
     numbers = [window.number for window in transaction.windows(scope.id, 0, END)]
-    # without windows only reports that count for nothing came: its edge says when it was made
-    last = numbers[-1] if numbers else scope.hours_from + _HOURS_KEPT
-    if not scope.scope.task or last < hours_from:
+    if not scope.scope.task or max(numbers, default=0) < hours_from:
         transaction.drop_scope(scope, 1_000)
         return True
     # what is older and is kept as minutes becomes an hour first
@@ -46,7 +44,7 @@ def fold_step(transaction: CountTransaction, number: int) -> bool:
         hour = _hour_of(minutes[0])
         minutes_from = hour + _HOUR
         _fold(transaction, scope, hour, minutes_from, hour)
-    hours_from = max(hours_from if numbers else 0, scope.hours_from)
+    hours_from = max(hours_from, scope.hours_from)
     transaction.put_edges(scope._replace(minutes_from=minutes_from, hours_from=hours_from))
     return True
 

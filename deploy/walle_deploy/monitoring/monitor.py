@@ -1,9 +1,10 @@
 """Takes reports of devices and counts them in the release store.
 
-At least once in, exactly once counted: frames of one partition come in order, and one whose
-number was seen is dropped. What frames count and the last number of each of their partitions
-are written in one transaction, one such at a time over all processes of the store. So any
-worker of any service may count any frame, and nothing that matters is in memory.
+At least once in, exactly once counted: frames of one partition come in order, and each device
+that counts has a mark there, the number of its last frame. A frame is dropped where one of its
+devices has a mark that is as high. Counts and marks are written in one transaction, one such at
+a time over all processes of the store. So any worker of any service may count any frame, and
+nothing that matters is in memory.
 
 Time is when a report arrives, by the database's clock: those of devices may be wrong.
 """
@@ -20,19 +21,16 @@ import msgspec
 from walle_deploy.monitoring.attribution import AttributedReport, Attribution, ReadReceipt
 from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
 from walle_deploy.monitoring.folding import fold_step
-from walle_deploy.store.counter import CountTransaction
+from walle_deploy.store.counter import CountTransaction, Mark
 from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError, ServiceUnreachableError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.reports import decode_reports
 
-OWN: Final = "own "
-"""Begins the incarnation of frames of a device that has proven who it is: all of its partitions of
-all of its data directories are parts of one."""
-
 _DEVICE_MARKS: Final = 32
-"""Marks of one device: it may invent any number of data directories, also through a relay."""
+"""Marks of one device: it may invent any number of data directories, also through a relay, and
+drops no mark but its own."""
 
 _FOLD_MS: Final = 60_000
 """Between two looks at what is to be folded, where the last one found nothing."""
@@ -65,6 +63,15 @@ class _Frame(NamedTuple):
     partition: tuple[str, int]
     number: int
     reports: Sequence[AttributedReport] | None
+
+    def marks(self, published: Collection[tuple[str, str]]) -> set[Mark]:
+        """Return those of the devices that count; what counts for nothing leaves no row."""
+        return {
+            (device, *self.partition)
+            for report in self.reports or ()
+            if report.version[:2] in published
+            for device in report.devices
+        }
 
 
 class Monitor:
@@ -161,48 +168,37 @@ class Monitor:
         counts: MonitorCounts,
     ) -> list[int]:
         now_ms = transaction.now_ms()
-        batch, new = ReportBatch(), []
-        moved: dict[tuple[str, int], tuple[int, int]] = {}
-        marks = transaction.marks({frame.partition for turn in turns for frame in turn})
-        fresh = [
-            [frame for frame in turn if frame.number > marks.get(frame.partition, -1)]
-            for turn in turns
-        ]
-        counts.frames_again += sum(map(len, turns)) - sum(map(len, fresh))
+        batch, new = ReportBatch(), [0] * len(turns)
         names = {
             report.version[:2]
-            for frames in fresh
-            for frame in frames
+            for turn in turns
+            for frame in turn
             for report in frame.reports or ()
             if f"{report.version.task}{report.version.version}".isprintable()
         }
         published = transaction.published(names)
-        for frames in fresh:
-            counted = 0
-            for frame in frames:
-                device, last = moved.get(frame.partition, (None, -1))
-                if frame.number <= last:
-                    counts.frames_again += 1
-                elif _add(batch, frame, published, counts):
-                    # only these: what counts for nothing leaves no row
-                    moved[frame.partition] = device or _device_of(frame), frame.number
-                    counted += 1
-            new.append(counted)
+        frames = [
+            (turn_index, frame, frame.marks(published))
+            for turn_index, turn in enumerate(turns)
+            for frame in turn
+        ]
+        stored = transaction.marks(set[Mark]().union(*(marks for _, _, marks in frames)))
+        moved: dict[Mark, int] = {}
+        for turn_index, frame, marks in frames:
+            if any(moved.get(mark, stored.get(mark, -1)) >= frame.number for mark in marks):
+                counts.frames_again += 1
+            elif _add(batch, frame, published, counts):
+                moved |= dict.fromkeys(marks, frame.number)
+                new[turn_index] += 1
         batch.write(transaction, now_ms)
         transaction.put_marks(moved, now_ms)
-        for device in {moved[partition][0] for partition in moved.keys() - marks.keys()}:
-            transaction.trim_marks(device, _DEVICE_MARKS)
+        if added := {device for device, _, _ in moved.keys() - stored.keys()}:
+            transaction.trim_marks(added, _DEVICE_MARKS)
         if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
             transaction, now_ms // WINDOW_MS
         ):
             self._fold_ms = now_ms
         return new
-
-
-def _device_of(frame: _Frame) -> int:
-    """Return one of the devices that count in a frame: a new mark is of it."""
-    every = (counts.devices for report in frame.reports or () for counts in report.parts.values())
-    return min(map(min, every))
 
 
 def _add(

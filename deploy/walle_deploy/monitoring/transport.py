@@ -8,12 +8,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from hashlib import blake2b
 from typing import Final
 
 import urllib3
 
-from walle_deploy.monitoring.monitor import OWN
 from walle_deploy.outbound.bounded import limit_headers, words_of
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import ReportFrame
@@ -50,20 +48,11 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     claimed = [claimed_bytes(frame.body) for frame in frames]  # longer ones are not decoded
     if (size := sum(length for length in claimed if length <= REPORTS_MAX_BYTES)) > most:
         raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
-    if not device:
-        return frames
-    if len(frames) > _OWN_FRAMES_MAX:
+    if device and len(frames) > _OWN_FRAMES_MAX:
         raise EnvelopeError(
             f"a batch of {len(frames)} frames of device {device!r}: at most {_OWN_FRAMES_MAX}"
         )
-    return [_own(frame, device) for frame in frames]
-
-
-def _own(frame: ReportFrame, device: str) -> ReportFrame:
-    # numbers of a data directory that another one has must not be used up by this one
-    own = blake2b(device.encode(), digest_size=8).hexdigest()
-    part = blake2b(f"{frame.incarnation}/{frame.partition}".encode(), digest_size=7).digest()
-    return frame._replace(incarnation=OWN + own, partition=int.from_bytes(part))
+    return frames
 
 
 class HttpReportSink:

@@ -9,7 +9,7 @@ from walle_deploy.identity.proven import proven_as
 from walle_deploy.identity.tokens import Tokens
 from walle_deploy.operators.operator import ROLES, Operator
 from walle_deploy.operators.settings import OperatorsSpec
-from walle_deploy.policy.files import WatchedFile, read_lines
+from walle_deploy.policy.files import WatchedFile, read_revoked
 from walle_stream.errors import ForbiddenError, IdentityError
 
 
@@ -24,7 +24,7 @@ class OperatorAuthenticator:
         """
         self.spec = spec
         self._revoked = (
-            None if spec.revoked is None else WatchedFile.opened(spec.revoked, read_lines)
+            None if spec.revoked is None else WatchedFile.opened(spec.revoked, read_revoked)
         )
         self._keys = (
             IssuerKeys(spec.keys_url or "")
@@ -53,10 +53,11 @@ class OperatorAuthenticator:
         # whom the audit log calls the controller is nobody
         if not isinstance(name, str) or name == "controller":
             raise IdentityError(f"the token has no name of an operator in {spec.name_claim!r}")
+        token_id = str(claims.get("jti", ""))
         for text in (subject, name):
-            proven_as("anybody", text)
+            proven_as("anybody", text, token_id)
         revoked = (self._revoked and self._revoked.known) or frozenset()
-        if not revoked.isdisjoint({subject, name, str(claims.get("jti", ""))}):
+        if not revoked.isdisjoint({subject, name, token_id}):
             raise IdentityError(f"operator {name!r}, or the token, is revoked")
         claimed = claims.get(spec.role_claim, [])
         claimed = claimed if isinstance(claimed, list) else [claimed]

@@ -22,6 +22,7 @@ from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError, IdentityError, WalleError
+from walle_stream.wire.bearer import TOKEN_HEADER
 
 COOKIE: Final = "walle_operator"
 
@@ -118,7 +119,8 @@ class _Pages:
 
     async def _prove(self, request: Request, token: str) -> Operator:
         headers = list(request.scope["headers"])
-        if token and self._header not in request.headers:  # which a proxy may have written
+        # a proxy may have written one
+        if token and not {self._header, TOKEN_HEADER} & {*request.headers}:
             value = f"Bearer {token}".encode("latin-1", "replace")
             headers.append((self._header.encode(), value))
         return await self._operator_of(headers, request.scope["client"])

@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _UNREAD: Final = (OSError, UnicodeError, SpecFileError)
 _IDS_MAX: Final = 20_000_000
 _LINE_MAX: Final = 1_024
+_MARK: Final = "\ufeff"  # of the byte order: some editors begin a file with it
 
 
 class WatchedFile[T]:
@@ -91,33 +92,52 @@ def read_ids(path: Path) -> CompactIds:
         SpecFileError: More than 20 million ids, or a line that is longer than any id.
         OSError: It cannot be read.
     """
-    with path.open(encoding="utf-8") as lines:
-        return CompactIds(_ids_of(path, lines))
+    return CompactIds(_ids_of(path))
 
 
-def read_lines(path: Path) -> frozenset[str]:
-    """Read a file of few ids, names or secrets; see ``read_ids``.
+def read_secrets(path: Path) -> frozenset[str]:
+    """Read a file of few secrets; see ``read_ids``.
 
     Raises:
         SpecFileError: A line is too long.
         OSError: It cannot be read.
     """
-    with path.open(encoding="utf-8") as lines:
-        return frozenset(_ids_of(path, lines))
+    return frozenset(_ids_of(path))
 
 
-def _ids_of(path: Path, lines: Iterator[str]) -> Iterator[str]:
+def read_revoked(path: Path) -> frozenset[str]:
+    """Read a file of revoked ids: UTF-8 text, an id per line, without comments.
+
+    Any line may be an id, so none is passed over: each counts as it stands, and without spaces
+    at its ends or a byte-order mark, which nobody sees.
+
+    Raises:
+        SpecFileError: A line is longer than any id.
+        OSError: It cannot be read.
+    """
+    lines = {line.removesuffix("\n") for _, line in _lines_of(path)}
+    lines |= {line.removeprefix(_MARK) for line in lines}
+    return frozenset(lines | {line.strip() for line in lines}) - {""}
+
+
+def _ids_of(path: Path) -> Iterator[str]:
     count = 0
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if len(line) > _LINE_MAX:
-            raise SpecFileError(f"{path}:{number}:1: longer than any id", str(path), number, 1)
+    for number, line in _lines_of(path):
+        text = line.removeprefix(_MARK).strip()
         if not text or text.startswith("#"):
             continue
         count += 1
         if count > _IDS_MAX:
             raise SpecFileError(f"{path}:{number}:1: more than {_IDS_MAX:,} ids", str(path))
         yield text
+
+
+def _lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if len(line) > _LINE_MAX:
+                raise SpecFileError(f"{path}:{number}:1: longer than any id", str(path), number, 1)
+            yield number, line
 
 
 def _stamp_of(path: Path) -> tuple[int, int, int] | None:

@@ -13,7 +13,7 @@ from walle_deploy.release.stored_health import judge_stored, read_memory
 from walle_deploy.store.port import LEADER
 from walle_deploy.store.reader import ReadTransaction
 from walle_deploy.store.receipt_keys import open_until_ms
-from walle_deploy.store.rows import Scope, StoredRelease
+from walle_deploy.store.rows import StoredRelease
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +68,7 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     judgement = judge_stored(transaction, state) or Judgement("wait", (), 0)
     health = read_memory(transaction, stored.release_id).health
     groups = () if health is None else (health.new.release, health.control.release)
-    version = Scope(stored.task, stored.version)
-    counted = transaction.scopes([version]).get(version)
+    bare, wrong = transaction.unproven(stored.task, stored.version)
     waits_for = []
     if state.is_open and transaction.lease_ends_ms(LEADER) <= transaction.now_ms():
         waits_for.append("a release service, as none takes releases on now (walle serve)")
@@ -94,8 +93,8 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         reporting_devices=judgement.devices,
         last_reports_ms={group.version: group.last_ms for group in groups if group.version},
         silent=tuple(group.version for group in judgement.silent),
-        bare_reports=counted.bare if counted is not None else 0,
-        wrong_reports=counted.wrong if counted is not None else 0,
+        bare_reports=bare,
+        wrong_reports=wrong,
         gates=judgement.verdicts,
         is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
     )

@@ -18,7 +18,7 @@ from walle_deploy.identity.settings import OpenSpec
 from walle_deploy.identity.tokens import TokenAuthenticator
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator
-from walle_deploy.policy.files import WatchedFile, read_lines
+from walle_deploy.policy.files import WatchedFile, read_revoked
 from walle_deploy.service.refusals import RefusedRequests
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import monotonic_ms, wall_ms
@@ -62,7 +62,7 @@ class Admission:
         self._authenticator = _authenticator(spec, self._proxies)
         self._revoked: WatchedFile[frozenset[str]] | None = None
         if not isinstance(authentication, OpenSpec) and authentication.revoked is not None:
-            self._revoked = WatchedFile.opened(authentication.revoked, read_lines)
+            self._revoked = WatchedFile.opened(authentication.revoked, read_revoked)
         self.operators = None if spec.operators is None else OperatorAuthenticator(spec.operators)
         """Who may change releases; None: nobody."""
         self._devices = _budgets(spec.budgets, spec.budgets.device)

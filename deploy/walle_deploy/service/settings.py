@@ -25,7 +25,7 @@ class LimitsSpec(Strict):
     """What one client, and all of them, may take."""
 
     header_bytes: SizeBytes = Field(
-        default=16_384, ge=1_024, le=2**20, description="Most bytes of a request's headers."
+        default=20_480, ge=1_024, le=2**20, description="Most bytes of a request's headers."
     )
     body_bytes: SizeBytes = Field(
         default=65_536,

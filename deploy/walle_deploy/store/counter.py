@@ -2,8 +2,9 @@
 
 ``walle_scopes``: what is counted for, a version or a group of a release. ``walle_counted``: a row
 for each device of a scope. ``walle_windows``: a row for each minute of a scope in which somebody
-reported; see ``rows.CountedWindow``. ``walle_marks``: by partition of a data directory the last
-frame that was counted, written with its counts: that is what counts each frame once.
+reported; see ``rows.CountedWindow``. ``walle_marks``: by device and partition of
+a data directory the last frame that was counted, written with its counts: that is what counts
+each frame once.
 """
 # ruff: noqa: S608 - all texts in the statements are names of ours
 
@@ -22,44 +23,47 @@ _INT: Final = "BIGINT"
 _UPSERT: Final = "WHERE true ON CONFLICT"  # without 'WHERE' SQLite takes ON for a join's
 
 
+type Mark = tuple[int, str, int]
+"""The hash of a device, the incarnation of a data directory, and a partition of that."""
+
+
 class CountTransaction(ReadTransaction):
     """Counting of reports: one such transaction at a time, over all processes.
 
     Each method is about any number of rows, and asks the database once.
     """
 
-    def marks(self, partitions: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Return the number of the last frame that was counted of each (incarnation, partition).
-
-        Of those of which none was, nothing comes back.
-        """
-        source = self._dialect.source(incarnation="TEXT", part=_INT)
+    def marks(self, wanted: Collection[Mark]) -> Mapping[Mark, int]:
+        """Return the number of the last frame that was counted of each; nothing where none was."""
+        source = self._dialect.source(device=_INT, incarnation="TEXT", part=_INT)
         rows = self._bulk(
-            "SELECT incarnation, part, number FROM walle_marks"
-            f" WHERE (incarnation, part) IN {source}",
-            partitions,
+            "SELECT device, incarnation, part, number FROM walle_marks"
+            f" WHERE (device, incarnation, part) IN {source}",
+            wanted,
         )
-        return {(incarnation, part): number for incarnation, part, number in rows.fetchall()}
+        return {(device, name, part): number for device, name, part, number in rows.fetchall()}
 
-    def put_marks(self, marks: Mapping[tuple[str, int], tuple[int, int]], now_ms: int) -> None:
-        """Keep by (incarnation, partition) the device that a new mark is of, and the last frame."""
+    def put_marks(self, marks: Mapping[Mark, int], now_ms: int) -> None:
+        """Keep the numbers of last frames, which moved now."""
         source = self._dialect.source(
-            incarnation="TEXT", part=_INT, device=_INT, number=_INT, moved_ms=_INT
+            device=_INT, incarnation="TEXT", part=_INT, number=_INT, moved_ms=_INT
         )
         self._bulk(
             f"INSERT INTO walle_marks SELECT * FROM {source} AS came {_UPSERT}"
-            " (incarnation, part) DO UPDATE SET number = excluded.number,"
+            " (device, incarnation, part) DO UPDATE SET number = excluded.number,"
             " moved_ms = excluded.moved_ms",
-            sorted((*key, *mark, now_ms) for key, mark in marks.items()),
+            sorted((*mark, number, now_ms) for mark, number in marks.items()),
         )
 
-    def trim_marks(self, device: int, most: int) -> None:
-        """Keep ``most`` marks of a device, those that moved last, and delete its others."""
-        self._execute(
-            "DELETE FROM walle_marks WHERE device = ? AND (incarnation, part) NOT IN"
-            " (SELECT incarnation, part FROM walle_marks WHERE device = ?"
-            " ORDER BY moved_ms DESC, incarnation, part LIMIT ?)",
-            (device, device, most),
+    def trim_marks(self, devices: Collection[int], most: int) -> None:
+        """Keep ``most`` marks of each device, those that moved last, and delete its others."""
+        source = self._dialect.source(device=_INT)
+        self._bulk(
+            "DELETE FROM walle_marks WHERE (device, incarnation, part) IN"
+            " (SELECT device, incarnation, part FROM (SELECT device, incarnation, part,"
+            " ROW_NUMBER() OVER (PARTITION BY device ORDER BY moved_ms DESC, incarnation, part)"
+            f" AS age FROM walle_marks WHERE device IN {source}) AS own WHERE age > {most:d})",
+            [(device,) for device in sorted(devices)],
         )
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
@@ -73,9 +77,9 @@ class CountTransaction(ReadTransaction):
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
         """Begin to count for a scope that is not there."""
         # at random: no later scope may have the id of one that is gone
-        stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
+        stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from)
         self._execute(
-            f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
+            f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (stored.id, *scope, minutes_from, hours_from),
         )
         return stored
@@ -130,12 +134,13 @@ class CountTransaction(ReadTransaction):
             sorted((*key, *change) for key, change in changes.items()),
         )
 
-    def add_unproven(self, reports: Mapping[int, tuple[int, int]]) -> None:
-        """Add to ``bare`` and ``wrong``, by the id of the scope."""
-        for scope, more in reports.items():
+    def add_unproven(self, reports: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+        """Add to ``unproven`` of published versions, by (task, version); makes no row."""
+        for name, more in reports.items():
             self._execute(
-                "UPDATE walle_scopes SET bare = bare + ?, wrong = wrong + ? WHERE id = ?",
-                (*more, scope),
+                "UPDATE walle_unproven SET bare = bare + ?, wrong = wrong + ?"
+                " WHERE task = ? AND version = ?",
+                (*more, *name),
             )
 
     def due_scope(self, minutes_from: int) -> StoredScope | None:

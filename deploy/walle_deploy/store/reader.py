@@ -18,7 +18,7 @@ from walle_deploy.store.rows import (
 )
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
 
-SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, bare, wrong"
+SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from"
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
 
@@ -172,6 +172,12 @@ class ReadTransaction:
         ).fetchall()
         scopes = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
         return {stored.scope: stored for stored in scopes}
+
+    def unproven(self, task: str, version: str) -> tuple[int, int]:
+        """Return how many reports of a version had no receipt, and how many an invalid one."""
+        query = "SELECT bare, wrong FROM walle_unproven WHERE task = ? AND version = ?"
+        row = self._execute(query, (task, version)).fetchone()
+        return (0, 0) if row is None else (row[0], row[1])
 
     def windows(
         self, scope: int, first: int, after: int = -1, end: int = END

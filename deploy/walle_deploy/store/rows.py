@@ -88,9 +88,6 @@ class StoredScope(NamedTuple):
     """A whole hour."""
     hours_from: int
     """The same, not above ``minutes_from``."""
-    bare: int
-    wrong: int
-    """Reports of devices with an invalid receipt."""
 
     def row_of(self, number: int) -> int:
         """Return the number of the window in which one is kept."""

@@ -12,7 +12,7 @@ import msgspec
 
 from walle_stream.errors import IntegrityError
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 
 class Cursor(Protocol):
@@ -79,10 +79,11 @@ CREATE TABLE walle_leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL,
   expires_ms BIGINT NOT NULL);
 CREATE TABLE walle_snapshots (kind TEXT NOT NULL, name TEXT NOT NULL, taken_ms BIGINT NOT NULL,
   data BLOB NOT NULL, PRIMARY KEY (kind, name));
+CREATE TABLE walle_unproven (task TEXT NOT NULL, version TEXT NOT NULL, bare BIGINT NOT NULL,
+  wrong BIGINT NOT NULL, PRIMARY KEY (task, version));
 CREATE TABLE walle_scopes (id BIGINT PRIMARY KEY, task TEXT NOT NULL, version TEXT NOT NULL,
   release_id TEXT NOT NULL, kind TEXT NOT NULL, minutes_from BIGINT NOT NULL,
-  hours_from BIGINT NOT NULL, bare BIGINT NOT NULL, wrong BIGINT NOT NULL, UNIQUE (task, version,
-  release_id, kind));
+  hours_from BIGINT NOT NULL, UNIQUE (task, version, release_id, kind));
 CREATE INDEX walle_scopes_due ON walle_scopes (minutes_from);
 CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,
   failures BIGINT NOT NULL, crashes BIGINT NOT NULL, seen BIGINT NOT NULL, failed BIGINT NOT NULL,
@@ -90,9 +91,8 @@ CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,
 CREATE TABLE walle_windows (scope BIGINT NOT NULL, number BIGINT NOT NULL, seen BIGINT NOT NULL,
   failed BIGINT NOT NULL, crashed BIGINT NOT NULL, last_ms BIGINT NOT NULL, data BLOB NOT NULL,
   PRIMARY KEY (scope, number)) KEYED;
-CREATE TABLE walle_marks (incarnation TEXT NOT NULL, part BIGINT NOT NULL, device BIGINT NOT NULL,
-  number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (incarnation, part)) KEYED;
-CREATE INDEX walle_marks_device ON walle_marks (device);
+CREATE TABLE walle_marks (device BIGINT NOT NULL, incarnation TEXT NOT NULL, part BIGINT NOT NULL,
+  number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (device, incarnation, part)) KEYED;
 """
 """``position`` tells releases of a millisecond apart; from scopes on, what devices reported."""
 

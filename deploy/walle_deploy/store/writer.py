@@ -39,6 +39,10 @@ class WriteTransaction(ReadTransaction):
                 f"{task}@{version} was published with other files: a version never changes, "
                 "tag a new one"
             )
+        # reports that prove nothing find their row: they make none
+        self._execute(
+            "INSERT INTO walle_unproven VALUES (?, ?, 0, 0) ON CONFLICT DO NOTHING", (task, version)
+        )
         self._is_table_changed |= is_new
         return is_new
 

@@ -219,37 +219,37 @@ class ReleaseStoreSuite(ABC):
         with store.counting() as counting:
             made = [counting.make_scope(each, 60, 0) for each in names]
             _expect(len({each.id for each in made}), 3)
-            counting.put_marks({("ab", 0): (1, 5), ("ab", 1): (1, 2**62), ("cd", 0): (1, 1)}, 1)
-            counting.put_marks({("ab", 0): (7, 6)}, 2)
-            counting.put_marks({("own", part): (-7, part) for part in range(9)}, 3)
-            counting.put_marks({("own", 4): (-7, 1), ("two", 9): (-7, 1)}, 4)
-            counting.trim_marks(-7, 2)
+            counting.put_marks({(1, "ab", 0): 5, (1, "ab", 1): 2**62, (2, "ab", 0): 1}, 1)
+            counting.put_marks({(1, "ab", 0): 6}, 2)
+            marks = {(device, "ab", part): part for device in (-7, -8, -9) for part in range(9)}
+            counting.put_marks(marks, 3)
+            counting.put_marks({(-7, "ab", 4): 5, (-7, "cd", 9): 1, (-8, "ab", 8): 9}, 4)
+            counting.trim_marks({-7, -8}, 2)
             counting.put_counted(devices)
             counting.put_counted({(1, -1): CountedDevice(1, 1, 1, 1, 1, 1)})
             counting.put_window(1, window._replace(seen=1))
             counting.put_window(1, window)
             counting.put_window(1, window._replace(number=9))
             counting.move_devices({(1, 7): (-1, -2, 1), (1, 8): (1, 1, 1), (2, 7): (1, 1, 1)})
-            counting.add_unproven({made[0].id: (2, 3), 9: (1, 1)})
-            counting.add_unproven({made[0].id: (1, 1)})
         store.close()
         store = self.make_store(tmp_path)
         moved = window._replace(seen=4, failed=2, crashed=4)
         with store.counting() as counting:
             _expect(
-                dict(counting.marks([("ab", 0), ("cd", 0), ("cd", 1)])),
-                {("ab", 0): 6, ("cd", 0): 1},
+                dict(counting.marks([(1, "ab", 0), (2, "ab", 0), (2, "ab", 1)])),
+                {(1, "ab", 0): 6, (2, "ab", 0): 1},
             )
             _expect(dict(counting.marks([])), {})
-            own = counting.marks([("own", part) for part in range(9)] + [("two", 9)])
-            _expect(dict(own), {("own", 4): 1, ("two", 9): 1})
+            kept = {(-7, "ab", 4): 5, (-7, "cd", 9): 1, (-8, "ab", 0): 0, (-8, "ab", 8): 9}
+            kept |= {(-9, "ab", part): part for part in range(9)}
+            _expect(dict(counting.marks([*marks, (-7, "cd", 9)])), kept)
             found = dict(counting.counted([*devices, (2, 0)]))
             _expect(found, devices | {(1, -1): CountedDevice(1, 1, 1, 1, 1, 1)})
             _expect((counting.window(1, 7), counting.window(1, 8)), (moved, None))
         with store.reading() as reading:
             _expect(
                 dict(reading.scopes([names[0], names[2]._replace(group="control")])),
-                {names[0]: made[0]._replace(bare=3, wrong=4)},
+                {names[0]: made[0]},
             )
             _expect(list(reading.windows(1, 7)), [moved, window._replace(number=9)])
             _expect([each.data for each in reading.windows(1, 7, 7)], [b"", window.data])
@@ -303,13 +303,13 @@ class ReleaseStoreSuite(ABC):
     def test_who_counts_waits_for_others_who_do(self, tmp_path: Path) -> None:
         """Threads with stores of their own raise one number, each time by one."""
         self.make_store(tmp_path).close()
-        key = ("ab", 0)
+        key = (1, "ab", 0)
 
         def write() -> None:
             store = self.make_store(tmp_path)
             for _ in range(_EACH):
                 with store.counting() as counting:
-                    counting.put_marks({key: (1, counting.marks([key]).get(key, 0) + 1)}, 1)
+                    counting.put_marks({key: counting.marks([key]).get(key, 0) + 1}, 1)
             store.close()
 
         threads = [threading.Thread(target=write) for _ in range(_WRITERS)]
@@ -320,6 +320,20 @@ class ReleaseStoreSuite(ABC):
         store = self.make_store(tmp_path)
         with store.counting() as counting:
             _expect(dict(counting.marks([key])), {key: _WRITERS * _EACH})
+        store.close()
+
+    def test_what_proves_nothing_is_counted_for_published_versions(self, tmp_path: Path) -> None:
+        """Without a row for any other."""
+        store = self.make_store(tmp_path)
+        with store.writing() as writing:
+            writing.put_version(_TASK, "v1", files("v1"))
+        with store.counting() as counting:
+            counting.add_unproven({(_TASK, "v1"): (2, 3), (_TASK, "v2"): (1, 1)})
+            counting.add_unproven({(_TASK, "v1"): (1, 1)})
+        with store.writing() as writing:
+            writing.put_version(_TASK, "v1", files("v1"))
+        with store.reading() as reading:
+            _expect([reading.unproven(_TASK, name) for name in ("v1", "v2")], [(3, 4), (0, 0)])
         store.close()
 
     def test_it_knows_which_versions_were_published(self, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_changes_of_releases_wait_for_no_reports(server):
     url = new_schema(server.url, "beside")
     store, other = PostgresStore(url), PostgresStore(url)
     with store.counting() as counting:
-        counting.put_marks({("ab", 0): (7, 1)}, 1)
+        counting.put_marks({(7, "ab", 0): 1}, 1)
         with other.writing() as writing:
             writing.set_stable("shop/ipv", "v1")
     with other.reading() as reading:

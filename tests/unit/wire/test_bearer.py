@@ -16,7 +16,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path, caplog):
     token = TokenFile(path)
     assert token() == "one"
     replace(path, "two")
-    assert bearer_headers(token) == {"authorization": "Bearer two"}
+    assert bearer_headers(token) == {"authorization": "Bearer two", "walle-token": "two"}
     # what is none leaves the one before, and is said once
     replace(path, "")
     assert (token(), token()) == ("two", "two")

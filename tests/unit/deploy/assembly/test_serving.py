@@ -11,8 +11,9 @@ from starlette.applications import Starlette
 
 from tests.unit.deploy.monitoring.reporting import frame, report
 from tests.unit.deploy.page.showing import Operator, ask, definition, opened, published
+from walle_deploy.assembly.operating import local_app
 from walle_deploy.assembly.serving import _stop, check_parts, open_parts, open_service
-from walle_deploy.cli.release_api import _in_process
+from walle_deploy.cli.release_api import Releases, _in_process
 from walle_deploy.identity.signing import SigningKey
 from walle_deploy.model.held import HeldReceipts
 from walle_deploy.model.profile import DeviceProfile, encode_profile
@@ -22,8 +23,9 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.audit import read_entry
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.head import sign_head
-from walle_deploy.service.admission import Admission
+from walle_deploy.service.admission import Admission, picked
 from walle_deploy.service.middleware import push_middleware
+from walle_deploy.service.operating import RELEASES_PATH
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 from walle_deploy.store.sqlite import SqliteStore
@@ -33,6 +35,7 @@ from walle_stream.errors import (
     ServiceUnreachableError,
     SpecFileError,
 )
+from walle_stream.wire.bearer import bearer_headers
 from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
 
 FILES = "https://files.example/"
@@ -158,6 +161,27 @@ def test_reports_of_a_revoked_device_count_for_nothing_whoever_brings_them(store
         assert counted("d-lost", 2, relay) == (200, b'{"new":0}')
         assert counted("d-lost", 3, key.sign("device", "d-lost"))[0] == 401
         assert parts.figures_beside()["reports_with_invalid_receipt_total"] == {"s/t@v1": 1}
+
+
+@pytest.mark.parametrize("header", ["authorization", "walle-token", "walle-operator"])
+def test_what_we_send_is_believed_whatever_the_header_of_tokens_is(store, tmp_path, header):
+    key = SigningKey.create("shop")
+    key.write(tmp_path / "signing.json", tmp_path / "keys.json")
+    issuer = {"keys": str(tmp_path / "keys.json"), "issuer": "shop", "header": header}
+    spec = {"authentication": {**issuer, "mode": "tokens"}, "operators": issuer}
+    admission = Admission(ServiceSpec.model_validate(spec))
+    parts = open_parts({"store": store}, admission)
+    with parts.beside():
+        post = _in_process(Starlette(routes=parts.routes))
+        sent = bearer_headers(partial(key.sign, "relay", "cloud"))
+        assert post("POST", REPORTS_PATH, sent, encode_batch([])) == (200, b'{"new":0}')
+        sent = bearer_headers(partial(key.sign, "device", "d-1"))
+        lines = [(name.encode(), value.encode()) for name, value in sent.items()]
+        assert admission.admit_check(picked(lines, admission.headers), None) == "d-1"
+        token = partial(key.sign, "approver", "ann")
+        with closing(SqliteStore(store)) as opened:
+            for ask in (post, _in_process(local_app(opened, "nobody"))):
+                assert Releases(ask, token).get(RELEASES_PATH, list) == []
 
 
 def test_no_service_starts_over_a_store_that_lacks_a_head_that_was_kept(store, tmp_path):

@@ -53,7 +53,26 @@ def test_no_device_uses_up_the_numbers_of_anothers_data_directory(monitor):
     assert take(monitor, poisoned, "d-1") == 1
     assert take(monitor, poisoned, "d-1") == 0  # still once
     assert take(monitor, encode_batch([frame(1, report([("d-2", 1, {})]))]), "d-2") == 1
-    assert monitor.take(read_batch(encode_batch([frame(1, OTHERS)]))) == 1
+    both = report([("d-2", 1, {}), ("d-3", 1, {})])
+    assert monitor.take(read_batch(encode_batch([frame(2, both)]))) == 1
+
+
+def test_a_frame_counts_once_whoever_brings_it(monitor):
+    batch = encode_batch([frame(1, OWN)])
+    assert [take(monitor, batch, device) for device in ("d-1", "", "d-1")] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("liar", ["d-1", "d-2"])
+def test_no_device_has_a_frame_of_others_counted_again(monitor, store, liar):
+    batch = encode_batch([frame(7, OTHERS)])
+    assert take(monitor, batch, "") == 1
+    made = report([(liar, 1, {})])
+    for number in range(70):
+        invented = encode_batch([frame(1, made, incarnation=f"{number:016x}")])
+        assert take(monitor, invented, "") == 1
+        assert take(monitor, batch, "") == 0
+    # 32 of the liar, and that of the other one
+    assert store._connection.execute("SELECT COUNT(*) FROM walle_marks").fetchone() == (33,)
 
 
 def test_a_frame_that_is_none_is_the_monitors_to_refuse(monitor):

@@ -140,7 +140,9 @@ def test_who_is_revoked_is_refused_from_the_next_request_on(path, tmp_path):
     assert prove(made(jti="t-1")) == "ann"
     with pytest.raises(IdentityError, match="revoked"):
         prove(made(jti="t-9"))
-    (tmp_path / "part").write_text("ann\n")
+    with pytest.raises(IdentityError, match="to revoke it"):
+        prove(made(jti="t\n9"))
+    (tmp_path / "part").write_text("ann\n", "utf-8-sig")
     (tmp_path / "part").replace(revoked)
     with pytest.raises(IdentityError, match="'ann', or the token, is revoked"):
         prove(made(jti="t-1"))

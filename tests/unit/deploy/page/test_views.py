@@ -24,7 +24,7 @@ from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import Controller
 from walle_deploy.release.state import ReleaseState
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
-from walle_deploy.store.rows import Scope, StoredRelease
+from walle_deploy.store.rows import StoredRelease
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -204,8 +204,7 @@ def test_reports_without_a_good_receipt_are_shown(store):
     commands = published(store, "v1", "v2")
     commands.create(definition("r"))
     with store.counting() as counting:
-        scope = counting.make_scope(Scope(TASK, "v2"), 1, 0)
-        counting.add_unproven({scope.id: (12_345, 67)})
+        counting.add_unproven({(TASK, "v2"): (12_345, 67)})
     text = ask(application(store), "/releases/r").parsed().text
     assert "12,345, which no gate counts" in text
     assert "67, which no gate counts" in text

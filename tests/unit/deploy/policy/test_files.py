@@ -8,7 +8,7 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.policy.attributes import Attributes, AttributeSource
 from walle_deploy.policy.compact import CompactIds
 from walle_deploy.policy.facts import NOBODY, Facts, Sources
-from walle_deploy.policy.files import WatchedFile, read_ids
+from walle_deploy.policy.files import WatchedFile, read_ids, read_revoked
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.judging import judge
 from walle_deploy.policy.model import Policy
@@ -35,6 +35,42 @@ def test_ids_are_read_line_by_line(tmp_path):
     file.write_text("d-1\n" + "x" * 2_000)
     with pytest.raises(SpecFileError, match=r"ids\.txt:2:1: longer"):
         read_ids(file)
+
+
+def test_no_line_of_a_list_of_revoked_ids_is_passed_over(tmp_path):
+    file = tmp_path / "revoked.txt"
+    ids = [
+        "first",
+        "# of a note",
+        "#h1",
+        " sp",
+        "sp ",
+        "\ttab",
+        "  ",
+        "\ufeffmark",
+        "a, b",
+        "\x85",
+        "x",
+    ]
+    for begin, end in (("", "\n"), ("\ufeff", "\r\n")):
+        file.write_text(begin + end.join(ids) + end, newline="")
+        found = read_revoked(file)
+        assert found >= set(ids)
+        assert found - set(ids) <= {"\ufefffirst", "sp", "tab", "mark"}
+    file.write_text("")
+    assert read_revoked(file) == frozenset()
+    file.write_text("d-1\n" + "x" * 2_000)
+    with pytest.raises(SpecFileError, match=r"revoked\.txt:2:1: longer"):
+        read_revoked(file)
+    file.write_text("d-1\n", "utf-16")
+    with pytest.raises(UnicodeError):
+        read_revoked(file)
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_an_id(tmp_path):
+    file = tmp_path / "ids.txt"
+    file.write_text("d-1\nd-2\n", "utf-8-sig")
+    assert read_ids(file).has(id_hash("d-1"))
 
 
 def test_a_file_is_read_again_when_it_changes_and_stays_known_when_it_goes(tmp_path, caplog):

@@ -130,6 +130,25 @@ def test_a_device_is_revoked_while_it_asks(tokens):
     assert "revoked.txt" in service.admission.problems[0]
 
 
+@pytest.mark.parametrize("device", ["#h1", " sp", "d-1 ", "\ufeffd-1", "d\x851"])
+def test_whatever_may_be_a_device_may_be_revoked(tokens, device):
+    async def act(number, service):
+        if number == 1:
+            tokens["revoked"].write_text(f"{device}\nd-9\n")
+            await asyncio.to_thread(service.admission.refresh)
+
+    asked = [check(signed(sub=device), device)] * 2
+    answers, _ = served(spec(authentication=tokens), *asked, act=act)
+    assert [status for status, _, _ in answers] == [200, 401]
+
+
+@pytest.mark.parametrize("claims", [{"sub": "d\n1"}, {"sub": "d\r1"}, {"jti": "t\n1"}])
+def test_whoever_could_not_be_revoked_is_nobody(tokens, claims):
+    asked = check(signed(**claims), claims.get("sub", "d-1"))
+    [(status, _, error)], _ = served(spec(authentication=tokens), asked)
+    assert (status, "to revoke it" in error) == (401, True)
+
+
 def test_a_certificate_is_believed_from_the_proxy_alone():
     asked = {"mode": "proxy", "header": "x-client", "relays": ["cloud"]}
     behind = spec(authentication=asked, proxies=["10.0.0.0/8"])
