@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import walle_connectors.embedded.features as cloud
+import walle_stream.cloud.features as cloud
 import walle_connectors.embedded.log as tunnel
 import walle_stream.store.partition as partitions
 

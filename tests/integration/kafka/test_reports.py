@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_truth import merged
-from faust_worker import Cluster, Worker, envelope, send, wait_until
+from cloud_truth import merged
+from cloud_worker import Cluster, Worker, envelope, send, wait_until
 from kafka.admin import MemberToRemove
 
 from tests.unit.deploy.monitoring.reporting import publish

@@ -38,12 +38,18 @@ class Records(NamedTuple):
     timestamps: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
+    headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
+    """Empty where the library was not asked for them."""
 
     def before(self, offset: int) -> "Records":
         """Return those below an offset."""
         count = bisect_left(self.offsets, offset)
         return Records(
-            self.offsets[:count], self.timestamps[:count], self.keys[:count], self.values[:count]
+            self.offsets[:count],
+            self.timestamps[:count],
+            self.keys[:count],
+            self.values[:count],
+            self.headers[:count],
         )
 
 
@@ -73,6 +79,7 @@ def columns(records: Sequence[Any]) -> Records:
         [each.timestamp for each in records],
         [each.key for each in records],
         [each.value for each in records],
+        [each.headers for each in records],
     )
 
 

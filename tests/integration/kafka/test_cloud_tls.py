@@ -15,8 +15,8 @@ from kafka.admin import (
 )
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_truth import Truth
-from faust_worker import DEADLINE_S, Cluster, Worker
+from cloud_truth import Truth
+from cloud_worker import DEADLINE_S, Cluster, Worker
 
 pytestmark = [
     pytest.mark.integration,

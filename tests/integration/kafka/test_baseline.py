@@ -13,7 +13,7 @@ from walle_connectors.simulator.timeline import Timeline
 from walle_stream.events import Event
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_worker import Cluster, Worker, wait_until
+from cloud_worker import Cluster, Worker, wait_until
 
 _spec = importlib.util.spec_from_file_location(
     "naive_shop", Path(__file__).parents[1] / "naive_shop.py"

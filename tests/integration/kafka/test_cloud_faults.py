@@ -16,8 +16,8 @@ from kafka.admin import ConfigResource
 from kafka.errors import NonEmptyGroupError
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_truth import PARTITIONS, Truth, hash_of, merged
-from faust_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
+from cloud_truth import PARTITIONS, Truth, hash_of, merged
+from cloud_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
 
 from kafka import KafkaConsumer, TopicPartition
 from walle_connectors.faust.device_row import is_older_row

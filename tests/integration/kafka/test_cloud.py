@@ -3,21 +3,19 @@
 import random
 import sys
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faust_truth import Truth, at_least, merged
-from faust_worker import Cluster, Worker, envelope, send, wait_until
+from cloud_truth import Truth, at_least, merged
+from cloud_worker import Cluster, Worker, envelope, send, wait_until
 
 from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
 ]
 
@@ -162,7 +160,7 @@ def test_two_workers_share_the_partitions_and_answer_for_each_other(cluster, tmp
 def test_a_topic_that_is_not_there_is_one_line(cluster, tmp_path):
     with Worker(tmp_path, cluster, f"none-{cluster.run_id}") as worker:
         assert worker.process.wait(60) == 13
-        assert "is not on" in worker.output()
+        assert "does not exist: walle topics FILE --create" in worker.output()
         assert len(worker.output().splitlines()) == 1
 
 

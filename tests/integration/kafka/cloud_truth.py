@@ -2,9 +2,10 @@
 
 import json
 
-from faust_worker import envelope, send, wait_until
+from cloud_worker import envelope, send, wait_until
 
-from walle_connectors.faust.device_row import chain_digest
+from walle_stream.cloud.heads import chain_digest
+from walle_stream.wire.frame import FeatureRecord
 
 PARTITIONS = 4
 
@@ -21,7 +22,7 @@ class Truth:
         for number in range(sent + 1, sent + count + 1):
             made = envelope(device, number, hash_of(device))
             value = json.dumps({"device": device, "n": number}).encode()
-            digest = chain_digest(digest, made, value)
+            digest = chain_digest(digest, as_feature(made, value))
             send(self.cluster, self.topic, made, value)
         self.devices[device] = digest, sent + count
 
@@ -43,6 +44,11 @@ class Truth:
             assert (found["features"], found["last_number"]) == (count, count)
             assert found["digest"] == digest.hex()
             assert row["gaps"] == 0
+
+
+def as_feature(made, value):
+    of = made.device_id, made.task, made.task_version, made.sequence_number
+    return FeatureRecord(*of, value, made.encoding, made.event_time_ms)
 
 
 def hash_of(device):

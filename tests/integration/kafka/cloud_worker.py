@@ -21,7 +21,7 @@ DEADLINE_S = 120
 # as the command line does it, also where the entry point is not installed yet
 _COMMAND = """
 import argparse, sys
-from walle_connectors.faust import command
+from walle_connectors.kafka.cloud import command
 from walle_stream.errors import WalleError
 parser = argparse.ArgumentParser()
 command.add(parser.add_subparsers())

@@ -41,8 +41,10 @@ from walle_stream.wire.reports import is_reports
 FORMAT_VERSION: Final = b"4"
 """Version of the layout above."""
 
+FEATURE_KEY: Final = Struct(">IQ")
+"""Generation and sequence number, behind ``device_prefix``."""
+
 _U64: Final = Struct(">Q")
-_FEATURE: Final = Struct(">IQ")
 _U32: Final = Struct(">I")
 _SENDER: Final = Struct(">QQQQ")
 _LANE: Final = b"\x00lane"
@@ -64,9 +66,15 @@ class _Last(NamedTuple):
 _NOTHING: Final = _Last(0, FIRST_NUMBERING)
 
 
-class _Merging:
-    # frames that become one write batch
+class Merging:
+    """What becomes one write batch."""
+
     def __init__(self, counts: MergeCounts) -> None:
+        """Begin with nothing.
+
+        Args:
+            counts: Those that it ends with; changed.
+        """
         self.batch = WriteBatch(raw_mode=True)
         self.counts = counts
         self.touched: dict[str, DeviceSeen] = {}
@@ -75,9 +83,16 @@ class _Merging:
         self.rows: dict[bytes, bytes] = {}
         self.last_frames: dict[tuple[str, int], _Last] = {}
 
+    def put_sender(
+        self, incarnation: str, partition: int, epoch: int, last: _Last = _NOTHING
+    ) -> None:
+        """Write what was seen of a sender: its epoch, and its last frame where it has such."""
+        key = b"\x01" + incarnation.encode() + _U32.pack(partition)
+        self.batch.put(key, _SENDER.pack(epoch, last.number, *last.numbering))
+
 
 class FeatureStore:
-    """The feature table. One writing thread; readers open it read-only."""
+    """The feature table of a tunnel. One writing thread; readers open it read-only."""
 
     def __init__(
         self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
@@ -131,10 +146,14 @@ class FeatureStore:
         Raises:
             StoreError: Nothing of them was written.
         """
-        merging = _Merging(msgspec.structs.replace(self.stats))
+        merging = Merging(msgspec.structs.replace(self.stats))
         for lane, position, data in frames:
             merging.positions[lane] = position
             self._merge_frame(merging, data)
+        self._write(merging)
+        return self.stats
+
+    def _write(self, merging: Merging) -> None:
         batch, counts, positions = merging.batch, merging.counts, merging.positions
         for key, row in merging.rows.items():
             batch.put(key, row)
@@ -155,9 +174,8 @@ class FeatureStore:
         self.stats = counts
         if len(self._seen) > _CACHE_DEVICES:
             self._seen.clear()
-        return counts
 
-    def _merge_frame(self, merging: "_Merging", data: bytes) -> None:
+    def _merge_frame(self, merging: Merging, data: bytes) -> None:
         counts = merging.counts
         counts.frames += 1
         try:
@@ -178,11 +196,8 @@ class FeatureStore:
             counts.frames_refused += 1
             return
         counts.missing_frames += max(number - last - 1, 0)
-        merging.last_frames[sender] = _Last(max(number, last), envelope.numbering)
-        merging.batch.put(
-            b"\x01" + envelope.incarnation.encode() + _U32.pack(envelope.partition),
-            _SENDER.pack(envelope.epoch, max(number, last), *envelope.numbering),
-        )
+        merged = merging.last_frames[sender] = _Last(max(number, last), envelope.numbering)
+        merging.put_sender(*sender, envelope.epoch, merged)
         merging.reports += _reports_in(envelope)
         if calls is None:
             self._merge_records(merging, records, envelope.incarnation)
@@ -258,10 +273,11 @@ class FeatureStore:
         """
         start, last = b"\x10", b"\x11"
         if device_id is not None:
-            start, last = (b"\x10" + device_id.encode() + end for end in (b"\x00", b"\x01"))
+            start = device_prefix(device_id)
+            last = prefix_end(start)
         for key, row in scan_rocks(self._database, self._path, start, last):
-            end = len(key) - _FEATURE.size - 1
-            _, number = _FEATURE.unpack_from(key, end + 1)
+            end = len(key) - FEATURE_KEY.size - 1
+            _, number = FEATURE_KEY.unpack_from(key, end + 1)
             task, version, feature, encoding = _decode_feature(row)
             yield FeatureRecord(key[1:end].decode(), task, version, number, feature, encoding)
 
@@ -281,15 +297,20 @@ class FeatureStore:
             self.report_sink.take(reports)
 
     def _merge_records(
-        self, merging: "_Merging", records: list[FeatureRecord], incarnation: str
+        self, merging: Merging, records: list[FeatureRecord], incarnation: str
     ) -> None:
-        rows, touched, counts, pack = merging.rows, merging.touched, merging.counts, _FEATURE.pack
+        rows, touched, counts, pack = (
+            merging.rows,
+            merging.touched,
+            merging.counts,
+            FEATURE_KEY.pack,
+        )
         device_id, prefix, seen = "", b"", DeviceSeen([], [])
         merged = last = 0
         for record in records:
             if record.device_id != device_id:
                 device_id = record.device_id
-                prefix = b"\x10" + device_id.encode() + b"\x00"
+                prefix = device_prefix(device_id)
                 found = touched.get(device_id)
                 if found is None:
                     found = touched[device_id] = self._device(device_id)
@@ -324,8 +345,11 @@ class FeatureStore:
         seen = self._seen.get(device_id)
         if seen is None:
             stored = self._get(b"\x02" + device_id.encode())
-            seen = self._seen[device_id] = _decode_seen(stored) if stored else DeviceSeen([], [])
+            seen = self._seen[device_id] = self._head(stored)
         return seen
+
+    def _head(self, stored: bytes | None) -> DeviceSeen:
+        return _decode_seen(stored) if stored else DeviceSeen()
 
     def _get(self, key: bytes) -> bytes | None:
         with map_rocks_errors(self._path):
@@ -346,6 +370,11 @@ class FeatureStore:
             epochs[sender], number, since, first = _SENDER.unpack(row)
             frames[sender] = _Last(number, Numbering(since, first))
         return epochs, frames
+
+
+def device_prefix(device_id: str) -> bytes:
+    """Return what the keys of a device's features begin with."""
+    return b"\x10" + device_id.encode() + b"\x00"
 
 
 def _open(

@@ -2,10 +2,9 @@
 
 import fcntl
 import os
-import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -60,7 +59,6 @@ def _take(lock: int, path: Path, deadline_ms: float) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if monotonic_ms() >= deadline_ms:
-                # Faust would give both workers the databases in turns, as their partitions move
                 raise StoreLockedError(
                     f"{path} is the data directory of another worker that runs: give each its own "
                     "--data-dir and --web-port"
@@ -89,27 +87,3 @@ def advertised(text: str | None, port: int) -> tuple[str, int] | None:
     except ValueError:
         pass
     raise MetricsAddressError(f"--advertise {text}: give HOST or HOST:PORT")
-
-
-def check_address(host: str, port: int) -> None:
-    """Look whether pages can be answered at an address.
-
-    Raises:
-        MetricsAddressError: It is taken, or not of this machine.
-    """
-    try:
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in places:
-            with socket.socket(family, kind, protocol) as probe:
-                # as the server: what a worker before it left behind is no neighbour
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    with suppress(OSError):
-                        probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(address)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise MetricsAddressError(
-            f"look-ups cannot be answered at {host}:{port} ({reason}): give another "
-            "--web-port or --web-host"
-        ) from error
