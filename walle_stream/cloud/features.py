@@ -17,13 +17,14 @@ that sends one in a later frame, too, asks again, as its reply was lost in a pow
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from struct import Struct
 from typing import Final, NamedTuple
 
 import msgspec
-from rocksdict import Rdict, WriteBatch
+from rocksdict import DbClosedError, Rdict, WriteBatch
 
 from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
@@ -288,7 +289,7 @@ class FeatureStore:
             StoreError: What a failed write left cannot be closed cleanly.
         """
         self._durability.close()
-        with map_rocks_errors(self._path):
+        with map_rocks_errors(self._path), suppress(DbClosedError):
             self._database.close()
 
     def _hand_over(self, reports: list[ReportFrame]) -> None:

@@ -1,7 +1,6 @@
 """The cloud side over TLS: with the rights that it needs, and with certificates that are wrong."""
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from cloud_worker import DEADLINE_S, Cluster, Worker
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
 ]
 

@@ -4,7 +4,6 @@ import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,6 @@ from walle_stream.app.resources import shipped_configs
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
 ]
 

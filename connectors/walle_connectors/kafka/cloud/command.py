@@ -119,9 +119,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _baseline() -> Any:
-    for point in entry_points(group="walle_stream.baselines"):
+    try:
+        (point,) = entry_points(group="walle_stream.baselines")
         return point.load()
-    raise SpecFileError(f"--baseline needs Faust: {how_to_install('cloud')}")
+    except (ImportError, ValueError) as error:
+        raise SpecFileError(f"--baseline needs Faust: {how_to_install('cloud')}") from error
 
 
 def _set_up_logging(level: str, secrets: Collection[str]) -> None:

@@ -29,6 +29,7 @@ class Record(NamedTuple):
     """Of its creation, or of its arrival in the broker's log: the topic says which."""
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 class Records(NamedTuple):

@@ -1,12 +1,10 @@
-import socket
 import subprocess
 import sys
 
 import pytest
 
-from walle_connectors.faust.place import advertised, check_address, own_data_dir
+from walle_stream.cloud.place import advertised, own_data_dir
 from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
-
 
 def test_a_data_dir_is_one_worker_s(tmp_path):
     with own_data_dir(tmp_path / "a" / "b") as path:
@@ -22,7 +20,7 @@ def test_a_data_dir_is_one_worker_s(tmp_path):
 
 def test_a_worker_that_was_killed_holds_nothing(tmp_path):
     code = (
-        "import sys, pathlib; from walle_connectors.faust.place import own_data_dir\n"
+        "import sys, pathlib; from walle_stream.cloud.place import own_data_dir\n"
         "with own_data_dir(pathlib.Path(sys.argv[1])):\n print(flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen(
@@ -55,20 +53,6 @@ def test_what_cannot_be_a_folder_is_said(tmp_path, name, reason):
         own_data_dir(tmp_path / name),
     ):
         pass
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_port_that_is_taken_is_said(host):
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        with pytest.raises(MetricsAddressError, match=f"at {host}:{port} .*Address already in use"):
-            check_address(host, port)
-    check_address("127.0.0.1", port)
-
-
-def test_an_address_of_another_machine_is_said():
-    with pytest.raises(MetricsAddressError, match="give another --web-port or --web-host"):
-        check_address("203.0.113.1", 6066)
 
 
 @pytest.mark.parametrize(
