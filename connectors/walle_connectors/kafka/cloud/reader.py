@@ -17,7 +17,7 @@ import msgspec
 from walle_connectors.kafka.cloud.letters import RefusedRecords
 from walle_connectors.kafka.cloud.records import read_stretches
 from walle_connectors.kafka.source.client import TopicClient, source_errors
-from walle_connectors.kafka.source.fetching import Records
+from walle_connectors.kafka.source.fetching import PythonFetcher, Records
 from walle_connectors.kafka.source.membership import GroupReader
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.offsets import TopicPosition
@@ -73,6 +73,7 @@ class CloudReader(GroupReader):
         """
         decoder = RecordDecoder(model.max_record_bytes)  # of events, which there are none of
         super().__init__(client, model, decoder, tables, Opening({}, (), _POLL_RECORDS))
+        self._fetcher = PythonFetcher(client, has_headers=True)
         self._beginning = msgspec.structs.replace(
             self._beginning,
             advice="give --on-missing earliest to go on with what is there (what is missing is "

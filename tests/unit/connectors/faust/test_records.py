@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-faust = pytest.importorskip("faust", reason="the extra `cloud` is not installed")
+pytest.importorskip("faust", reason="the extra `cloud` is not installed")
 
-from walle_connectors.faust.records import features, features_topic
+from walle_connectors.faust.records import features
 from walle_stream.wire.record import RecordEnvelope, encode_record
 from walle_stream.wire.report_record import ReportRecord, encode_report_record
 
@@ -61,9 +61,3 @@ def test_what_is_no_feature_is_passed_over(caplog):
     )
     assert found.feature == {}
     assert "t[2]@3 is no feature" in caplog.text
-
-
-def test_the_topic_is_read_as_bytes():
-    app = faust.App("a", broker="kafka://127.0.0.1:1", autodiscover=False)
-    topic = features_topic(app, "shop-features")
-    assert (topic.topics, topic.key_type, topic.value_type) == (["shop-features"], bytes, bytes)
