@@ -227,7 +227,10 @@ def test_what_retention_deleted_before_it_was_merged_is_one_line(cluster, topic,
     with Worker(tmp_path, cluster, topic, "--on-missing", "earliest", name="one") as one:
         one.wait_ready()
         row = wait_until(lambda: (r := one.row("d1")) and r["gaps"] == 1 and r, "the rest", one)
-        assert (row["incarnations"][0]["last_number"], row["incarnations"][0]["features"]) == (36, 31)
+        assert (row["incarnations"][0]["last_number"], row["incarnations"][0]["features"]) == (
+            36,
+            31,
+        )
 
 
 def test_features_of_many_bytes_end_no_worker(cluster, topic, tmp_path):

@@ -1,7 +1,7 @@
 import json
 import sys
-import urllib.error
-import urllib.request
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -45,15 +45,10 @@ class Worker:
         self.tables.take(partition, [stretch(*records, partition=partition)], b"x", 1)
 
     def get(self, path, headers=()):
-        request = urllib.request.Request(
-            f"http://{self.address}{path}", headers=dict(headers), method="GET"
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.load(error)
+        with closing(HTTPConnection(self.address, timeout=30)) as connection:
+            connection.request("GET", path, headers=dict(headers))
+            answer = connection.getresponse()
+            return answer.status, json.load(answer)
 
     def close(self):
         self.server.close()

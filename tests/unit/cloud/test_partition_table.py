@@ -71,9 +71,7 @@ def test_an_older_owner_is_refused_also_after_reopening(table, tmp_path):
 
 
 def test_a_device_has_so_many_incarnations(table):
-    made = [
-        stretch(record("d", 1), incarnation=f"{each:016x}") for each in range(INCARNATIONS_MAX)
-    ]
+    made = [stretch(record("d", 1), incarnation=f"{each:016x}") for each in range(INCARNATIONS_MAX)]
     assert table.take(made, b"", 1) == []
     [problem] = table.take([stretch(record("d", 1), incarnation="f" * 16)], b"", 2)
     assert "one more than the 1000 of a device" in problem

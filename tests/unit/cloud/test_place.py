@@ -6,6 +6,7 @@ import pytest
 from walle_stream.cloud.place import advertised, own_data_dir
 from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
 
+
 def test_a_data_dir_is_one_worker_s(tmp_path):
     with own_data_dir(tmp_path / "a" / "b") as path:
         assert path.is_dir()

@@ -6,7 +6,8 @@ hosts of one machine, which share a data directory; with ``KafkaMachinesTarget``
 has its own, and state moves as snapshots: there an owner that was cut off goes on writing.
 
 Roles: ``host``, ``cloud`` and ``broker`` are killed; ``stop`` and ``cloud-stop`` (SIGSTOP for
-longer than the group waits), ``join`` (another host comes and goes), ``cut`` (a host without a network) and
+longer than the group waits), ``join`` (another host comes and goes), ``cut`` (a host without a
+network) and
 ``pause`` (a broker that answers nothing) are faults beside them, which count as such.
 """
 
