@@ -33,7 +33,9 @@ PREFIX: Final = b"\x05"
 """Of the rows' keys."""
 
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
-_BACKOFF_S: Final = 0.2
+BACKOFF_S: Final = 0.2
+"""Before the second attempt; doubled for each further one, up to 10 s."""
+
 _BACKOFF_MAX_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
@@ -64,12 +66,18 @@ class HeldReports:
         self._bytes = sum(len(frame.body) for _, frame in self.waiting)
         self._max_bytes = max_bytes
 
-    def add(self, frames: Iterable[ReportFrame], batch: WriteBatch) -> None:
-        """Let frames wait; the oldest go where there is no room."""
+    def add(self, frames: Iterable[ReportFrame], batch: WriteBatch | None = None) -> None:
+        """Let frames wait; the oldest go where there is no room.
+
+        Args:
+            frames: New ones.
+            batch: Of the table; None where they wait in memory alone.
+        """
         for frame in frames:
             self._last += 1
             key = PREFIX + self._last.to_bytes(8)
-            batch.put(key, _encode(frame))
+            if batch is not None:
+                batch.put(key, _encode(frame))
             self.waiting.append((key, frame))
             self._bytes += len(frame.body)
         while self._bytes > self._max_bytes:
@@ -86,15 +94,21 @@ class HeldReports:
             part.append(each)
         return part
 
-    def forget(self, part: Sequence[Waiting], batch: WriteBatch) -> None:
+    def forget(self, part: Sequence[Waiting], batch: WriteBatch | None = None) -> None:
         """Let frames of ``first`` go; some may have had no room meanwhile."""
         while self.waiting and self.waiting[0][0] <= part[-1][0]:
             self._pop(batch)
 
-    def _pop(self, batch: WriteBatch) -> None:
+    def drop_all(self) -> None:
+        """Count what waits in memory as dropped."""
+        self.dropped += len(self.waiting)
+        self.waiting.clear()
+
+    def _pop(self, batch: WriteBatch | None) -> None:
         key, frame = self.waiting.popleft()
         self._bytes -= len(frame.body)
-        batch.delete(key)
+        if batch is not None:
+            batch.delete(key)
 
 
 class ReportTable(Protocol):
@@ -117,6 +131,7 @@ class ReportOutlet:
         url: str,
         tables: Callable[[], Iterable[ReportTable]],
         token: Callable[[], str] | None = None,
+        backoff_s: float = BACKOFF_S,
     ) -> None:
         """Start the thread.
 
@@ -124,6 +139,7 @@ class ReportOutlet:
             url: Of the service, without a path.
             tables: Gives those that are open.
             token: Says who sends, asked before each request; None: nobody says it.
+            backoff_s: Before the second attempt.
         """
         parts = urlsplit(url)
         self._secure = ssl.create_default_context() if parts.scheme == "https" else None
@@ -135,6 +151,7 @@ class ReportOutlet:
             self._headers["authorization"] = f"Basic {b64encode(user).decode()}"
         self._tables = tables
         self._token = token
+        self._backoff_s = backoff_s
         self._said = ""
         self.sent = self.dropped = 0
         """Frames that the service has, or has refused, since this process started."""
@@ -148,7 +165,7 @@ class ReportOutlet:
         self._thread.join(2 * _TIMEOUT_S)
 
     def _run(self) -> None:
-        pause_s = _BACKOFF_S
+        pause_s = self._backoff_s
         while not self._ends.is_set():
             is_idle, has_failed = True, False
             for table in self._tables():
@@ -165,7 +182,7 @@ class ReportOutlet:
                 self._ends.wait(pause_s)
                 pause_s = min(2 * pause_s, _BACKOFF_MAX_S)
             else:
-                pause_s = _BACKOFF_S
+                pause_s = self._backoff_s
                 if is_idle:
                     self._ends.wait(_LOOK_S)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, Final, override
 
 import faust
-from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
 from yarl import URL
 
 from walle_connectors.faust.baseline import BaselinePipeline, add_sessions, baseline_of
@@ -76,23 +76,24 @@ async def _partitions(pipeline: BaselinePipeline) -> int:
         (pipeline.events, pipeline.events_topic),
     ):
         context = part.tls_context()
-        consumer = AIOKafkaConsumer(
+        admin = AIOKafkaAdminClient(
             bootstrap_servers=list(part.brokers),
             client_id=part.client_id,
             security_protocol="SSL" if context else "PLAINTEXT",
             ssl_context=context,
         )
-        await consumer.start()
+        await admin.start()
         try:
-            if topic not in await consumer.topics():
-                raise TopicError(
-                    f"topic {topic!r} is not on {', '.join(part.brokers)}, or may not be seen: "
-                    "create it with walle topics FILE --create, or allow DESCRIBE",
-                    topic,
-                )
-            counts.append(len(consumer.partitions_for_topic(topic) or ()))
+            [found] = await admin.describe_topics([topic])
         finally:
-            await consumer.stop()
+            await admin.close()
+        if found["error_code"]:
+            raise TopicError(
+                f"topic {topic!r} is not on {', '.join(part.brokers)}, or may not be seen: "
+                "create it with walle topics FILE --create, or allow DESCRIBE",
+                topic,
+            )
+        counts.append(len(found["partitions"]))
     if len(set(counts)) > 1:
         raise TopicError(
             f"topic {pipeline.events_topic!r} has {counts[1]} partitions and "
