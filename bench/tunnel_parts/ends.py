@@ -12,7 +12,6 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
-
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from tunnel_parts.network import LinkedModel, Network
 from tunnel_parts.payload import DEVICE, frame
@@ -24,7 +23,6 @@ from walle_connectors.kafka.topic_reader import TopicReader
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
 from walle_stream.wire.envelope import decode_downlink
-from walle_stream.wire.frame import FeatureRecord
 
 LOOK_S: Final = 0.0002
 """Ours are asked so often whether something has come: they never block."""
@@ -88,7 +86,7 @@ class OursUp:
         self._number += 1
         made = frame(self._number, self._number, [value])
         marks: dict[str, float] = {}
-        read: list[FeatureRecord] = []
+        read: list[Any] = []
         begin_s = time.perf_counter()
         self._uplink.send([(0, self._number, made)])
 
