@@ -100,6 +100,7 @@ class LookUps:
             return 421, {"error": f"this is a worker of {self._group.name!r}"}
         mine = self._partitions.ready
         kept, is_whole = self._partitions.look_up(device_id)
+        mine &= self._partitions.ready  # one that came or went meanwhile may have it
         problem = self._partitions.problem or ("" if is_whole else MOVING)
         if problem:
             return _not_now(problem)

@@ -22,6 +22,7 @@ from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.topics import NeededTopic, check_topics, find_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.clock import monotonic_ms
 from walle_stream.cloud.lookups import Group, LookUps, LookUpServer
 from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.cloud.place import advertised
@@ -46,6 +47,8 @@ _SECOND_SIGNAL_EXIT: Final = 130
 _SESSION: Final = "10s"
 _AGAIN_S: Final = 0.5
 _AGAIN_MAX_S: Final = 10.0
+_LOST_MS: Final = 30_000.0
+"""So long a worker without its partitions waits for its client to find back."""
 
 
 def run_cloud(
@@ -118,25 +121,22 @@ class _Worker:
         self._tables = tables
         self._letters = letters
         self._patience_s = patience_s
+        self._line, self._out = "", sys.stdout  # to be said once, when it has its partitions
 
     def run(self, stopped: Event, line: str, out: IO[str]) -> None:
-        pause_s, has_run = _AGAIN_S, False
+        self._line, self._out = line, out
+        pause_s = _AGAIN_S
         while not stopped.is_set():
             try:
                 reader = self._join()
+                pause_s = _AGAIN_S
                 try:
-                    while not stopped.is_set():
-                        reader.read()
-                        if not has_run and not self._tables.problem:
-                            has_run = True
-                            out.write(line)
-                            out.flush()
-                        pause_s = _AGAIN_S
+                    self._read(reader, stopped)
                 finally:
                     self._tables.joined(is_member=False)
                     reader.close()
             except BrokerUnreachableError as error:
-                if not has_run:
+                if self._line:
                     raise
                 _log.warning("%s; tried again in %g s", error, pause_s)
                 stopped.wait(pause_s)
@@ -146,6 +146,22 @@ class _Worker:
             except StopTimeoutError:
                 if not stopped.is_set():
                     raise
+
+    def _read(self, reader: CloudReader, stopped: Event) -> None:
+        well_ms = monotonic_ms()
+        while not stopped.is_set():
+            reader.read()
+            now_ms = monotonic_ms()
+            if not self._tables.problem:
+                well_ms = now_ms
+                if self._line:
+                    self._out.write(self._line)
+                    self._out.flush()
+                    self._line = ""
+            elif now_ms - well_ms > _LOST_MS and not self._line:
+                # a broker that is away, or a client that lost its way
+                _log.warning("this worker joins its group anew")
+                return
 
     def _join(self) -> CloudReader:
         client = WorkerClient(self._model, is_member=True, named_by="spec.tunnel.topic")
