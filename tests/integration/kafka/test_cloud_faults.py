@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_truth import Truth, hash_of, merged
 from cloud_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
+from kafka.admin import ConfigResource
 from kafka.errors import NonEmptyGroupError
 
 from kafka import TopicPartition
@@ -93,7 +94,7 @@ def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, tru
         assert held(one) == {"0", "1", "2", "3"}
 
 
-@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("fault", ["kill", "pause", "long pause"])
 def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth, tmp_path, fault):
     with two_workers(tmp_path, cluster, topic) as (one, two):
         send_to_all(truth, 100)
@@ -104,6 +105,8 @@ def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth,
             truth.send(device, 20)  # waits in the producer
         wait_until(lambda: one.get("/healthz")[1]["status"] == "cut off", "it to say so", one)
         assert one.get(f"/features/{DEVICES[0]}")[0] == 503
+        if fault == "long pause":
+            wait_until(lambda: "joins its group anew" in one.output(), "another client", one)
         broker.heal()
         truth.wait(one)
         assert one.stop() == 0
@@ -233,6 +236,19 @@ def test_what_retention_deleted_before_it_was_merged_is_one_line(cluster, topic,
         )
 
 
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [("cleanup.policy=compact", "is compacted"), ("retention.ms=5000", "keeps records for 5 s")],
+)
+def test_a_topic_that_keeps_too_little_is_one_line(cluster, topic, tmp_path, setting, words):
+    name, _, value = setting.partition("=")
+    with cluster.admin() as admin:
+        admin.alter_configs([ConfigResource("TOPIC", topic, {name: value})])
+    with Worker(tmp_path, cluster, topic, "--snapshots", tmp_path / "shots") as worker:
+        code, line = end_of(worker)
+        assert (code, words in line) == (13, True)
+
+
 def test_features_of_many_bytes_end_no_worker(cluster, topic, tmp_path):
     chance = random.Random(1)
     with Worker(tmp_path, cluster, topic) as worker:
@@ -289,7 +305,8 @@ def test_a_topic_that_is_made_anew_under_a_worker(cluster, topic, truth, tmp_pat
         truth.send("d1", 20)
         code, line = end_of(worker)
         assert code == 9
-        assert "the topic was deleted and made again" in line or "is gone" in line
+        said = ("the topic was deleted and made again", "is gone", "that were read are gone")
+        assert any(each in line for each in said)
     with Worker(tmp_path, cluster, topic) as worker:
         assert end_of(worker)[0] == 9
     # the table stays, and counts nothing twice

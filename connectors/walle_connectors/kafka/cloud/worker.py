@@ -32,6 +32,7 @@ from walle_stream.errors import (
     SourceError,
     SpecFileError,
     StopTimeoutError,
+    TopicError,
     TunnelError,
 )
 from walle_stream.spec.loader import LoadedPipeline
@@ -89,6 +90,7 @@ def run_cloud(
         needed = NeededTopic(tunnel.topic, "spec.tunnel.topic")
         check_topics(tunnel, [needed])
         found = find_topics(tunnel, [needed])[tunnel.topic]
+        _check_kept(tunnel, needed, options.snapshot_every if options.snapshots else 0)
         tables = Partitions(data_dir / "partitions", address, _table_options(options, name))
         stack.callback(tables.close)
         reports = _reports(stack, options, tables)
@@ -107,6 +109,29 @@ def run_cloud(
         where = f"[{options.web_host}]" if ":" in options.web_host else options.web_host
         worker.run(stopped, f"walle cloud: ready, http://{where}:{options.web_port}/healthz\n", out)
     return 0
+
+
+def _check_kept(tunnel: KafkaTunnelModel, needed: NeededTopic, snapshot_every_s: int) -> None:
+    # a partition that moves is a snapshot and what follows
+    try:
+        found = find_topics(tunnel, [needed], has_settings=True)[needed.name]
+    except TopicError:
+        return  # its settings are not ours to see: that is a right of its own
+    settings = found.settings if found else {}
+    kept_ms = int(settings.get("retention.ms", "-1"))
+    if "compact" in settings.get("cleanup.policy", ""):
+        raise TopicError(
+            f"topic {needed.name!r} ({needed.key}) is compacted, so it loses features: set "
+            "cleanup.policy=delete",
+            needed.name,
+        )
+    if 0 <= kept_ms < 2 * snapshot_every_s * 1000:
+        raise TopicError(
+            f"topic {needed.name!r} ({needed.key}) keeps records for {kept_ms / 1000:g} s, less "
+            f"than from one snapshot to the next but one: raise retention.ms, or lower "
+            "--snapshot-every",
+            needed.name,
+        )
 
 
 class _Worker:
