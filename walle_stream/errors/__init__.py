@@ -57,7 +57,6 @@ against the classes)::
     │  ├─ TopicError
     │  ├─ TunnelClosedError
     │  └─ EnvelopeError(ValueError)
-    │     └─ EpochOverError
     └─ VmError
        ├─ FrameError(ValueError)
        ├─ IsolationError
@@ -142,7 +141,6 @@ from walle_stream.errors.tunnels import (
     CloudStalledError,
     DataLostError,
     EnvelopeError,
-    EpochOverError,
     TopicError,
     TunnelClosedError,
     TunnelError,
@@ -177,7 +175,6 @@ __all__ = [
     "DeployError",
     "EngineError",
     "EnvelopeError",
-    "EpochOverError",
     "ForbiddenError",
     "FormatVersionError",
     "FrameError",
