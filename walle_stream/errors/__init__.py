@@ -54,9 +54,9 @@ against the classes)::
     ├─ TunnelError
     │  ├─ CloudStalledError
     │  ├─ DataLostError
+    │  ├─ EnvelopeError(ValueError)
     │  ├─ TopicError
-    │  ├─ TunnelClosedError
-    │  └─ EnvelopeError(ValueError)
+    │  └─ TunnelClosedError
     └─ VmError
        ├─ FrameError(ValueError)
        ├─ IsolationError
