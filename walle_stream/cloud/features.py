@@ -49,7 +49,6 @@ _U64: Final = Struct(">Q")
 _U32: Final = Struct(">I")
 _SENDER: Final = Struct(">QQQQ")
 _LANE: Final = b"\x00lane"
-_CACHE_DEVICES: Final = 50_000
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_seen = msgspec.msgpack.Decoder(DeviceSeen).decode
@@ -94,6 +93,8 @@ class Merging:
 
 class FeatureStore:
     """The feature table of a tunnel. One writing thread; readers open it read-only."""
+
+    _cached_devices = 50_000
 
     def __init__(
         self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
@@ -173,7 +174,7 @@ class FeatureStore:
         self.positions.update(positions)
         self._last_frames.update(merging.last_frames)
         self.stats = counts
-        if len(self._seen) > _CACHE_DEVICES:
+        if len(self._seen) > self._cached_devices:
             self._seen.clear()
 
     def _merge_frame(self, merging: Merging, data: bytes) -> None:

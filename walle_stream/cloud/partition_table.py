@@ -81,6 +81,8 @@ class _Taking(Merging):
 class PartitionTable(FeatureStore):
     """One writing thread; any thread may look up."""
 
+    _cached_devices = 2_000  # a worker may have a hundred tables
+
     def __init__(self, path: Path, keep: int, *, keeps_reports: bool = False) -> None:
         """Open it, making it if it is not there; blocks.
 
