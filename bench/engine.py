@@ -27,7 +27,7 @@ from peers_parts.options import ROOT
 from vm_parts.measuring import say
 
 from walle_stream.engine import Module
-from walle_stream.engine.loading import read_model
+from walle_stream.engine.session import read_model
 
 NAMES: Final = list(ARCHITECTURES)
 _CPU_FLAGS: Final = ("avx2", "fma", "avx512f", "amx_tile")

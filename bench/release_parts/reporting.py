@@ -17,8 +17,7 @@ import psycopg
 
 from walle_deploy.model.receipts import Receipt, ReceiptKeys
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.monitoring.gathering import ReportGatherer
-from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.monitor import Monitor, ReportGatherer
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.port import CountTransaction, ReleaseStore
 from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres

@@ -66,8 +66,12 @@ class FileStream:
         Raises:
             OSError: The file cannot be read.
         """
-        if cast("io.BufferedReader", self.bytes).peek(len(_BOM)).startswith(_BOM):
+        if self.peek(len(_BOM)) == _BOM:
             self.bytes.read(len(_BOM))
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes without reading them, at most ``size``; blocks on the file."""
+        return cast("io.BufferedReader", self.bytes).peek(size)[:size]
 
     @property
     def progress(self) -> float:

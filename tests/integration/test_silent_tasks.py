@@ -123,3 +123,15 @@ def test_rows_of_which_none_gave_an_event_are_named(start, project, walle, tmp_p
     (problem,) = told(done)["problems"]
     assert problem.startswith("task 'visit' never fired: none of 9 rows")
     assert "9 dead letters: walle dead-letters list" in walle("status", tmp_path / "d").stdout
+
+
+def test_a_source_without_rows_is_named(start, project):
+    rows = project / "visits.csv"
+    rows.write_text(rows.read_text().splitlines()[0] + "\n")
+    for _ in range(2):
+        done = start("--json")
+        assert (done.returncode, told(done)["problems"]) == (
+            22,
+            ["task 'visit' never fired: the source has no rows"],
+        )
+    assert start("--allow-empty").returncode == 0

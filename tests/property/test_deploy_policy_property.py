@@ -8,7 +8,7 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
 from walle_deploy.policy import index as index_module
 from walle_deploy.policy.attributes import AttributeSource
-from walle_deploy.policy.dry_run import answers, grouped
+from walle_deploy.policy.dry_run import decisions, grouped
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash, is_within, salt_key, share_limit
 from walle_deploy.policy.index import ReleaseIndex
@@ -214,7 +214,7 @@ def test_a_dry_run_says_what_the_index_gives(folder, sources):
         index = ReleaseIndex(table, sources)
         total = 0
         for profile in profiles:
-            found = list(answers(table, [profile], sources))
+            found = list(decisions(table, [profile], sources))
             total += len(found)
             said = [
                 (each.task, each.version, each.release)
@@ -223,7 +223,7 @@ def test_a_dry_run_says_what_the_index_gives(folder, sources):
             ]
             assert sorted(said) == sorted(index.decide(profile))
             assert all(each.why for each in found)
-        groups = grouped(answers(table, profiles, sources))
+        groups = grouped(decisions(table, profiles, sources))
         assert sum(each.devices for each in groups) == total
 
     check()

@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from walle_stream.engine.backends import spreading
-from walle_stream.engine.backends.interpreter import Interpreter
-from walle_stream.engine.backends.reference import addresses, compute
+from walle_stream.engine.backends.reference import Interpreter, addresses, compute
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator

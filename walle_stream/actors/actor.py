@@ -177,7 +177,7 @@ class ActorRef:
     def _loop(self, actor: Actor) -> None:
         mailbox = self._mailbox
         while True:
-            envelope = mailbox.take(actor.idle_interval_s)
+            envelope = mailbox.receive(actor.idle_interval_s)
             if envelope is None and mailbox.is_closed:
                 return
             try:
@@ -195,6 +195,6 @@ class ActorRef:
                     envelope.reply.set(value)
 
     def _refuse_waiting(self) -> None:
-        while (envelope := self._mailbox.take(0)) is not None:
+        while (envelope := self._mailbox.receive(0)) is not None:
             if envelope.reply is not None:
                 envelope.reply.set(None, self._dead())

@@ -18,6 +18,7 @@ import msgspec
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer, shared_by
 from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.parts.containment import Containment
 from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
 from walle_stream.actors.plan.partition_plan import PartitionStatus
@@ -182,7 +183,7 @@ class DeviceHost(Actor):
         """Short while something waits to be committed, or for the disk."""
         if self._waiting.deliveries:
             return LINGER_S * self._sizer.stretch
-        is_waiting = any(each.outbox.is_waiting for each in self._partitions.values())
+        is_waiting = any(partition.outbox.is_waiting for partition in self._partitions.values())
         return LINGER_S if is_waiting else _IDLE_S
 
     def on_start(self) -> None:
@@ -336,9 +337,9 @@ class DeviceHost(Actor):
             )  # before one waits: where flushes have an interval, all wait for one
         for partition in self._partitions.values():
             partition.close(deadline_ms)
-        own = {number: each.status() for number, each in self._partitions.items()}
+        own = {number: partition.status() for number, partition in self._partitions.items()}
         self._partitions = {}
-        return [each for _, each in sorted({**self._left, **own}.items())]
+        return [status for _, status in sorted({**self._left, **own}.items())]
 
     def _pull(self, pull: Pull) -> None:
         reader = pull.reader
@@ -380,13 +381,13 @@ class DeviceHost(Actor):
             self._idle_since_ms = now_ms
             self.on_idle()
 
-    def _take(self, given: Sequence[Delivery], age_ms: float, *, has_waited: bool) -> None:
+    def _take(self, taken: Sequence[Delivery], age_ms: float, *, has_waited: bool) -> None:
         own, sizer, waiting = self._own, self._sizer, self._waiting
         began = own.look(has_waited=has_waited)
         if not waiting.deliveries:
             waiting.since_ms = own.ms
         is_end = False
-        for delivery in given:
+        for delivery in taken:
             deliveries = waiting.add(delivery)
             self.in_hand_events += len(delivery.batch.events)
             number = delivery.batch.partition
@@ -420,26 +421,26 @@ class DeviceHost(Actor):
         if not partitions:
             return
         pool = next(iter(partitions.values())).pool
-        turns = {number: each.committing() for number, each in partitions.items()}
-        found = run_together(pool, turns)
+        turns = {number: partition.committing() for number, partition in partitions.items()}
+        outcomes = run_together(pool, turns)
         leaving = list[UplinkFrame]()
         for number, partition in partitions.items():
-            failure = found[number]
+            failure = outcomes[number]
 
             def turn(
                 to: PartitionHost = partition, what: Sequence[Delivery] = waiting[number]
             ) -> None:
                 to.take(what)  # passed over where it is committed
                 run_alone(pool, to.committing())
-                leaving.extend(to.outbox.take())
+                leaving.extend(to.outbox.due())
 
             self._supervisors[number].run(
                 turn, failure if isinstance(failure, WalleError) else None
             )
-        for other, each in self._partitions.items():
-            if each.outbox.is_waiting:  # one that gets no events now has no turn of its own
+        for other, target in self._partitions.items():
+            if target.outbox.is_waiting:  # one that gets no events now has no turn of its own
                 self._supervisors[other].run(
-                    lambda to=each: leaving.extend(to.outbox.take())  # type: ignore[misc]
+                    lambda to=target: leaving.extend(to.outbox.due())  # type: ignore[misc]
                 )
         next(iter(partitions.values())).send(leaving)
 
@@ -475,6 +476,9 @@ class DeviceHost(Actor):
 
     def on_stop(self) -> None:
         """Close what a failure left open; commits nothing."""
+        for partition in self._partitions.values():
+            # first of all: a database on a full disk may close for longer than anybody waits
+            partition.parts[Containment].close(None)
         for partition in self._partitions.values():
             partition.abandon()
         self._partitions = {}

@@ -110,7 +110,7 @@ class Mailbox:
             self._size_bytes += size_bytes
             self._condition.notify_all()
 
-    def take(self, timeout_s: float | None = None) -> Envelope | None:
+    def receive(self, timeout_s: float | None = None) -> Envelope | None:
         """Take the oldest message; blocks.
 
         Args:
@@ -144,7 +144,7 @@ class Mailbox:
     def messages(self) -> list[Any]:
         """The waiting messages."""
         with self._condition:
-            return [each.message for each in self._envelopes]
+            return [envelope.message for envelope in self._envelopes]
 
     @property
     def size_bytes(self) -> int:

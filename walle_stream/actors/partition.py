@@ -104,7 +104,7 @@ class PartitionHost:
         Raises:
             WalleError: The disk failed, or the tunnel was closed.
         """
-        self.outbox.send([*others, *self.outbox.take()])
+        self.outbox.send([*others, *self.outbox.due()])
 
     def _begin(self) -> Turn:
         head = self._head.copied()
@@ -115,7 +115,7 @@ class PartitionHost:
         self._opened().rows.wake(self._machine, [reply.device_id for reply in turn.replies])
         turn.runs.append(self._machine.answer(turn.replies))
         if any(turn.runs):
-            turn.done = yield from self._runs.run(turn.runs, turn.places)
+            turn.done = yield from self._runs.run(turn.runs, turn.origins)
             turn.dead_letters += turn.done.dead_letters
         self._commit(turn)
 
@@ -126,7 +126,7 @@ class PartitionHost:
         if turn.deadline_ms is None or rows.has_changes or turn.head != self._head:
             rows.commit(turn.head, turn.offset)
         self._head, self.offset, self._turn = turn.head, turn.offset, None
-        self._last_place = turn.places.last
+        self._last_place = turn.origins.last
         for part in self.parts:
             part.committed(turn)
 
@@ -148,7 +148,7 @@ class PartitionHost:
             crash_point("install.before")
             self.commit()
             crash_point("install.after")
-            self.outbox.send(self.outbox.take(is_all=True))  # who asked is told
+            self.outbox.send(self.outbox.due(is_all=True))  # who asked is told
         elif turn.taken:
             self.commit()
         self._turn = None
@@ -165,7 +165,7 @@ class PartitionHost:
             turn.is_last = is_last
             if any([part.idle(turn) for part in self.parts]):  # noqa: C419 - each is asked
                 run_alone(self.pool, self._complete(turn))
-        self.outbox.send(self.outbox.take(is_all=is_last))
+        self.outbox.send(self.outbox.due(is_all=is_last))
 
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.

@@ -11,7 +11,7 @@ from walle_stream.actors.parts.reports import Reports
 from walle_stream.actors.turns.attempts import QUARANTINED, Attempts, FailurePolicy
 from walle_stream.actors.turns.calling import Call, Called, Calling
 from walle_stream.actors.turns.dead_letters import run_dead_letter
-from walle_stream.actors.turns.places import Places
+from walle_stream.actors.turns.origins import RunOrigins
 from walle_stream.actors.turns.task_states import apply_changes
 from walle_stream.actors.turns.turn import Done
 from walle_stream.clock import wall_ms
@@ -55,7 +55,7 @@ class TaskRuns:
         self._on_error = opening.sets.on_error
         self._wait = wait or Flag().wait
 
-    def run(self, runs: Sequence[Runs], places: Places | None = None) -> Calling[Done]:
+    def run(self, runs: Sequence[Runs], places: RunOrigins | None = None) -> Calling[Done]:
         """Run tasks, a call per program.
 
         Args:
@@ -68,15 +68,15 @@ class TaskRuns:
         done = Done()
         failed: list[tuple[RunTask, RunResult, int]] = []
         crash_point("vm.before")
-        self._containment.take()
+        self._containment.mark()
         together = _together(runs)
         calls = [
             Call(program, self._groups(task, by_device), self._containment.is_doubtful)
             for (task, program), by_device in together.items()
         ]
         called = yield calls
-        for (task, _), call, found in zip(together, calls, called, strict=True):
-            failed += yield from self._take(task, call, found, done)
+        for (task, _), call, outcome in zip(together, calls, called, strict=True):
+            failed += yield from self._take(task, call, outcome, done)
         crash_point("vm.after")
         done.dead_letters += [
             run_dead_letter(run, result, tried, places.of_run(run) if places else "")
@@ -94,23 +94,23 @@ class TaskRuns:
         self, task: str, call: Call, called: Called, done: Done
     ) -> Calling[list[tuple[RunTask, RunResult, int]]]:
         """Take a call's results; returns the runs that leave a letter, and how often tried."""
-        program, found = call.program, called.found
+        program, results = call.program, called.results
         on_error = self._on_error.get(program) or FailurePolicy()
         attempts: dict[tuple[str, int], int] = {}
         if on_error.attempts > 1:
-            found = yield from Attempts(call, on_error, self._wait).run(found, attempts)
+            results = yield from Attempts(call, on_error, self._wait).run(results, attempts)
         if self._reports is not None:
-            self._reports.add(program, found, called.took_ms)
+            self._reports.add(program, results, called.took_ms)
         changed: dict[str, dict[str, bytes | None]] = {}
         failures: list[tuple[RunTask, RunResult, int]] = []
-        for (device_id, state, own_runs), group in zip(call.groups, found, strict=True):
+        for (device_id, state, own_runs), group in zip(call.groups, results, strict=True):
             if group.state:
                 apply_changes(state, group.state)
                 changed[device_id] = group.state
-            for index, (given, result) in enumerate(zip(own_runs, group.runs, strict=True)):
+            for index, (own_run, result) in enumerate(zip(own_runs, group.runs, strict=True)):
                 if result.ok and not (result.emits or result.calls or result.logs):
                     continue
-                position, clock_ms, page = given
+                position, clock_ms, page = own_run
                 run = RunTask(device_id, task, position, clock_ms, page, program)
                 if result.logs:
                     _log_script(run, result.logs)
@@ -124,24 +124,24 @@ class TaskRuns:
                     failures.append((run, result, tried))
         done.changed.append((task, changed))
         done.failures += len(failures)
-        counts = self._counts(task, found, [result for _, result, _ in failures])
+        counts = self._counts(task, results, [result for _, result, _ in failures])
         done.tasks = add_tasks(done.tasks, {task: counts})
         return failures if on_error.leaves_letter else []
 
     def _counts(
-        self, task: str, found: Sequence[GroupResult], failures: Sequence[RunResult]
+        self, task: str, results: Sequence[GroupResult], failures: Sequence[RunResult]
     ) -> TaskCounts:
-        returned = sum(group.returned for group in found)
+        returned = sum(group.returned for group in results)
         if returned and task not in self._warned:
             self._warned.add(task)
             _log.warning("task %r %s", task, RETURNED)
-        executed = [each for each in failures if each.error != QUARANTINED]
+        executed = [failure for failure in failures if failure.error != QUARANTINED]
         first = ""
         if executed and task not in self._failed:
             self._failed.add(task)
             first = executed[0].message[:_MESSAGE_MAX]
         return TaskCounts(
-            runs=sum(len(group.runs) for group in found),
+            runs=sum(len(group.runs) for group in results),
             failures=len(failures),
             refused=len(failures) - len(executed),
             returned=returned,
@@ -158,7 +158,7 @@ def _together(parts: Sequence[Runs]) -> Runs:
         for program, by_device in runs.items():
             own = together.setdefault(program, {})
             for device_id, own_runs in by_device.items():
-                # what a part woke stays its own, for ``Places``
+                # what a part woke stays its own, for ``Origins``
                 own[device_id] = [*own[device_id], *own_runs] if device_id in own else own_runs
     return together
 

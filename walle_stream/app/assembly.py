@@ -65,12 +65,12 @@ class _LazyEvaluator:
         self._evaluator: Any = None
 
     def evaluate(self, graph: Graph) -> list[Constant]:
-        found: list[Constant] = self._made().evaluate(graph)
-        return found
+        values: list[Constant] = self._made().evaluate(graph)
+        return values
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
-        found: list[list[Constant]] = self._made().evaluate_all(graphs)
-        return found
+        values: list[list[Constant]] = self._made().evaluate_all(graphs)
+        return values
 
     def _made(self) -> Any:
         if self._evaluator is None:
@@ -216,11 +216,11 @@ class Assembly:
             SourceError: The source has another number of partitions.
             WalleError: It cannot be opened, or is of another pipeline or source.
         """
-        found = getattr(self._source, "partition_count", self.partition_count)
-        if found != self.partition_count:
+        count = getattr(self._source, "partition_count", self.partition_count)
+        if count != self.partition_count:
             raise SourceError(
-                f"the source has {found} partitions, pipeline {self.name!r} "
-                f"{self.partition_count}: set spec.runtime.partitions={found}; a data directory "
+                f"the source has {count} partitions, pipeline {self.name!r} "
+                f"{self.partition_count}: set spec.runtime.partitions={count}; a data directory "
                 "that was made with another number stays with it: then give a new --data-dir"
             )
         self._data_dir = stack.enter_context(
@@ -354,7 +354,7 @@ class Assembly:
             # a script's body can end its process as a run can, before anyone is told whose
             check_bodies([task.program for task in self.tasks], self.memory_bytes, services)
             in_hand.settle(start)
-        in_hand.take(start)
+        in_hand.mark(start)
         try:
             return VmPool(
                 {task.name: task.program for task in self.tasks},

@@ -100,10 +100,16 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
         if ":" not in name and name not in connector_names():
             raise KeyError(name)
         connector = load_connector(name)
-        found = [getattr(connector, each) for each in attributes if hasattr(connector, each)]
-        if not (found and isinstance(found[0], type) and issubclass(found[0], BaseModel)):
+        factories = [
+            getattr(connector, attribute)
+            for attribute in attributes
+            if hasattr(connector, attribute)
+        ]
+        if not (
+            factories and isinstance(factories[0], type) and issubclass(factories[0], BaseModel)
+        ):
             raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
-        return found[0]
+        return factories[0]
 
     def __iter__(self) -> Any:
         """Iterate over the names of installed connectors."""

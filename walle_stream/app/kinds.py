@@ -12,10 +12,10 @@ KINDS_GROUP: Final = "walle_stream.kinds"
 
 def further_kinds() -> Mapping[str, type[BaseModel]]:
     """Return the models by kind; those whose extra is not installed are left out."""
-    found = {}
+    kinds = {}
     for point in entry_points(group=KINDS_GROUP):
         try:
-            found[point.name] = point.load()
+            kinds[point.name] = point.load()
         except ImportError:
             continue
-    return found
+    return kinds

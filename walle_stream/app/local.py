@@ -186,7 +186,7 @@ class LocalRun:
             self._stopped_by,
             data_dir=str(self._options.data_dir),
             cloud=cloud,
-            exit_to_commit_ms=Latencies.of(each.latencies for each in statuses).report(),
+            exit_to_commit_ms=Latencies.of(status.latencies for status in statuses).report(),
             run_events=sum(status.run_events for status in statuses),
             wall_s=(monotonic_ms() - started_ms) / 1000.0,
             cpu_s=process_cpu_s() - started_cpu_s,
@@ -204,14 +204,14 @@ class LocalRun:
     def host_status(self, step: str = "running") -> list[HostStatus]:
         """Return how each host goes, and what its reader has yet to read; waits for nothing."""
         pid, readers = os.getpid(), self._readers
-        told = []
+        hosts = []
         for index, host in enumerate(self._hosts):
             progress, unread = -1.0, Unread()
             read_events = Delivery.count_events(host.waiting)
             if readers:  # one for each host, or one for all
                 reader = readers[index % len(readers)]
                 progress, unread = reader.progress, reader.unread
-            told.append(
+            hosts.append(
                 HostStatus.of(
                     index,
                     progress,
@@ -222,7 +222,7 @@ class LocalRun:
                     in_hand_events=self._devices[index].in_hand_events + read_events,
                 )
             )
-        return told
+        return hosts
 
     @property
     def task_names(self) -> list[str]:
@@ -298,7 +298,7 @@ class LocalRun:
         for pull in pulls:
             is_done = False
             while not is_done:  # once at least: a short run is looked after, too
-                self.run_events = sum(each.events for each in pulls)
+                self.run_events = sum(pull.events for pull in pulls)
                 for host in self._hosts:
                     if not host.is_alive:
                         raise self._cause(host, ActorDeadError(f"actor {host.name} has stopped"))

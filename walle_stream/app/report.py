@@ -101,7 +101,9 @@ class RunReport(msgspec.Struct, frozen=True):
                 is_whole=assembly.is_whole and stopped_by == "end",
             ),
             untold_losses=sum(status.untold_losses for status in statuses),
-            lost_in={each.number: each.counters.losses for each in statuses if each.untold_losses},
+            lost_in={
+                status.number: status.counters.losses for status in statuses if status.untold_losses
+            },
             **fields,
         )
 

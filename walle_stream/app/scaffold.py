@@ -23,7 +23,7 @@ def make_project(folder: Path) -> list[Path]:
         SpecFileError: The folder holds something already, or cannot be made.
     """
     name = _pipeline_name(folder)
-    made = []
+    paths = []
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise SpecFileError(f"{folder} exists already and is not empty: choose another name")
@@ -33,13 +33,13 @@ def make_project(folder: Path) -> list[Path]:
                 content = template.read_bytes()
                 if template.name == "pipeline.yaml":
                     content = content.replace(b"name: visits\n", f"name: {name}\n".encode(), 1)
-                made.append(folder / template.name)
-                made[-1].write_bytes(content)
+                paths.append(folder / template.name)
+                paths[-1].write_bytes(content)
     except OSError as error:
         raise SpecFileError(
             f"{folder} cannot be made: {error.strerror or error}: choose another place"
         ) from error
-    return made
+    return paths
 
 
 def _pipeline_name(folder: Path) -> str:

@@ -30,8 +30,8 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         return _summary("Package", unpack_task(file).name)
     kind = kind_of(file)
     if kind not in {"", "Task", "Pipeline"} and (model := further_kinds().get(kind)) is not None:
-        found = load_single(file, model)
-        metadata = getattr(found, "metadata", None)
+        loaded = load_single(file, model)
+        metadata = getattr(loaded, "metadata", None)
         return _summary(kind, getattr(metadata, "name", ""), ())
     task = load_task(file)
     if task is not None:

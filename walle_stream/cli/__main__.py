@@ -15,7 +15,9 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Final
 
@@ -35,8 +37,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program's name; None takes the process's.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    code = _run(arguments, is_process=argv is None)
+    if argv is None and any(thread.daemon for thread in threading.enumerate()):
+        # such as a host whose database closes for longer than anybody waits. At the interpreter's
+        # end Python 3.13 would end that thread inside native code, and so abort the process
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    return code
+
+
+def _run(arguments: list[str], *, is_process: bool) -> int:
     try:
-        if argv is None:
+        if is_process:
             _handle_signals(*arguments[:1])
             if arguments[:1] in (["run"], ["device"]):
                 _fix_hash_seed(arguments)

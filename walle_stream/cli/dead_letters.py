@@ -76,8 +76,8 @@ def replaying(options: argparse.Namespace) -> int:
         )
         with _progress() as on_progress:
             # a file counts with its end, and so do the marks of what is in it
-            told: Mark = waiting.extend if is_file else mark
-            report = replay(letters(), done, wanted, target, told, on_progress)
+            note: Mark = waiting.extend if is_file else mark
+            report = replay(letters(), done, wanted, target, note, on_progress)
         if isinstance(target, RecordFile) and report.replayed:
             target.commit()
             mark(waiting)
@@ -152,13 +152,13 @@ def _open_target(
 
 
 def _part(loaded: _Loaded, connector: str, name: str, place: str) -> Callable[[Any], Any]:
-    found: Callable[[Any], Any] | None = getattr(load_connector(connector), name, None)
-    if found is None:
+    part: Callable[[Any], Any] | None = getattr(load_connector(connector), name, None)
+    if part is None:
         raise SpecFileError(
             f"{loaded.file}: {place} has the connector {connector!r}, which cannot be written to: "
             "write the records into a file with --to OUT"
         )
-    return found
+    return part
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def _show(options: argparse.Namespace, report: ReplayReport) -> None:
         return
     verb = "would be replayed" if options.dry_run else "replayed"
     print(f"{report.replayed:,} letters {verb}, {report.size_bytes:,} bytes")
-    for reason, count in sorted(report.skipped.items(), key=lambda each: (-each[1], each[0])):
+    for reason, count in sorted(report.skipped.items(), key=lambda skip: (-skip[1], skip[0])):
         print(f"{count:,} left out: {reason}")
 
 

@@ -49,8 +49,8 @@ def load_agent(options: argparse.Namespace, overrides: Sequence[str]) -> DeviceA
 
 def agent_folder(assembly: DeviceAssembly, options: argparse.Namespace) -> Path:
     """Return the data directory of an agent."""
-    given: Path | None = options.data_dir
-    return given or device_folder(assembly.name, options.id)
+    folder: Path | None = options.data_dir
+    return folder or device_folder(assembly.name, options.id)
 
 
 def run_agent(

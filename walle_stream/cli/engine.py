@@ -72,9 +72,9 @@ def operators(options: argparse.Namespace) -> int:
         return 0
     console = ResultConsole(highlight=False)
     console.print(count_table(counts, rows))
-    for kind in dict.fromkeys(each.kind for each in sorted(rows, key=lambda each: each.kind)):
-        names = [f"{each.domain}.{each.name}" if each.domain else each.name
-                 for each in rows if each.kind == kind]  # fmt: skip
+    for kind in dict.fromkeys(each.kind for each in sorted(rows, key=lambda row: row.kind)):
+        names = [f"{row.domain}.{row.name}" if row.domain else row.name
+                 for row in rows if row.kind == kind]  # fmt: skip
         console.print(f"[bold]{kind}[/] ({len(names)}): {', '.join(names)}\n")
     return 0
 
@@ -82,21 +82,21 @@ def operators(options: argparse.Namespace) -> int:
 def run(options: argparse.Namespace) -> int:
     """Run a model once, on arrays of files, into arrays of files."""
     module = load(options.model, backend=options.backend, threads=options.threads)
-    made = module.run(given_inputs(dict(options.input)))
+    outputs = module.run(given_inputs(dict(options.input)))
     with _writing(options.out):
         options.out.mkdir(parents=True, exist_ok=True)
     facts: list[dict[str, Any]] = []
-    for name, array in _flat(made):
+    for name, array in _flat(outputs):
         stored = _storable(array)
-        path = _free_path(options.out, name, {each["file"] for each in facts})
+        path = _free_path(options.out, name, {fact["file"] for fact in facts})
         np.save(path, stored, allow_pickle=False)
         facts.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape),
                       "file": str(path)})  # fmt: skip
     if options.json:
         print(msgspec.json.encode({"outputs": facts}).decode())
         return 0
-    for each in facts:
-        print(f"{each['name']}: {each['dtype']} {each['shape']} in {each['file']}")
+    for fact in facts:
+        print(f"{fact['name']}: {fact['dtype']} {fact['shape']} in {fact['file']}")
     return 0
 
 
@@ -113,14 +113,14 @@ def _writing(path: Path) -> Iterator[None]:
         raise EngineError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _flat(made: dict[str, Any]) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in made.items():
+def _flat(outputs: dict[str, Any]) -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for name, value in outputs.items():
         if isinstance(value, list):
-            found += _flat({f"{name}.{number}": each for number, each in enumerate(value)})
+            flat += _flat({f"{name}.{number}": item for number, item in enumerate(value)})
         elif value is not None:
-            found.append((name, value))
-    return found
+            flat.append((name, value))
+    return flat
 
 
 def _storable(array: Any) -> Any:

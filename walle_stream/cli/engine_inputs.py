@@ -39,13 +39,13 @@ def made_inputs(module: Module, named: Mapping[str, str]) -> tuple[dict[str, Any
     if unknown is not None:
         listed = ", ".join(map(repr, module.inputs)) or "none"
         raise EngineError(f"the model has no input {unknown!r}: it has {listed}")
-    found = {name: _read(name, text) for name, text in named.items() if not _is_shape(text)}
+    arrays = {name: _read(name, text) for name, text in named.items() if not _is_shape(text)}
     shapes = {name: _shape(text) for name, text in named.items() if _is_shape(text)}
-    sizes = _sizes(module, {**shapes, **{name: each.shape for name, each in found.items()}})
+    sizes = _sizes(module, {**shapes, **{name: array.shape for name, array in arrays.items()}})
     generator = np.random.default_rng(_SEED)
     notes: list[str] = []
     for name in dict.fromkeys([*module.inputs, *shapes]):
-        if name in found:
+        if name in arrays:
             continue
         kind = module.model.graph.inputs[name]
         if not isinstance(kind, TensorType):
@@ -55,8 +55,8 @@ def made_inputs(module: Module, named: Mapping[str, str]) -> tuple[dict[str, Any
         shape = shapes.get(name)
         if shape is None:
             shape = _assumed(name, kind, sizes, notes)
-        found[name] = _array(kind, check_size(shape, f"input {name!r}"), generator)
-    return found, notes
+        arrays[name] = _array(kind, check_size(shape, f"input {name!r}"), generator)
+    return arrays, notes
 
 
 def _is_shape(text: str) -> bool:
@@ -64,7 +64,7 @@ def _is_shape(text: str) -> bool:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in re.split("[x,]", text) if each)
+    return tuple(int(size) for size in re.split("[x,]", text) if size)
 
 
 def _sizes(module: Module, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
@@ -84,10 +84,10 @@ def _assumed(
     if kind.shape is None:
         raise EngineError(f"input {name!r} may have any shape: give one, as {name}=1,3,224,224")
     shape = tuple(
-        each if isinstance(each, int) else sizes.get(each or "", 1) for each in kind.shape
+        size if isinstance(size, int) else sizes.get(size or "", 1) for size in kind.shape
     )
-    if any(not isinstance(each, int) and (each or "") not in sizes for each in kind.shape):
-        said = ", ".join("?" if each is None else str(each) for each in kind.shape)
+    if any(not isinstance(size, int) and (size or "") not in sizes for size in kind.shape):
+        said = ", ".join("?" if size is None else str(size) for size in kind.shape)
         notes.append(
             f"input {name!r} has shape [{said}]: taken as {list(shape)}; --input {name}=SHAPE"
         )
@@ -107,10 +107,10 @@ def _array(kind: TensorType, shape: tuple[int, ...], generator: np.random.Genera
 
 def _read(name: str, path: str) -> Any:
     try:
-        found = np.load(Path(path), allow_pickle=False)
+        array = np.load(Path(path), allow_pickle=False)
     except (OSError, ValueError, EOFError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or "it is no array in numpy's format"
         raise EngineError(f"input {name!r}: {path}: {reason}") from error
-    if not isinstance(found, np.ndarray):
+    if not isinstance(array, np.ndarray):
         raise EngineError(f"input {name!r}: {path}: it is an archive of arrays, not one")
-    return found
+    return array

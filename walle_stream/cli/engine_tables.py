@@ -26,8 +26,8 @@ def operator_table(profile: Profile) -> Table:
     )
     table.add_column("nodes", justify="right")
     nodes: dict[str, int] = {}
-    for each in profile.nodes:
-        nodes[each.operator] = nodes.get(each.operator, 0) + 1
+    for node in profile.nodes:
+        nodes[node.operator] = nodes.get(node.operator, 0) + 1
     for timing in profile.operators():
         table.add_row(*_cells(timing), f"{nodes[timing.name]:,}")
     other = profile.other
@@ -50,7 +50,7 @@ def node_table(profile: Profile, most: int) -> Table:
     )
     table.add_column("steps", overflow="fold")
     for node in profile.nodes[:most]:
-        steps = ", ".join(f"{each.name} {each.ms:,.3f}" for each in node.steps)
+        steps = ", ".join(f"{step.name} {step.ms:,.3f}" for step in node.steps)
         name, *rest = _cells(node.total)
         table.add_row(f"{name} {escape(node.name)}", *rest, steps)
     return table
@@ -63,10 +63,10 @@ def stage_table(profile: Profile) -> Table:
     for name in ("steps", "rasters", "bytes moved", "peak memory"):
         table.add_column(name, justify="right")
     table.add_column("", style="dim")
-    for name, each in profile.stages.items():
+    for name, stage in profile.stages.items():
         table.add_row(
-            name, f"{each.steps:,}", f"{each.rasters:,}", _megabytes(each.moved_bytes),
-            _megabytes(each.peak_bytes), _STAGE_NOTES[name],
+            name, f"{stage.steps:,}", f"{stage.rasters:,}", _megabytes(stage.moved_bytes),
+            _megabytes(stage.peak_bytes), _STAGE_NOTES[name],
         )  # fmt: skip
     return table
 

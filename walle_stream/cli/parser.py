@@ -37,19 +37,19 @@ class _OneLineParser(argparse.ArgumentParser):
     @override
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         # the plain way of 3.13 refuses an optional positional behind an option
-        given = list(sys.argv[1:] if args is None else args)
+        arguments = list(sys.argv[1:] if args is None else args)
         if self._has_commands:
-            return super().parse_known_args(given, namespace)
+            return super().parse_known_args(arguments, namespace)
         if self._behind is None:
             self._behind = []
             try:
-                return self.parse_known_intermixed_args(given, namespace)
+                return self.parse_known_intermixed_args(arguments, namespace)
             finally:
                 self._behind = None
         # 3.13.0 comes back here for options, then for positionals, and would lose the "--" between
-        cut = given.index("--") if "--" in given else len(given)
-        behind, self._behind = self._behind, given[cut:]
-        return super().parse_known_args([*given[:cut], *behind], namespace)
+        cut = arguments.index("--") if "--" in arguments else len(arguments)
+        behind, self._behind = self._behind, arguments[cut:]
+        return super().parse_known_args([*arguments[:cut], *behind], namespace)
 
     @override
     def error(self, message: str) -> NoReturn:

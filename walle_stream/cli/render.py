@@ -121,13 +121,13 @@ def task_table(tasks: Sequence[TaskFigures]) -> Table:
     table.add_column("task", style="bold", overflow="fold")
     for name in ("runs", "failed", "features"):
         table.add_column(name, justify="right")
-    is_noted = any(each.returned for each in tasks)
+    is_noted = any(task.returned for task in tasks)
     if is_noted:
         table.add_column("note")
-    for each in tasks:
-        note = f"{each.returned:,} {RETURNED}" if each.returned else ""
-        figures = (f"{each.runs:,}", f"{each.failures:,}", f"{each.features:,}")
-        table.add_row(each.task, *figures, *([note] if is_noted else []))
+    for task in tasks:
+        note = f"{task.returned:,} {RETURNED}" if task.returned else ""
+        figures = (f"{task.runs:,}", f"{task.failures:,}", f"{task.features:,}")
+        table.add_row(task.task, *figures, *([note] if is_noted else []))
     return table
 
 
@@ -140,16 +140,16 @@ def ledger_table(report: LedgerReport) -> Table:
         table.add_column(name, justify="right")
 
     def row(name: str, count: int, size_bytes: int, saving: Saving | None = None) -> None:
-        each = f"{size_bytes / count:,.0f} B" if count else ""
+        mean = f"{size_bytes / count:,.0f} B" if count else ""
         against = ("", "") if saving is None else (_below(saving.raw), _below(saving.packed_raw))
-        table.add_row(name, f"{count:,}" if count else "", _bytes(size_bytes), each, *against)
+        table.add_row(name, f"{count:,}" if count else "", _bytes(size_bytes), mean, *against)
 
-    for each in report.tasks:
-        size = each.bytes
-        row(each.task, size.features + size.calls, size.sent_bytes, each.sent)
+    for task in report.tasks:
+        size = task.bytes
+        row(task.task, size.features + size.calls, size.sent_bytes, task.sent)
         if report.measured_rows:
-            row("  features alone", size.features, size.feature_alone_bytes, each.feature_alone)
-            row("  encodings alone", size.features, size.encoding_alone_bytes, each.encoding_alone)
+            row("  features alone", size.features, size.feature_alone_bytes, task.feature_alone)
+            row("  encodings alone", size.features, size.encoding_alone_bytes, task.encoding_alone)
     if report.unassigned_bytes:
         row("(no ledger yet)", 0, report.unassigned_bytes)
     table.add_section()
@@ -160,7 +160,7 @@ def ledger_table(report: LedgerReport) -> Table:
 
 
 def _ledger_note(report: LedgerReport) -> str | None:
-    sent, count = report.uplink_bytes, sum(each.bytes.features for each in report.tasks)
+    sent, count = report.uplink_bytes, sum(task.bytes.features for task in report.tasks)
     if count and sent > report.raw_bytes:
         # a percentage without its reason reads as if features were the larger thing everywhere
         rows = report.source_rows

@@ -155,8 +155,8 @@ def _go_on_in_new_process(reason: str) -> NoReturn:
 
 def _handle_signals(current: "LocalRun | RayRun") -> None:
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        for again in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(again, _exit_at_once)
+        for number_ in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number_, _exit_at_once)
         current.stop(signal.Signals(number).name)
         # a script that never returns must not keep the process for ever
         threading.Thread(target=_give_up, args=(current,), daemon=True).start()
@@ -226,8 +226,8 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
     console = ResultConsole(highlight=False)
     console.print(run_table(report))
     console.print(task_table(report.tasks))
-    for each in report.tasks:
-        if each.first_failure:
-            print(f"first failure of {each.task}: {each.first_failure}")
+    for task in report.tasks:
+        if task.first_failure:
+            print(f"first failure of {task.task}: {task.first_failure}")
     console.print(ledger_table(report.ledger))
     print(f"features: walle features list --data-dir {data_dir}")

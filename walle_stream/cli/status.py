@@ -13,51 +13,50 @@ from walle_stream.app.figures.task_figures import TaskFigures
 
 def status(options: argparse.Namespace) -> int:
     """Print hosts, what they have yet to read, tasks, partitions and restarts."""
-    found = read_status(options.data_dir)
+    run = read_status(options.data_dir)
     if options.json:
-        print(msgspec.json.encode(found).decode())
+        print(msgspec.json.encode(run).decode())
         return 0
-    print(_headline(found))
-    for host in found.hosts:
-        place = _process(host.pid)
-        # of a killed run the databases say more than it could
-        unread = "" if found.phase == "killed" else _unread(host)
-        print(f"host {host.index}: {host.step}, {place}, {host.restarts} restarts{unread}")
-    if found.cloud_restarts or found.cloud_pid:
-        print(f"cloud side: {_process(found.cloud_pid)}, {found.cloud_restarts} restarts")
-    _print_tasks(found.tasks)
+    print(_headline(run))
+    for host in run.hosts:
+        is_killed = run.phase == "killed"
+        state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}"
+        # of a killed run the databases say more than it could: these figures are its last ones
+        when = " (as it last said)" if is_killed else ""
+        print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{when}")
+    if run.cloud_restarts or run.cloud_pid:
+        print(f"cloud side: {_process(run.cloud_pid)}, {run.cloud_restarts} restarts")
+    _print_tasks(run.tasks)
     print("partition  host      events    features   commits   behind  outbox")
-    for each in found.partitions:
-        owner = "–" if each.host < 0 else str(each.host)
-        behind = "ended" if each.is_ended else f"{each.behind_ms / 1000.0:,.1f} s"
+    for partition in run.partitions:
+        owner = "–" if partition.host < 0 else str(partition.host)
+        behind = "ended" if partition.is_ended else f"{partition.behind_ms / 1000.0:,.1f} s"
         print(
-            f"{each.number:>9}  {owner:>4} {each.events:>11,} {each.features:>11,} "
-            f"{each.commits:>9,} {behind:>8} {each.outbox_bytes:>7,}"
+            f"{partition.number:>9}  {owner:>4} {partition.events:>11,} {partition.features:>11,} "
+            f"{partition.commits:>9,} {behind:>8} {partition.outbox_bytes:>7,}"
         )
-    letters = sum(each.dead_letters for each in found.partitions)
+    letters = sum(partition.dead_letters for partition in run.partitions)
     if letters:
         where = shlex.quote(str(options.data_dir))
         print(f"{letters:,} dead letters: walle dead-letters list --data-dir {where}")
-    dropped = sum(each.dropped_features for each in found.partitions)
+    dropped = sum(partition.dropped_features for partition in run.partitions)
     if dropped:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
-    losses = sum(each.losses for each in found.partitions)
-    resent = sum(each.resent_features for each in found.partitions)
-    asked = sum(each.resent_calls for each in found.partitions)
-    if losses or resent or asked:
+    losses = sum(partition.losses for partition in run.partitions)
+    resent = sum(partition.resent_features for partition in run.partitions)
+    resent_calls = sum(partition.resent_calls for partition in run.partitions)
+    if losses or resent or resent_calls:
         print(
             f"the cloud side had forgotten what was acknowledged: {resent:,} features and "
-            f"{asked:,} calls were sent again, {losses:,} features and reports are lost"
+            f"{resent_calls:,} calls were sent again, {losses:,} features and reports are lost"
         )
-    if found.cloud_losses:
-        print(
-            f"lost in the cloud: {found.cloud_losses:,} features and frames are missing or differ"
-        )
+    if run.cloud_losses:
+        print(f"lost in the cloud: {run.cloud_losses:,} features and frames are missing or differ")
     return 0
 
 
 def _print_tasks(tasks: Sequence[TaskFigures]) -> None:
-    width = max((4, *(len(each.task) for each in tasks)))
+    width = max((4, *(len(task.task) for task in tasks)))
     print(f"{'task':<{width}}        runs      failed    features")
     for task in tasks:
         figures = f"{task.runs:>11,} {task.failures:>11,} {task.features:>11,}"
@@ -70,27 +69,27 @@ def _print_tasks(tasks: Sequence[TaskFigures]) -> None:
 
 
 def _unread(host: HostStatus) -> str:
-    told = []
+    lines = []
     if host.unread >= 0:
-        told.append(f"{host.unread:.1%} of the source")
+        lines.append(f"{host.unread:.1%} of the source")
     if host.unread_rows >= 0:
-        told.append(f"{host.unread_rows:,} rows")
+        lines.append(f"{host.unread_rows:,} rows")
     if host.unread_bytes >= 0:
-        told.append(f"{host.unread_bytes:,} bytes")
+        lines.append(f"{host.unread_bytes:,} bytes")
     if host.unread_ms >= 0:
-        told.append(f"{host.unread_ms / 1000.0:,.1f} s")
+        lines.append(f"{host.unread_ms / 1000.0:,.1f} s")
     waiting = ""
     if host.in_hand_events:
         waiting = f", {host.in_hand_events:,} events wait for their commit"
-    return (f", unread: {', '.join(told)}" if told else ", what is unread is not known") + waiting
+    return (f", unread: {', '.join(lines)}" if lines else ", what is unread is not known") + waiting
 
 
 def _process(pid: int) -> str:
     return f"process {pid}" if pid else "no process"
 
 
-def _headline(found: RunStatus) -> str:
-    runtime = f" ({found.runtime})" if found.runtime else ""
-    by = f", stopped by {found.stopped_by}" if found.stopped_by else ""
-    process = f", process {found.pid}" if found.pid else ""
-    return f"pipeline {found.pipeline}{runtime}: {found.phase}{by}{process}"
+def _headline(run: RunStatus) -> str:
+    runtime = f" ({run.runtime})" if run.runtime else ""
+    by = f", stopped by {run.stopped_by}" if run.stopped_by else ""
+    process = f", process {run.pid}" if run.pid else ""
+    return f"pipeline {run.pipeline}{runtime}: {run.phase}{by}{process}"

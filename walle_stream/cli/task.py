@@ -86,8 +86,8 @@ def _package(options: argparse.Namespace) -> TaskPackage:
 
 def _print_table(title: str, sizes: Mapping[str, Size]) -> None:
     print(f"{title:<62}{'inflated':>14}{'deflated':>14}")
-    for name, each in sizes.items():
-        print(f"  {_title(name):<60}{_shown(each.raw_bytes):>14}{_shown(each.packed_bytes):>14}")
+    for name, size in sizes.items():
+        print(f"  {_title(name):<60}{_shown(size.raw_bytes):>14}{_shown(size.packed_bytes):>14}")
     sys.stdout.write("\n")
 
 

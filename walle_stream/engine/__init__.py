@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Module", "Session", "load", "load_bytes"]
 
-_PLACES = {"Module": "models", "Session": "session", "load": "models", "load_bytes": "models"}
+_MODULES = {"Module": "models", "Session": "session", "load": "models", "load_bytes": "models"}
 
 
 def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{place}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES})
+    return sorted({*globals(), *_MODULES})

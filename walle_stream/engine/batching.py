@@ -31,13 +31,13 @@ type _Shape = tuple[tuple[Any, tuple[int, ...]], ...]
 class BatchedModel:
     """Runs a model on rows of several requests. Thread-safe as the model is; blocks."""
 
-    def __init__(self, model: HostedModel, batch: int, place: str) -> None:
+    def __init__(self, model: HostedModel, batch: int, title: str) -> None:
         """Take over; runs nothing.
 
         Args:
             model: Whose inputs and outputs all have the rows as first dimension.
             batch: Rows of each evaluation, which 16 divides.
-            place: Where the model is named, for errors.
+            title: What errors call the place where the model is named.
 
         Raises:
             ModelError: It declares an input or output that has no rows, or a fixed
@@ -45,28 +45,28 @@ class BatchedModel:
         """
         self._model = model
         self._batch = batch
-        self._place = place
+        self._title = title
         self._refusals: dict[_Shape, str] = {}
         self._lock = threading.Lock()
         module = model.module
         if not module.inputs:
-            raise ModelError(f"{place}: a model without inputs has no rows: {_REMEDY}")
+            raise ModelError(f"{title}: a model without inputs has no rows: {_REMEDY}")
         for what, kinds in (("input", module.inputs), ("output", module.outputs)):
             for name, kind in kinds.items():
                 problem = _problem(kind, batch)
                 if problem:
-                    raise ModelError(f"{place}: {what} {name!r} {problem}: {_REMEDY}")
+                    raise ModelError(f"{title}: {what} {name!r} {problem}: {_REMEDY}")
 
     @property
     def module(self) -> Any:
         """The model's."""
         return self._model.module
 
-    def __call__(self, *given: Array) -> tuple[Array, ...]:
+    def __call__(self, *inputs: Array) -> tuple[Array, ...]:
         """Run the model, so many rows at a time.
 
         Args:
-            given: See ``HostedModel``; each has the rows as first dimension.
+            inputs: See ``HostedModel``; each has the rows as first dimension.
 
         Returns:
             Its outputs, in order.
@@ -75,9 +75,9 @@ class BatchedModel:
             ModelError: A row's result depends on other rows, or on its place.
             EngineError: Inputs do not fit, or the model cannot be run with them.
         """
-        if not _row_count(given):
-            return self._model(*given)
-        return tuple(self._run(_shape_of(given), given))
+        if not _row_count(inputs):
+            return self._model(*inputs)
+        return tuple(self._run(_shape_of(inputs), inputs))
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
         """Run the model for several requests, each to its bytes alone; see ``run_together``."""
@@ -93,95 +93,82 @@ class BatchedModel:
             with self._lock:
                 refusal = self._refusals.get(shape)
                 if refusal is None:
-                    refusal = self._refusals[shape] = self._tried(inputs)
+                    refusal = self._refusals[shape] = self._refusal(inputs)
         if refusal:
             raise ModelError(refusal)
         count, batch = len(inputs[0]), self._batch
-        pieces: list[tuple[Array, ...]] = []
-        for at in range(0, count, batch):
-            # filled up with the last row
-            rows = np.minimum(np.arange(at, at + batch), count - 1)
-            pieces.append(self._outputs([each[rows] for each in inputs]))
-        outputs = [np.concatenate(each) for each in zip(*pieces, strict=True)]
-        return [each[:count] for each in outputs]
+        # the last batch is filled up with the last row
+        batches = (
+            np.minimum(np.arange(start, start + batch), count - 1)
+            for start in range(0, count, batch)
+        )
+        parts = [self._outputs([x[rows] for x in inputs]) for rows in batches]
+        return [np.concatenate(outputs)[:count] for outputs in zip(*parts, strict=True)]
 
     def _outputs(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         outputs = self._model(*inputs)
         names = self._model.module.outputs
-        for name, each in zip(names, outputs, strict=True):
-            if each.dtype == object or not each.ndim or len(each) != self._batch:
+        for name, array in zip(names, outputs, strict=True):
+            if array.dtype == object or not array.ndim or len(array) != self._batch:
                 raise ModelError(
-                    f"{self._place}: output {name!r} of {self._batch} rows has the shape"
-                    f" {list(each.shape)}: it has to have the rows as first dimension: {_REMEDY}"
+                    f"{self._title}: output {name!r} of {self._batch} rows has the shape"
+                    f" {list(array.shape)}: it has to have the rows as first dimension: {_REMEDY}"
                 )
         return outputs
 
-    def _tried(self, inputs: Sequence[Array]) -> str:
-        # rows in places: why the model is refused, or nothing
-        for rows, is_asked_for in _rows_to_try(inputs, self._batch):
+    def _refusal(self, inputs: Sequence[Array]) -> str:
+        # why the model is refused after a trial, or nothing
+        batch, depends = self._batch, f"{self._title}: what it gives for a row depends on"
+        for rows, is_request in _trial_rows(inputs, batch):
             try:
-                result = self._outputs(rows)
-                for turn in _turns(self._batch):
-                    turned = self._outputs([np.roll(each, turn, axis=0) for each in rows])
-                    if any(
-                        np.roll(mine, turn, axis=0).tobytes() != theirs.tobytes()
-                        for mine, theirs in zip(result, turned, strict=True)
-                    ):
+                outputs = self._outputs(rows)
+                for turn in _turns(batch):
+                    turned = self._outputs([np.roll(x, turn, axis=0) for x in rows])
+                    if not _are_same([np.roll(y, turn, axis=0) for y in outputs], turned):
                         return (
-                            f"{self._place}: what it gives for a row depends on the other rows, or"
-                            f" on the row's place among {self._batch}: {_REMEDY}"
+                            f"{depends} the other rows, or on the row's place among {batch}:"
+                            f" {_REMEDY}"
                         )
-                alone = self._outputs([np.repeat(each[:1], self._batch, axis=0) for each in rows])
-                if any(
-                    theirs[-1:].tobytes() != mine[:1].tobytes()
-                    for mine, theirs in zip(result, alone, strict=True)
-                ):
-                    return (
-                        f"{self._place}: what it gives for a row depends on the other rows:"
-                        f" {_REMEDY}"
-                    )
+                alone = self._outputs([np.repeat(x[:1], batch, axis=0) for x in rows])
+                if not _are_same([y[:1] for y in outputs], [y[-1:] for y in alone]):
+                    return f"{depends} the other rows: {_REMEDY}"
             except EngineError as error:
-                if is_asked_for or isinstance(error, ModelError):
+                if is_request or isinstance(error, ModelError):
                     raise
                 # it takes no such rows
         return ""
 
 
+def _are_same(outputs: Sequence[Array], others: Sequence[Array]) -> bool:
+    # to the bit
+    return all(x.tobytes() == y.tobytes() for x, y in zip(outputs, others, strict=True))
+
+
 def _turns(batch: int) -> list[int]:
-    """By how many places rows are moved on: each place is tried, or some of a long batch."""
+    # by how many rows the rows are moved on: every number is tried, or some of a long batch
     if batch <= _TURNS_MAX:
         return list(range(1, batch))
     return sorted({1, 2, 3, 5, 7, *(1 << n for n in range(2, batch.bit_length() - 1)), batch - 1})
 
 
-def _rows_to_try(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Array], bool]]:
-    # as many different rows as there are places; whether somebody asked for them
-    count = len(inputs[0])
-    places = np.arange(batch) % count
-    given = [each[places] for each in inputs]
-    yield given, True
-    is_odd = np.arange(batch) % 2 == 1
-    yield (
-        [
-            np.where(is_odd.reshape(-1, *[1] * (each.ndim - 1)), np.zeros_like(each), each)
-            for each in given
-        ],
-        False,
-    )
-    if not any(each.dtype.kind == "f" for each in inputs):
+def _trial_rows(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Array], bool]]:
+    # as many rows as a batch has, and whether they are the request's
+    rows = [x[np.arange(batch) % len(x)] for x in inputs]
+    yield rows, True
+    half_zero = [x.copy() for x in rows]
+    for x in half_zero:
+        x[1::2] = 0
+    yield half_zero, False
+    if not any(x.dtype.kind == "f" for x in inputs):
         return
-    # numbers of a seed: what is found must not depend on who comes first
+    # numbers of a seed: the answer must not depend on who comes first
     random = np.random.default_rng(batch)
+
+    def drawn(x: Array, scale: float) -> Array:
+        return (np.asarray(random.standard_normal(x.shape)) * scale).astype(x.dtype)
+
     for scale in (1.0, 30.0):
-        yield (
-            [
-                (random.standard_normal(each.shape) * scale).astype(each.dtype)
-                if each.dtype.kind == "f"
-                else each
-                for each in given
-            ],
-            False,
-        )
+        yield [drawn(x, scale) if x.dtype.kind == "f" else x for x in rows], False
 
 
 def run_together(
@@ -201,23 +188,19 @@ def run_together(
     """
     results: list[tuple[Array, ...]] = [()] * len(requests)
     alike: dict[_Shape, list[int]] = {}
-    for number, given in enumerate(requests):
-        if _row_count(given):
-            alike.setdefault(_shape_of(given), []).append(number)
+    for number, inputs in enumerate(requests):
+        if _row_count(inputs):
+            alike.setdefault(_shape_of(inputs), []).append(number)
         else:
-            results[number] = model(*given)
+            results[number] = model(*inputs)
     for numbers in alike.values():
         counts = [len(requests[number][0]) for number in numbers]
-        result = model(
-            *(
-                np.concatenate(each) if len(each) > 1 else each[0]
-                for each in zip(*(requests[number] for number in numbers), strict=True)
-            )
-        )
-        at = 0
+        columns = zip(*(requests[number] for number in numbers), strict=True)
+        outputs = model(*(np.concatenate(x) if len(x) > 1 else x[0] for x in columns))
+        start = 0
         for number, count in zip(numbers, counts, strict=True):
-            results[number] = tuple(each[at : at + count].copy() for each in result)
-            at += count
+            results[number] = tuple(y[start : start + count].copy() for y in outputs)
+            start += count
     return results
 
 
@@ -228,9 +211,9 @@ class RowsTogether:
         """Take over a ``ModelRunner`` that calls a ``BatchedModel``."""
         self._model = model
 
-    def __call__(self, *given: Array) -> tuple[Array, ...]:
+    def __call__(self, *inputs: Array) -> tuple[Array, ...]:
         """Run it; see ``BatchedModel``."""
-        return self._model(*given)
+        return self._model(*inputs)
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
         """Run it for several requests; see ``run_together``."""
@@ -238,21 +221,21 @@ class RowsTogether:
 
 
 def hosted(
-    place: str, model: Model, backend: str, threads: int | None, batch: int | None
+    title: str, model: Model, backend: str, threads: int | None, batch: int | None
 ) -> HostedModel | BatchedModel:
     """Make a model as pipelines run it, in this process; see ``HostedModel.of``.
 
-    ``place`` names it in errors. An evaluation has ``batch`` rows; None: as many as are asked for.
+    ``title`` names it in errors. An evaluation has ``batch`` rows; None: as many as are asked for.
 
     Raises:
         EngineError: It cannot be had here, is nothing for scripts, or has no rows.
     """
     result = HostedModel.of(model, backend, threads)
-    return result if batch is None else BatchedModel(result, batch, place)
+    return result if batch is None else BatchedModel(result, batch, title)
 
 
-def _shape_of(given: Sequence[Array]) -> _Shape:
-    return tuple((each.dtype, each.shape[1:]) for each in given)
+def _shape_of(inputs: Sequence[Array]) -> _Shape:
+    return tuple((array.dtype, array.shape[1:]) for array in inputs)
 
 
 def _problem(kind: ValueType, batch: int) -> str | None:
@@ -269,10 +252,10 @@ def _problem(kind: ValueType, batch: int) -> str | None:
     return f"always has {rows} rows" if isinstance(rows, int) and rows != batch else None
 
 
-def _row_count(given: Sequence[Array]) -> int:
-    counts = {len(each) if each.ndim else -1 for each in given}
+def _row_count(inputs: Sequence[Array]) -> int:
+    counts = {len(array) if array.ndim else -1 for array in inputs}
     if len(counts) != 1 or -1 in counts:
-        listed = ", ".join(str(list(each.shape)) for each in given) or "none"
+        listed = ", ".join(str(list(array.shape)) for array in inputs) or "none"
         raise EngineError(
             f"inputs of shapes {listed}: a model with `batch` takes as many rows of each, as first"
             " dimension"

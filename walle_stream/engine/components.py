@@ -51,15 +51,19 @@ def _component(
     if len(numbers) == len(nodes):
         mine = nodes
     else:
-        place = {number: at for at, number in enumerate(numbers)}
+        index_of = {number: at for at, number in enumerate(numbers)}
         mine = [
-            Node(nodes[n].operator, [place[each] for each in nodes[n].inputs], nodes[n].parameters)
+            Node(
+                nodes[n].operator,
+                [index_of[index] for index in nodes[n].inputs],
+                nodes[n].parameters,
+            )
             for n in numbers
         ]
-        outputs = [place[number] for number in outputs]
+        outputs = [index_of[number] for number in outputs]
     depths: list[int] = []
     for node in mine:
-        depth = max((depths[each] for each in node.inputs), default=0)
+        depth = max((depths[index] for index in node.inputs), default=0)
         depths.append(depth + (node.operator == "model"))
     return Component(numbers, mine, outputs, depths)
 
@@ -78,7 +82,7 @@ def _roots(nodes: Sequence[Node]) -> list[int]:
         read = node.inputs
         if node.operator == "model" and not read:
             read = [alone.setdefault(repr(node.parameters.get("name")), number)]
-        for each in read:
-            one, other = root(number), root(each)
+        for index in read:
+            one, other = root(number), root(index)
             parents[max(one, other)] = min(one, other)
     return [root(number) for number in range(len(nodes))]

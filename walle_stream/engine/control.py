@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from walle_stream.engine.graph import Graph, Node, TensorType, ValueType
+from walle_stream.engine.graph import Graph, Node, TensorType
 from walle_stream.engine.limits import Budget
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Data
@@ -54,7 +54,9 @@ def _if(run: RunGraph, node: Node, env: Mapping[str, Data]) -> list[Data]:
 
 def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
     trips, condition = _array(node, env, 0), _array(node, env, 1)
-    count = None if trips is None else _whole(trips)
+    if trips is not None and (trips.size != 1 or trips.dtype.kind not in "iu"):
+        raise ShapeError(f"the number of trips is {trips.dtype.name}{list(trips.shape)}")
+    count = None if trips is None else int(trips.reshape(-1)[0])
     goes_on = condition is None or _truth(condition)
     state: list[Data] = [env[name] if name else None for name in node.inputs[2:]]
     body = _Body(run, node, env, len(state) + 2, len(state) + 1)
@@ -64,8 +66,8 @@ def _loop(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) ->
         result = body(np.array(number, np.int64), np.array(goes_on), *state)
         goes_on = _truth(_tensor(result[0]))
         state = result[1 : 1 + len(state)]
-        for rows, each in zip(scanned, result[1 + len(state) :], strict=True):
-            rows.append(_kept(each, budget))
+        for rows, data in zip(scanned, result[1 + len(state) :], strict=True):
+            rows.append(_kept(data, budget))
         number += 1
     if number or not scanned:
         return [*state, *map(_stacked, scanned)]
@@ -80,76 +82,63 @@ def _kept(data: Data, budget: Budget) -> Array:
 
 
 def _stacked(rows: list[Array]) -> Array:
-    if any(each.shape != rows[0].shape for each in rows):
+    if any(row.shape != rows[0].shape for row in rows):
         raise ShapeError("an output that is collected changes its shape between iterations")
     return np.stack(rows)
 
 
 def _no_rows(body: "_Body", inputs: Sequence[Data], states: int) -> list[Array]:
     # collected of no iteration: shape and dtype as they are declared, or as one would make them
-    kinds = body.outputs[states:]
-    rows: list[Array | None] = [None] * len(kinds)
-    if not all(map(_is_declared, kinds)):
+    tensors = [
+        kind if isinstance(kind, TensorType) else TensorType(FLOAT32)
+        for kind in body.outputs[states:]
+    ]
+    if not all(
+        tensor.shape is not None and all(isinstance(size, int) for size in tensor.shape)
+        for tensor in tensors
+    ):
         with suppress(EngineError):
-            rows = [_tensor(each) for each in body(*inputs)[states:]]
-    results = []
-    for kind, row in zip(kinds, rows, strict=True):
-        if row is not None:
-            results.append(np.zeros((0, *row.shape), row.dtype))
-            continue
-        sizes = (kind.shape if isinstance(kind, TensorType) else None) or ()
-        shape = [each if isinstance(each, int) else 0 for each in sizes]
-        dtype = kind.dtype if isinstance(kind, TensorType) else FLOAT32
-        results.append(np.zeros(check_size((0, *shape)), dtype))
-    return results
-
-
-def _is_declared(kind: ValueType) -> bool:
-    return (
-        isinstance(kind, TensorType)
-        and kind.shape is not None
-        and all(isinstance(each, int) for each in kind.shape)
-    )
+            rows = [_tensor(data) for data in body(*inputs)[states:]]
+            return [np.zeros((0, *row.shape), row.dtype) for row in rows]
+    shapes = ([n if isinstance(n, int) else 0 for n in tensor.shape or ()] for tensor in tensors)
+    return [
+        np.zeros(check_size((0, *shape)), tensor.dtype)
+        for shape, tensor in zip(shapes, tensors, strict=True)
+    ]
 
 
 def _scan(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
-    if node.version < 9:  # noqa: PLR2004  # the opset that dropped its batch axis
-        return _scan_batches(run, node, env, budget)
-    return _scan_one(run, node, _arrays(node, env, 0), env, budget)
-
-
-def _scan_batches(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Budget) -> list[Data]:
+    if node.version >= 9:  # noqa: PLR2004  # the opset that dropped its batch axis
+        return _scan_one(run, node, _arrays(node, env, 0), env, budget)
     # opset 8: an input of lengths first, and an axis of batches in everything
     inputs, count = _arrays(node, env, 1), _scan_inputs(node, len(node.inputs) - 1)
-    batches = {each.shape[:1] for each in inputs}
-    if len(batches) != 1 or batches & {(), (0,)} or any(each.ndim < 2 for each in inputs[-count:]):  # noqa: PLR2004
-        raise ShapeError(f"inputs of shapes {[each.shape for each in inputs]} have no batches")
+    batches = {array.shape[:1] for array in inputs}
+    is_short = any(array.ndim < 2 for array in inputs[-count:])  # noqa: PLR2004  # batch, length
+    if is_short or len(batches) != 1 or batches & {(), (0,)}:
+        raise ShapeError(f"inputs of shapes {[array.shape for array in inputs]} have no batches")
     lengths, most = _array(node, env, 0), inputs[-1].shape[1]
     if lengths is not None and lengths.shape != inputs[0].shape[:1]:
         raise ShapeError(f"{lengths.shape} lengths for {inputs[0].shape[0]} batches")
     results: list[list[Array]] = []
     for number in range(inputs[0].shape[0]):
-        given = [each[number] for each in inputs]
+        batch = [array[number] for array in inputs]
         kept = most if lengths is None else int(lengths[number])
         if not 0 <= kept <= most:
             raise ShapeError(f"a length of {kept}, of {most} steps")
-        given[-count:] = [each[:kept] for each in given[-count:]]
-        result = [_tensor(each) for each in _scan_one(run, node, given, env, budget)]
+        batch[-count:] = [array[:kept] for array in batch[-count:]]
+        result = [_tensor(data) for data in _scan_one(run, node, batch, env, budget)]
         states = len(inputs) - count
-        results.append([*result[:states], *(_lengthened(each, most) for each in result[states:])])
-    return [_stacked(list(each)) for each in zip(*results, strict=True)]
+        # what a shorter batch does not reach is 0
+        missing = (np.zeros((most - kept, *rows.shape[1:]), rows.dtype) for rows in result[states:])
+        pairs = zip(result[states:], missing, strict=True)
+        results.append([*result[:states], *map(np.concatenate, pairs)])
+    return [_stacked(list(rows)) for rows in zip(*results, strict=True)]
 
 
-def _lengthened(rows: Array, count: int) -> Array:
-    # what a shorter batch does not reach is 0
-    missing = np.zeros((max(count - len(rows), 0), *rows.shape[1:]), rows.dtype)
-    return np.concatenate([rows, missing])
-
-
-def _scan_inputs(node: Node, given: int) -> int:
+def _scan_inputs(node: Node, total: int) -> int:
     count = node.attributes.get("num_scan_inputs")
-    if type(count) is not int or not 0 < count <= given:
-        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {given} inputs")
+    if type(count) is not int or not 0 < count <= total:
+        raise LoweringError(f"attribute 'num_scan_inputs' is {count!r}, of {total} inputs")
     return count
 
 
@@ -162,46 +151,46 @@ def _scan_one(
     moved = _scanned(node, inputs[states:])
     rows: list[list[Array]] = [[] for _ in range(len(body.outputs) - states)]
     for number in range(len(moved[0])):
-        result = body(*state, *(np.array(each[number]) for each in moved))
+        result = body(*state, *(np.array(array[number]) for array in moved))
         state = result[:states]
-        for collected, each in zip(rows, result[states:], strict=True):
-            collected.append(_kept(each, budget))
-    axes = _each(node, "scan_output_axes", len(rows))
-    backwards = _each(node, "scan_output_directions", len(rows))
+        for collected, data in zip(rows, result[states:], strict=True):
+            collected.append(_kept(data, budget))
+    axes = _per_input(node, "scan_output_axes", len(rows))
+    backwards = _per_input(node, "scan_output_directions", len(rows))
     if len(moved[0]):
         whole = [
-            _stacked(each[:: -1 if back else 1]) for each, back in zip(rows, backwards, strict=True)
+            _stacked(row[:: -1 if back else 1]) for row, back in zip(rows, backwards, strict=True)
         ]
     else:
-        one = [np.zeros(each.shape[1:], each.dtype) for each in moved]
+        one = [np.zeros(array.shape[1:], array.dtype) for array in moved]
         whole = _no_rows(body, [*state, *one], states)
     placed = [
-        np.moveaxis(each, 0, axis_of(axis, each.ndim))
-        for each, axis in zip(whole, axes, strict=True)
+        np.moveaxis(array, 0, axis_of(axis, array.ndim))
+        for array, axis in zip(whole, axes, strict=True)
     ]
-    return [*state, *(np.array(each, order="C") for each in placed)]
+    return [*state, *(np.array(array, order="C") for array in placed)]
 
 
 def _scanned(node: Node, inputs: list[Array]) -> list[Array]:
     # with the axis that is scanned in front, in the order that it is read
-    axes = _each(node, "scan_input_axes", len(inputs))
-    backwards = _each(node, "scan_input_directions", len(inputs))
+    axes = _per_input(node, "scan_input_axes", len(inputs))
+    backwards = _per_input(node, "scan_input_directions", len(inputs))
     moved = [
-        np.moveaxis(each, axis_of(axis, each.ndim), 0)[:: -1 if back else 1]
-        for each, axis, back in zip(inputs, axes, backwards, strict=True)
+        np.moveaxis(array, axis_of(axis, array.ndim), 0)[:: -1 if back else 1]
+        for array, axis, back in zip(inputs, axes, backwards, strict=True)
     ]
-    if len({len(each) for each in moved}) > 1:
-        raise ShapeError(f"it scans inputs of lengths {[len(each) for each in moved]}")
+    if len({len(array) for array in moved}) > 1:
+        raise ShapeError(f"it scans inputs of lengths {[len(array) for array in moved]}")
     return moved
 
 
-def _each(node: Node, name: str, count: int) -> tuple[int, ...]:
+def _per_input(node: Node, name: str, count: int) -> tuple[int, ...]:
     value = node.attributes.get(name)
     if value is None and name == "scan_input_directions":
         value = node.attributes.get("directions")
     if not value:
         return (0,) * count
-    if not isinstance(value, tuple) or not all(type(each) is int for each in value):
+    if not isinstance(value, tuple) or not all(type(number) is int for number in value):
         raise LoweringError(f"attribute {name!r} must be whole numbers, not {value!r}")
     if len(value) != count:
         raise LoweringError(f"attribute {name!r} has {len(value)} elements, not {count}")
@@ -213,16 +202,18 @@ def _sequence_map(run: RunGraph, node: Node, env: Mapping[str, Data], budget: Bu
     first = inputs[0] if inputs else None
     if not isinstance(first, list):
         raise LoweringError("input 0 is no sequence")
-    counts = [len(each) for each in inputs if isinstance(each, list)]
+    counts = [len(sequence) for sequence in inputs if isinstance(sequence, list)]
     if min(counts) != max(counts):
         raise ShapeError(f"sequences of {counts} tensors")
     body = _Body(run, node, env, len(inputs), 0)
     results: list[list[Data]] = [[] for _ in body.outputs]
     for number in range(len(first)):
-        result = body(*(each[number] if isinstance(each, list) else each for each in inputs))
-        for collected, each in zip(results, result, strict=True):
-            budget.keep(0 if each is None or isinstance(each, list) else each.nbytes)
-            collected.append(each)
+        result = body(
+            *(sequence[number] if isinstance(sequence, list) else sequence for sequence in inputs)
+        )
+        for collected, data in zip(results, result, strict=True):
+            budget.keep(0 if data is None or isinstance(data, list) else data.nbytes)
+            collected.append(data)
     return list(results)
 
 
@@ -279,9 +270,3 @@ def _truth(condition: Array) -> bool:
     if condition.size != 1:
         raise ShapeError(f"the condition has shape {list(condition.shape)}, not one element")
     return bool(condition.reshape(-1)[0])
-
-
-def _whole(count: Array) -> int:
-    if count.size != 1 or count.dtype.kind not in "iu":
-        raise ShapeError(f"the number of trips is {count.dtype.name}{list(count.shape)}")
-    return int(count.reshape(-1)[0])

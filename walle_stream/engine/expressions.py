@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.components import Component, components
-from walle_stream.engine.dtypes import native
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.guest_rules import GUEST_RULES, check_size
 from walle_stream.engine.module import Backend, Plan
 from walle_stream.engine.program import Array, Program, Tensor
+from walle_stream.engine.rules import native
 from walle_stream.errors import ClusterError, EngineError, TensorError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph
 
@@ -74,19 +74,20 @@ class EngineEvaluator:
         results: dict[int, list[Array]] = {}
         room_bytes, work_left = CROSSING_MAX_BYTES, CROSSING_WORK_MAX_ELEMENTS
         for wave in _waves(graphs):
-            asked = [_Asked(graphs[number], results) for number in wave]
-            jobs = [job for each in asked for job in each.jobs]
-            for depth in range(1 + max((each for j in jobs for each in j.depths), default=0)):
+            requests = [_Request(graphs[number], results) for number in wave]
+            jobs = [job for request in requests for job in request.jobs]
+            for depth in range(1 + max((depth for job in jobs for depth in job.depths), default=0)):
                 self._run_models(jobs, depth)
                 for job in jobs:
                     job.values.update(self._run_stage(job, depth))
-                left_bytes = room_bytes - sum(job.made_bytes for job in jobs)
-                is_too_much = left_bytes < 0 or sum(each.work for each in asked) > work_left
-                if is_too_much and len(graphs) > 1:
+                left_bytes = room_bytes - sum(job.nbytes for job in jobs)
+                work = sum(request.work for request in requests)
+                if (left_bytes < 0 or work > work_left) and len(graphs) > 1:
                     raise TensorError("what was asked for together is too much: ask for each alone")
             room_bytes = left_bytes
-            work_left -= sum(each.work for each in asked)
-            results.update((n, each.result()) for n, each in zip(wave, asked, strict=True))
+            work_left -= work
+            outputs = (request.outputs() for request in requests)
+            results.update(zip(wave, outputs, strict=True))
         return [[_constant(value) for value in results[number]] for number in range(len(graphs))]
 
     def _run_stage(self, job: "_Job", depth: int) -> dict[int, Array]:
@@ -97,17 +98,17 @@ class EngineEvaluator:
         ]  # fmt: skip
         if not numbers:
             return {}
-        given = sorted({each for n in numbers for each in nodes[n].inputs if each in values})
+        known = sorted({index for n in numbers for index in nodes[n].inputs if index in values})
         mine = set(numbers)
         wanted = sorted(
             mine & {*job.component.outputs,
-                    *(each for n, node in enumerate(nodes) if n not in mine
-                      for each in node.inputs)}
+                    *(index for n, node in enumerate(nodes) if n not in mine
+                      for index in node.inputs)}
         )  # fmt: skip
         key = (
             tuple((n, nodes[n].operator, tuple(nodes[n].inputs), repr(nodes[n].parameters))
                   for n in numbers),
-            tuple((n, values[n].dtype, values[n].shape) for n in given),
+            tuple((n, values[n].dtype, values[n].shape) for n in known),
             tuple(wanted),
         )  # fmt: skip
         with self._lock:
@@ -115,40 +116,40 @@ class EngineEvaluator:
             if stage is not None:
                 self._plans.move_to_end(key)
         if stage is None:
-            stage = self._lowered(job, numbers, given, wanted)
+            stage = self._lowered(job, numbers, known, wanted)
             with self._lock:
                 self._plans[key] = stage
                 if len(self._plans) > PLANS_MAX:
                     self._plans.popitem(last=False)
-        job.asked.work += stage.work
-        if job.asked.work > WORK_MAX_ELEMENTS:
+        job.request.work += stage.work
+        if job.request.work > WORK_MAX_ELEMENTS:
             raise TensorError(f"a tensor request computes more than {WORK_MAX_ELEMENTS} elements")
         try:
-            result = stage.plan.run([values[number] for number in given])
+            result = stage.plan.run([values[number] for number in known])
         except EngineError as error:
             raise TensorError(str(error)) from error
         return dict(zip(wanted, result, strict=True))
 
     def _lowered(
-        self, job: "_Job", numbers: Sequence[int], given: Sequence[int], wanted: Sequence[int]
+        self, job: "_Job", numbers: Sequence[int], known: Sequence[int], wanted: Sequence[int]
     ) -> "_Stage":
         values = job.values
         builder = Builder(self._backend.compute)
-        inputs = [Tensor(values[n].shape, values[n].dtype, name=str(n)) for n in given]
-        tensors = dict(zip(given, inputs, strict=True))
+        inputs = [Tensor(values[n].shape, values[n].dtype, name=str(n)) for n in known]
+        tensors = dict(zip(known, inputs, strict=True))
         work = 0
         for number in numbers:
             node, name = job.component.nodes[number], job.name(number)
-            taken = [tensors[each] for each in node.inputs]
+            operands = [tensors[index] for index in node.inputs]
             rule = GUEST_RULES.get(node.operator)
             if rule is None:
                 raise TensorError(f"{name}: there is no operator {node.operator!r}")
             builder.origin = str(number)
             try:
-                work += check_size(node.operator, taken, node.parameters)
-                result = rule(builder, taken, node.parameters)
+                work += check_size(node.operator, operands, node.parameters)
+                result = rule(builder, operands, node.parameters)
             except (EngineError, ValueError, TypeError, IndexError, KeyError) as error:
-                shapes = ", ".join(str(each.shape) for each in taken)
+                shapes = ", ".join(str(tensor.shape) for tensor in operands)
                 raise TensorError(f"{name}: {node.operator} of shapes {shapes}: {error}") from error
             if result.dtype.name not in ITEM_BYTES:
                 raise TensorError(f"{name}: {node.operator} gives {result.dtype.name}")
@@ -193,19 +194,23 @@ class EngineEvaluator:
         return model
 
 
-class _Asked:
+class _Request:
     """A request while it is computed."""
 
     def __init__(self, graph: Graph, before: Mapping[int, list[Array]]) -> None:
         self.work = 0
         self._outputs = graph.outputs
-        values = {number: _array(constant) for number, constant in graph.constants.items()}
+        values = {
+            number: native(
+                np.frombuffer(constant.data, np.dtype(constant.dtype).newbyteorder("<"))
+            ).reshape(constant.shape)
+            for number, constant in graph.constants.items()
+        }
         for number, (request, output) in (graph.earlier or {}).items():
             values[number] = before[request][output]
-        self.jobs = [_Job(self, each, values) for each in components(graph)]
+        self.jobs = [_Job(self, component, values) for component in components(graph)]
 
-    def result(self) -> list[Array]:
-        """Give the outputs, in order."""
+    def outputs(self) -> list[Array]:
         values = {
             job.component.numbers[number]: job.values[number]
             for job in self.jobs for number in job.component.outputs
@@ -216,8 +221,10 @@ class _Asked:
 class _Job:
     """A component while it is computed."""
 
-    def __init__(self, asked: _Asked, component: Component, values: Mapping[int, Array]) -> None:
-        self.asked = asked
+    def __init__(
+        self, request: _Request, component: Component, values: Mapping[int, Array]
+    ) -> None:  # fmt: skip
+        self.request = request
         self.component = component
         self.depths = component.depths
         self.values = {
@@ -225,16 +232,15 @@ class _Job:
         }
         self.models: dict[str, list[Array]] = {}
         """What models gave, by name and inputs."""
-        self._given_count = len(self.values)
+        self._input_count = len(self.values)
 
     @property
-    def made_bytes(self) -> int:
-        """Memory of what was made so far."""
-        result = list(self.values.values())[self._given_count :]
-        return sum(each.nbytes for each in result)
+    def nbytes(self) -> int:
+        # of what was computed so far
+        return sum(array.nbytes for array in [*self.values.values()][self._input_count :])
 
     def name(self, number: int) -> str:
-        """Say what a script's errors call a node."""
+        # what a script's errors call a node
         return f"node {self.component.numbers[number]}"
 
 
@@ -258,51 +264,37 @@ class _Call:
     def inputs(self) -> list[Array]:
         # a model may write into what it is given
         node = self.job.component.nodes[self.number]
-        return [self.job.values[each].copy() for each in node.inputs]
-
-    def outputs(self) -> list[Array]:
-        """Run the model for this node alone."""
-        return self._checked(lambda inputs: self.model(*inputs))
-
-    def outputs_of(self, run_many: Any) -> list[Array]:
-        """The same for a model that takes many."""
-        return self._checked(lambda inputs: run_many([inputs])[0])
+        return [self.job.values[number].copy() for number in node.inputs]
 
     def result(self) -> Array:
-        """Give the node's value: one of the outputs of its model, which has run.
-
-        Raises:
-            TensorError: There is no such output, or it is nothing that scripts can have.
-        """
-        node, place = self.job.component.nodes[self.number], self.job.name(self.number)
-        name, output = self.model_name, node.parameters.get("output")
-        outputs = self.job.models[self.key]
+        # one of the outputs of the model, which has run
+        node, outputs = self.job.component.nodes[self.number], self.job.models[self.key]
+        title = f"{self.job.name(self.number)}: model {self.model_name!r}"
+        output = node.parameters.get("output")
         if type(output) is not int or not 0 <= output < len(outputs):
-            raise TensorError(
-                f"{place}: model {name!r} has {len(outputs)} outputs, not a number {output!r}"
-            )
+            raise TensorError(f"{title} has {len(outputs)} outputs, not a number {output!r}")
         result = outputs[output]
         # an output that nobody asks for may be anything
         if result.dtype not in _KINDS and result.dtype.name not in ITEM_BYTES:
-            raise TensorError(f"{place}: model {name!r} gives {result.dtype.name}")
+            raise TensorError(f"{title} gives {result.dtype.name}")
         if result.size > MAX_ELEMENTS:
-            raise TensorError(f"{place}: model {name!r} gives {result.size} elements: too many")
+            raise TensorError(f"{title} gives {result.size} elements: too many")
         return result
 
-    def _checked(self, run: Callable[[list[Array]], Any]) -> list[Array]:
-        inputs = self.inputs
-        shapes = ", ".join(str(each.shape) for each in inputs)
+    def outputs(self) -> list[Array]:
+        # of the model, run for this node alone
+        inputs, run_many = self.inputs, getattr(self.model, "run_many", None)
         try:
-            given = run(inputs)
+            result = run_many([inputs])[0] if run_many else self.model(*inputs)
         except ClusterError:
             raise  # no matter of what the script asks
         except Exception as error:
+            shapes = ", ".join(str(array.shape) for array in inputs)
             raise TensorError(
                 f"{self.job.name(self.number)}: model {self.model_name!r} of shapes {shapes}: "
                 f"{type(error).__name__}: {' '.join(str(error).split())}"
             ) from error
-        several = given if isinstance(given, (tuple, list)) else (given,)
-        return [np.asarray(each) for each in several]
+        return [np.asarray(y) for y in (result if isinstance(result, (tuple, list)) else (result,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,12 +307,12 @@ def _outputs_together(calls: Sequence[_Call]) -> list[list[Array]]:
     run_many: Any = calls[0].model.run_many  # type: ignore[attr-defined] # it has one
     if len(calls) > 1:
         try:
-            return [list(each) for each in run_many([call.inputs for call in calls])]
+            return [list(outputs) for outputs in run_many([call.inputs for call in calls])]
         except ClusterError:
             raise
-        except Exception:  # noqa: BLE001 - a model's own; one of them is to blame, and says so
-            return [call.outputs_of(run_many) for call in calls]
-    return [calls[0].outputs_of(run_many)]
+        except Exception:  # noqa: BLE001, S110 - a model's own; one call is to blame, and says so
+            pass
+    return [call.outputs() for call in calls]
 
 
 def _waves(graphs: Sequence[Graph]) -> list[list[int]]:
@@ -335,11 +327,6 @@ def _waves(graphs: Sequence[Graph]) -> list[list[int]]:
             waves.append([])
         waves[wave].append(number)
     return waves
-
-
-def _array(constant: Constant) -> Array:
-    data = np.frombuffer(constant.data, np.dtype(constant.dtype).newbyteorder("<"))
-    return native(data).reshape(constant.shape)
 
 
 def _constant(value: Array) -> Constant:

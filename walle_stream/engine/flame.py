@@ -1,5 +1,6 @@
 """A profile drawn: the model, its operators, their nodes, the nodes' steps. Plain SVG."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -49,7 +50,7 @@ def flame_svg(profile: Profile) -> str:
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
         f'<text x="{_MARGIN}" y="20" font-size="14">{_clean(head)}</text>',
         *_legend(),
-        *(_drawn(each, scale) for each in boxes),
+        *(_drawn(box, scale) for box in boxes),
         "</svg>",
         "",
     ]
@@ -63,11 +64,11 @@ def _boxes(profile: Profile) -> list[_Box]:
     ]  # fmt: skip
     start_ms = 0.0
     for operator in profile.operators():
-        nodes = [each for each in profile.nodes if each.operator == operator.name]
+        nodes = [timing for timing in profile.nodes if timing.operator == operator.name]
         title = f"{_facts(operator)}, {len(nodes)} nodes"
         boxes.append(_Box(1, start_ms, operator.ms, "operator", operator.name, title))
         for node in nodes:
-            title = f"{node.operator} {node.name}: {_figures(node.total)}"
+            title = _facts(node.total, f"{node.operator} {node.name}")
             boxes.append(_Box(2, start_ms, node.total.ms, "node", node.name, title))
             step_ms = start_ms
             for step in node.steps:
@@ -92,17 +93,17 @@ def _joined(boxes: list[_Box], scale: float) -> list[_Box]:
         if len(group) < 2:  # noqa: PLR2004  # one alone says what it is
             kept.extend(group)
             return
-        ms = sum(each.ms for each in group)
+        ms = sum(box.ms for box in group)
         label = f"{len(group)} more"
         title = f"{len(group)} small ones: {ms:,.3f} ms"
         kept.append(_Box(row, group[0].start_ms, ms, group[0].kind, label, title))
 
-    for each in boxes:
-        if each.ms * scale >= _SMALL:
-            flush(each.row)
-            kept.append(each)
+    for box in boxes:
+        if box.ms * scale >= _SMALL:
+            flush(box.row)
+            kept.append(box)
         else:
-            small.setdefault(each.row, []).append(each)
+            small.setdefault(box.row, []).append(box)
     for row in list(small):
         flush(row)
     return kept
@@ -123,28 +124,20 @@ def _drawn(box: _Box, scale: float) -> str:
     )
 
 
-def _legend() -> list[str]:
-    lines, x = [], _MARGIN
-    for kind in _LEGEND:
-        lines += [
-            f'<rect x="{x}" y="34" width="14" height="14" fill="{_COLOURS[kind]}"/>',
-            f'<text x="{x + 20}" y="46">{kind}</text>',
-        ]
-        x += 110
-    return lines
+def _legend() -> Iterator[str]:
+    for number, kind in enumerate(_LEGEND):
+        x = _MARGIN + 110 * number
+        yield f'<rect x="{x}" y="34" width="14" height="14" fill="{_COLOURS[kind]}"/>'
+        yield f'<text x="{x + 20}" y="46">{kind}</text>'
 
 
-def _facts(timing: Timing) -> str:
-    return f"{timing.name}: {_figures(timing)}"
-
-
-def _figures(timing: Timing) -> str:
+def _facts(timing: Timing, name: str = "") -> str:
     return (
-        f"{timing.ms:,.3f} ms, {timing.share:.1%}, {timing.calls:,.0f} calls, "
-        f"{timing.bytes / 1e6:,.2f} MB read and written"
+        f"{name or timing.name}: {timing.ms:,.3f} ms, {timing.share:.1%}, "
+        f"{timing.calls:,.0f} calls, {timing.bytes / 1e6:,.2f} MB read and written"
     )
 
 
 def _clean(text: str) -> str:
     # names are a model's: XML has no place for control characters
-    return escape("".join(each if each.isprintable() else "\ufffd" for each in text))
+    return escape("".join(character if character.isprintable() else "\ufffd" for character in text))

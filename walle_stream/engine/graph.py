@@ -76,7 +76,7 @@ class Node:
     @property
     def title(self) -> str:
         """What messages call it."""
-        called = self.name or ", ".join(each for each in self.outputs if each)
+        called = self.name or ", ".join(name for name in self.outputs if name)
         return f"node {_shown(called)!r} ({_shown(self.qualified_operator)}, opset {self.version})"
 
     @property
@@ -92,7 +92,7 @@ class Node:
     @property
     def first_output(self) -> str:
         """The name of the first output that has one; of no other node."""
-        return next((each for each in self.outputs if each), "")
+        return next((name for name in self.outputs if name), "")
 
     def graphs(self) -> Iterator["Graph"]:
         """Give the graphs among its attributes."""
@@ -100,7 +100,7 @@ class Node:
             if isinstance(value, Graph):
                 yield value
             elif isinstance(value, tuple):
-                yield from (each for each in value if isinstance(each, Graph))
+                yield from (element for element in value if isinstance(element, Graph))
 
 
 @dataclass(frozen=True, eq=False)

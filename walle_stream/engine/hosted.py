@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from walle_stream.engine.graph import Graph, Model, Node, OptionalType, TensorType, ValueType
+from walle_stream.engine.graph import Model, Node, OptionalType, TensorType, ValueType
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.models import Module
 from walle_stream.engine.program import Array, DType
@@ -32,17 +32,11 @@ _WIDER: Final[Mapping[str, DType]] = {
 
 _TWO_63: Final = 2.0**63
 
-_NO_TENSOR: Final = np.empty((), object)
 
-_SEEDED: Final = frozenset(
-    {
-        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-        "Bernoulli", "Multinomial",
-    }
-)  # fmt: skip
-
-_TRAINING_INPUT_SINCE: Final = 12
-_TESTS_UNASKED_SINCE: Final = 7
+_SEEDED: Final = frozenset({
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+    "Bernoulli", "Multinomial",
+})  # fmt: skip
 
 
 class HostedModel:
@@ -98,11 +92,11 @@ class HostedModel:
             raise EngineError("the model is closed: its host has ended, or is ending")
         return self._module
 
-    def __call__(self, *given: Array) -> tuple[Array, ...]:
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         """Run the model.
 
         Args:
-            given: In the order of the model's inputs; not changed. Optional ones at
+            arrays: In the order of the model's inputs; not changed. Optional ones at
                 the end may be left out.
 
         Returns:
@@ -115,14 +109,14 @@ class HostedModel:
         module = self.module
         kinds = module.inputs
         needed = sum(not isinstance(kind, OptionalType) for kind in kinds.values())
-        if not needed <= len(given) <= len(kinds):
+        if not needed <= len(arrays) <= len(kinds):
             names = ", ".join(map(repr, kinds)) or "no inputs"
-            raise EngineError(f"{len(given)} inputs were given: the model has {names}")
+            raise EngineError(f"{len(arrays)} inputs were given: the model has {names}")
         inputs = {
             name: _cast(name, array, kind)
-            for (name, kind), array in zip(kinds.items(), given, strict=False)
+            for (name, kind), array in zip(kinds.items(), arrays, strict=False)
         }
-        return tuple(_widened(each) for each in module.run(inputs).values())
+        return tuple(_widened(data) for data in module.run(inputs).values())
 
     def close(self) -> None:
         """Let go of weights and plans; see ``ModelRunner``."""
@@ -183,7 +177,7 @@ def _is_same(array: Array, other: Array) -> bool:
 
 def _widened(value: Any) -> Array:
     if not isinstance(value, np.ndarray):
-        return _NO_TENSOR
+        return np.empty((), object)
     dtype = value.dtype
     if is_floating(dtype) and dtype.itemsize < FLOAT32.itemsize:
         return value.astype(FLOAT32)
@@ -192,10 +186,13 @@ def _widened(value: Any) -> Array:
 
 
 def _unseeded(model: Model) -> Iterator[Node]:
-    constants = _constants(model.graph)
-    yield from (each for each in _nodes(model.graph.nodes) if _draws(each, constants))
+    constants: dict[str, Any] = dict(model.graph.constants)
+    for node in model.graph.nodes:
+        if node.operator == "Constant" and not node.domain:
+            constants[node.outputs[0]] = node.attributes.get("value")
+    yield from (node for node in _nodes(model.graph.nodes) if _draws(node, constants))
     for function in model.functions.values():
-        yield from (each for each in _nodes(function.nodes) if _draws(each, {}))
+        yield from (node for node in _nodes(function.nodes) if _draws(node, {}))
 
 
 def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -205,14 +202,6 @@ def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
             yield from _nodes(graph.nodes)
 
 
-def _constants(graph: Graph) -> dict[str, Any]:
-    constants: dict[str, Any] = dict(graph.constants)
-    for node in graph.nodes:
-        if node.operator == "Constant" and not node.domain:
-            constants[node.outputs[0]] = node.attributes.get("value")
-    return constants
-
-
 def _draws(node: Node, constants: Mapping[str, Any]) -> bool:
     if node.domain:
         return False
@@ -220,10 +209,10 @@ def _draws(node: Node, constants: Mapping[str, Any]) -> bool:
         return False
     if node.operator != "Dropout":
         return node.operator in _SEEDED
-    if node.version < _TESTS_UNASKED_SINCE:
+    if node.version < 7:  # noqa: PLR2004  # opsets below are told that they test
         return not node.attributes.get("is_test", 0)
     trains = node.inputs[2] if len(node.inputs) > 2 else ""  # noqa: PLR2004  # data, ratio, mode
-    if node.version < _TRAINING_INPUT_SINCE or not trains:
+    if node.version < 12 or not trains:  # noqa: PLR2004  # the opset that made it an input
         return False
     known = constants.get(trains)
     return not isinstance(known, np.ndarray) or bool(np.any(known))

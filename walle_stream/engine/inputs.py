@@ -5,10 +5,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import native
 from walle_stream.engine.graph import Graph, OptionalType, SequenceType, TensorType, ValueType
 from walle_stream.engine.program import Array, Data, DType
-from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, TEXT, check_size, is_floating, is_integer, native
 from walle_stream.errors import DTypeError, EngineError, ShapeError, WalleError
 
 _NAMES_SHOWN = 20
@@ -17,12 +16,12 @@ TEXTS_MAX: Final = 1 << 26
 """Elements of a tensor of text, each of which is looked at."""
 
 
-def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
+def checked_inputs(graph: Graph, values: Mapping[str, Any]) -> dict[str, Data]:
     """Take over what a caller gives.
 
     Args:
         graph: Of the model.
-        given: By name: arrays; numbers and lists of numbers take the declared dtype; a list
+        values: By name: arrays; numbers and lists of numbers take the declared dtype; a list
             of tensors for a sequence, None for an optional value that is empty.
 
     Returns:
@@ -33,20 +32,20 @@ def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
         DTypeError: One has another dtype than the model declares.
         ShapeError: One has another shape, or a name of a size stands for two numbers.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         raise EngineError(
-            f"inputs are given by name, as {{'name': array}}, not as {_shown(given)}: the model"
+            f"inputs are given by name, as {{'name': array}}, not as {_shown(values)}: the model"
             f" has {_names(graph)}"
         )
-    unknown = [name for name in given if name not in graph.inputs]
+    unknown = [name for name in values if name not in graph.inputs]
     if unknown:
         raise EngineError(f"there is no input {unknown[0]!r}: the model has {_names(graph)}")
     sizes: dict[str, tuple[int, str]] = {}
     results: dict[str, Data] = {}
     for name, kind in graph.inputs.items():
-        if name in given:
+        if name in values:
             try:
-                results[name] = _checked(given[name], kind, name, sizes)
+                results[name] = _checked(values[name], kind, name, sizes)
             except MemoryError as error:
                 raise EngineError(f"input {name!r}: there is not enough memory") from error
             except WalleError as error:
@@ -59,7 +58,7 @@ def checked_inputs(graph: Graph, given: Mapping[str, Any]) -> dict[str, Data]:
 
 
 def _names(graph: Graph) -> str:
-    names = [repr(each) for each in graph.inputs]
+    names = [repr(name) for name in graph.inputs]
     more = len(names) - _NAMES_SHOWN
     shown = ", ".join(names[:_NAMES_SHOWN]) or "no input"
     return f"{shown} and {more} more" if more > 0 else shown
@@ -73,7 +72,7 @@ def _checked(value: Any, kind: ValueType, name: str, sizes: dict[str, tuple[int,
             if not isinstance(value, (list, tuple)):
                 raise EngineError(f"a list of tensors is expected, not {_shown(value)}")
             # tensors of a sequence may differ where a name stands for their sizes
-            return [_checked(each, element, name, {}) for each in value]
+            return [_checked(item, element, name, {}) for item in value]
         case TensorType(dtype, shape):
             if value is None:
                 raise EngineError("a tensor is expected, not None")
@@ -86,8 +85,10 @@ def _checked(value: Any, kind: ValueType, name: str, sizes: dict[str, tuple[int,
 def _untyped(value: Any) -> Data:
     if value is None:
         return None
-    if isinstance(value, (list, tuple)) and any(isinstance(each, np.ndarray) for each in value):
-        return [_untyped(each) for each in value]
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(element, np.ndarray) for element in value
+    ):
+        return [_untyped(element) for element in value]
     return _array(value, None)
 
 
@@ -133,15 +134,15 @@ def _texts(array: Array) -> Array:
     if array.size > TEXTS_MAX:
         raise ShapeError(f"{array.size} texts are more than {TEXTS_MAX}")
     flat = []
-    for each in array.reshape(-1).tolist():
-        text = each
-        if isinstance(each, bytes):
+    for element in array.reshape(-1).tolist():
+        text = element
+        if isinstance(element, bytes):
             try:
-                text = each.decode()
+                text = element.decode()
             except UnicodeDecodeError as error:
                 raise EngineError(f"text that is not UTF-8: {error}") from error
         if not isinstance(text, str):
-            raise DTypeError(f"tensors of objects hold text alone, not {_shown(each)}")
+            raise DTypeError(f"tensors of objects hold text alone, not {_shown(element)}")
         flat.append(text)
     result = np.empty(len(flat), TEXT)
     result[:] = flat
@@ -156,7 +157,7 @@ def _check_shape(
 ) -> None:
     if declared is None:
         return
-    wanted = "[" + ", ".join("?" if each is None else str(each) for each in declared) + "]"
+    wanted = "[" + ", ".join("?" if n is None else str(n) for n in declared) + "]"
     if len(shape) != len(declared):
         raise ShapeError(f"its shape is {list(shape)}, of {len(shape)} axes; {wanted} is declared")
     for mine, theirs in zip(shape, declared, strict=True):

@@ -161,6 +161,6 @@ def work_of(step: Step) -> int:
     if step.operator is Operator.MATMUL:
         return size * step.inputs[0].shape[-1]
     if step.operator is Operator.RASTER:
-        return size + sum(prod(each.size) for each in step.regions)
-    read = sum(each.size for each in step.inputs if each.has_shape)
+        return size + sum(prod(region.size) for region in step.regions)
+    read = sum(tensor.size for tensor in step.inputs if tensor.has_shape)
     return size + read * (_SORT_WORK if step.operator is Operator.ARGSORT else 1)

@@ -13,9 +13,8 @@ from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model, ValueType
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Limits
-from walle_stream.engine.loading import read_model, read_model_bytes
 from walle_stream.engine.module import GraphRunner
-from walle_stream.engine.session import Session, owned
+from walle_stream.engine.session import Session, owned, read_model, read_model_bytes
 from walle_stream.engine.threads import checked_threads, run_with
 from walle_stream.errors import EngineError
 
@@ -32,13 +31,9 @@ class Module:
     """
 
     def __init__(
-        self,
-        model: Model,
-        *,
-        backend: str = "numpy",
-        threads: int | None = None,
+        self, model: Model, *, backend: str = "numpy", threads: int | None = None,
         limits: Limits | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Take over.
 
         Args:
@@ -98,23 +93,15 @@ class Module:
         if unknown is not None:
             listed = ", ".join(map(repr, names))
             raise EngineError(f"the model has no output {unknown!r}: it has {listed}")
-        given = checked_inputs(self.model.graph, inputs)
+        arrays = checked_inputs(self.model.graph, inputs)
         with run_with(self.threads):
-            result = dict(zip(names, self._runner.run(given), strict=True))
-        return owned({name: result[name] for name in wanted}, given)
+            result = dict(zip(names, self._runner.run(arrays), strict=True))
+        return owned({name: result[name] for name in wanted}, arrays)
 
     def session(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Session:
-        """Make a session of the model, with this backend and these threads.
-
-        Args:
-            shapes: See ``Session``.
-        """
+        """Make a session of the model for shapes, with this backend, threads and limits."""
         return Session(
-            self.model,
-            shapes,
-            backend=self.backend,
-            threads=self.threads,
-            limits=self.limits,
+            self.model, shapes, backend=self.backend, threads=self.threads, limits=self.limits
         )
 
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> "Profile":
@@ -129,29 +116,19 @@ class Module:
         """
         from walle_stream.engine.profiling import profile_model  # noqa: PLC0415  # seldom
 
-        given = checked_inputs(self.model.graph, inputs)
+        arrays = checked_inputs(self.model.graph, inputs)
         with run_with(self.threads):
             backend = backend_named(self.backend)
-            return profile_model(self.model, given, backend, repeats, self.limits)
+            return profile_model(self.model, arrays, backend, repeats, self.limits)
 
 
 def load(
-    path: str | Path,
-    *,
-    backend: str = "numpy",
-    threads: int | None = None,
+    path: str | Path, *, backend: str = "numpy", threads: int | None = None,
     limits: Limits | None = None,
-) -> Module:
-    """Read an ONNX model. Blocks; any thread may call it.
+) -> Module:  # fmt: skip
+    """Read an ONNX file as a ``Module``, with its arguments. Blocks; any thread may call it.
 
-    Args:
-        path: Of the file; tensors beside it are read from its folder alone.
-        backend: See ``Module``.
-        threads: See ``Module``.
-        limits: See ``Module``.
-
-    Returns:
-        The model; nothing of it is lowered before it is run.
+    Tensors beside the file are read from its folder alone. Nothing is lowered before it is run.
 
     Raises:
         ModelError: It is no ONNX model, or one that cannot be read.
@@ -162,24 +139,11 @@ def load(
 
 
 def load_bytes(
-    data: bytes,
-    *,
-    backend: str = "numpy",
-    threads: int | None = None,
-    limits: Limits | None = None,
-    folder: Path | None = None,
-) -> Module:
-    """Read an ONNX model from bytes; see ``load``.
+    data: bytes, *, backend: str = "numpy", threads: int | None = None,
+    limits: Limits | None = None, folder: Path | None = None,
+) -> Module:  # fmt: skip
+    """Read an ONNX model from the bytes of its file; see ``load``.
 
-    Args:
-        data: Of the file.
-        backend: See ``Module``.
-        threads: See ``Module``.
-        limits: See ``Module``.
-        folder: Where tensors outside of the file are; None: it may have none.
-
-    Raises:
-        ModelError: As ``load``.
-        EngineError: As ``load``.
+    Its tensors outside of the file are in ``folder``; None: it may have none.
     """
     return Module(read_model_bytes(data, folder), backend=backend, threads=threads, limits=limits)

@@ -74,8 +74,8 @@ class Piece:
         """Plan what was traced with known values; ``wanted`` are names that the graph gives."""
         self._given_away = frozenset(wanted)
         self.inputs = [
-            (name, each) for name, value in known.items() for each in tensors_of(value)
-            if each.data is None
+            (name, tensor) for name, value in known.items() for tensor in tensors_of(value)
+            if tensor.data is None
         ]  # fmt: skip
         for node in traced.remaining:
             wanted = wanted | needed_names(node)
@@ -83,10 +83,12 @@ class Piece:
             name: value for name, value in traced.values.items()
             if name in wanted and name not in known
         }  # fmt: skip
-        result = {each: None for value in self.values.values() for each in tensors_of(value)}
-        self.outputs = [each for each in result if each.data is None]
+        result = {tensor: None for value in self.values.values() for tensor in tensors_of(value)}
+        self.outputs = [tensor for tensor in result if tensor.data is None]
         steps = traced.builder.steps
-        program = Program([each for _, each in self.inputs], self.outputs, steps, traced.operators)
+        program = Program(
+            [tensor for _, tensor in self.inputs], self.outputs, steps, traced.operators
+        )
         self.plan = backend.plan(program) if self.outputs else None
         if self.plan is not None:
             check_memory(self.plan.nbytes, limits)
@@ -106,11 +108,11 @@ class Piece:
         """Run it on values by name, to which it adds what it makes."""
         budget.spend(self.work)
         if self.plan is not None:
-            given: list[Array] = []
+            arrays: list[Array] = []
             for name in dict.fromkeys(name for name, _ in self.inputs):
-                given.extend(arrays_of(env[name]))
+                arrays.extend(arrays_of(env[name]))
             try:
-                result = dict(zip(self.outputs, self.plan.run(given), strict=True))
+                result = dict(zip(self.outputs, self.plan.run(arrays), strict=True))
             except EngineError as error:
                 raise type(error)(self._titled(error.message)) from error
         else:
@@ -128,14 +130,14 @@ class Stage:
         """Take over nodes in order."""
         self.nodes = nodes
         self.needed = frozenset(name for node in nodes for name in needed_names(node))
-        self._asked: OrderedDict[Any, frozenset[str]] = OrderedDict()
+        self._required: OrderedDict[Any, frozenset[str]] = OrderedDict()
         self._pieces: OrderedDict[Any, Piece] = OrderedDict()
         self._rests: dict[tuple[int, ...], Stage] = {}
         self._lock = threading.Lock()
 
     def rest(self, nodes: tuple[Node, ...]) -> "Stage":
         """Give the stage of some of the nodes, the same one each time."""
-        key = tuple(id(each) for each in nodes)
+        key = tuple(id(node) for node in nodes)
         return self._rests.setdefault(key, Stage(nodes))
 
     def piece(
@@ -144,31 +146,34 @@ class Stage:
     ) -> Piece:  # fmt: skip
         """Find or make the piece for the values of ``env``; ``constants`` are always the same."""
         names = [name for name in env if name in self.needed and name not in constants]
-        shapes = tuple((name, _signature(env[name])) for name in names)
+        shapes = tuple(
+            (name, mapped(env[name], lambda array: (array.shape, array.dtype), tuple))
+            for name in names
+        )
         with self._lock:
-            asked = self._asked.get(shapes, frozenset())
+            required = self._required.get(shapes, frozenset())
             while True:
-                values = tuple((name, _bytes_of(env[name])) for name in sorted(asked))
+                values = tuple((name, _bytes_of(env[name])) for name in sorted(required))
                 piece = self._pieces.get((shapes, values))
                 if piece is not None:
                     self._pieces.move_to_end((shapes, values))
                     return piece
                 known: dict[str, Value] = {
-                    name: mapped(env[name], partial(_described, name, name in asked))
+                    name: mapped(env[name], partial(_described, name, name in required))
                     for name in names
                 }
                 fixed = constant_tensors(
                     {name: data for name, data in constants.items() if name in self.needed}
                 )
                 traced = trace(self.nodes, {**fixed, **known}, functions, backend.compute, budget)
-                more = traced.asked & known.keys()
-                if not more - asked:
+                more = traced.required & known.keys()
+                if not more - required:
                     break
-                asked |= more
-            self._asked[shapes] = asked
-            self._asked.move_to_end(shapes)
-            if len(self._asked) > PLANS_MAX:
-                self._asked.popitem(last=False)
+                required |= more
+            self._required[shapes] = required
+            self._required.move_to_end(shapes)
+            if len(self._required) > PLANS_MAX:
+                self._required.popitem(last=False)
             piece = Piece(backend, known, traced, outputs, budget.limits)
             self._pieces[shapes, values] = piece
             if len(self._pieces) > PLANS_MAX:
@@ -258,7 +263,7 @@ class GraphRunner:
 def arrays_of(data: Data) -> list[Array]:
     """Give the arrays of a value: itself, those of a sequence in order, or none."""
     if isinstance(data, list):
-        return [each for element in data for each in arrays_of(element)]
+        return [array for element in data for array in arrays_of(element)]
     return [] if data is None else [data]
 
 
@@ -273,16 +278,12 @@ def mapped(data: Any, function: Callable[[Any], Any], gather: Callable[..., Any]
     if data is None:
         return None
     if isinstance(data, list):
-        return gather(mapped(each, function, gather) for each in data)
+        return gather(mapped(element, function, gather) for element in data)
     return function(data)
 
 
 def _described(name: str, is_known: bool, array: Array) -> Tensor:
     return Tensor(array.shape, array.dtype, array if is_known else None, name)
-
-
-def _signature(data: Data) -> Any:
-    return mapped(data, lambda array: (array.shape, array.dtype), tuple)
 
 
 def _bytes_of(data: Data) -> Any:

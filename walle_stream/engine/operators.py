@@ -97,24 +97,20 @@ class Operator(StrEnum):
     values, and ``dtype``; done by the host for every backend."""
 
 
-UNARY: Final = frozenset(
-    {
-        Operator.ABS, Operator.NEG, Operator.SIGN, Operator.NOT, Operator.CEIL, Operator.FLOOR,
-        Operator.ROUND, Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS,
-        Operator.TAN, Operator.ASIN, Operator.ACOS, Operator.ATAN, Operator.SINH, Operator.COSH,
-        Operator.TANH, Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF,
-        Operator.IS_NAN, Operator.CAST, Operator.BITCAST,
-    }
-)  # fmt: skip
+UNARY: Final = frozenset({
+    Operator.ABS, Operator.NEG, Operator.SIGN, Operator.NOT, Operator.CEIL, Operator.FLOOR,
+    Operator.ROUND, Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS,
+    Operator.TAN, Operator.ASIN, Operator.ACOS, Operator.ATAN, Operator.SINH, Operator.COSH,
+    Operator.TANH, Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF,
+    Operator.IS_NAN, Operator.CAST, Operator.BITCAST,
+})  # fmt: skip
 """One input, an output of its shape, each element from one."""
 
-ARITHMETIC: Final = frozenset(
-    {
-        Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.POW, Operator.MOD,
-        Operator.FMOD, Operator.MINIMUM, Operator.MAXIMUM, Operator.AND, Operator.OR,
-        Operator.XOR, Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT,
-    }
-)  # fmt: skip
+ARITHMETIC: Final = frozenset({
+    Operator.ADD, Operator.SUB, Operator.MUL, Operator.DIV, Operator.POW, Operator.MOD,
+    Operator.FMOD, Operator.MINIMUM, Operator.MAXIMUM, Operator.AND, Operator.OR,
+    Operator.XOR, Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT,
+})  # fmt: skip
 """Two inputs of one shape and dtype, an output of both."""
 
 COMPARISON: Final = frozenset({Operator.EQUAL, Operator.LESS, Operator.LESS_EQUAL})
@@ -125,12 +121,6 @@ BINARY: Final = ARITHMETIC | COMPARISON
 ELEMENTWISE: Final = UNARY | BINARY | {Operator.SELECT}
 """Every output element depends on the input elements at its place alone."""
 
-ASSOCIATIVE: Final = frozenset(
-    {
-        Operator.ADD, Operator.MUL, Operator.MINIMUM, Operator.MAXIMUM,
-        Operator.AND, Operator.OR, Operator.XOR,
-    }
-)  # fmt: skip
 
 REDUCTION: Final = frozenset(
     {Operator.SUM, Operator.PROD, Operator.REDUCE_MAX, Operator.REDUCE_MIN}

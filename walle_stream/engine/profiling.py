@@ -5,25 +5,102 @@ Asking for the time costs about a tenth of a microsecond a step, so models of ve
 many tiny steps seem slower than they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from statistics import median
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.graph import Model
 from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend, GraphRunner
-from walle_stream.engine.planning.elision import Elision
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.placement import Placement
-from walle_stream.engine.planning.statistics import (
-    Statistics,
-    plan_statistics,
-    program_statistics,
-    traffic_bytes,
-)
-from walle_stream.engine.program import Array, Data, Program, Step
+from walle_stream.engine.program import Array, Data, Program, Step, Tensor
 from walle_stream.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of one program, or of several that are run one after the other."""
+
+    steps: int = 0
+    rasters: int = 0
+    """Among the steps."""
+    moved_bytes: int = 0
+    """That rasters write: elements of their regions, and of what they fill."""
+    peak_bytes: int = 0
+    """Most memory of inputs and made tensors at once, constants apart."""
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        """Add what is done one after the other: the peak is that of one of both."""
+        return Statistics(
+            self.steps + other.steps,
+            self.rasters + other.rasters,
+            self.moved_bytes + other.moved_bytes,
+            max(self.peak_bytes, other.peak_bytes),
+        )
+
+
+def program_statistics(program: Program) -> Statistics:
+    """Count a program as it stands: each tensor has memory of its own, until its last reader.
+
+    Tensors whose shapes depend on values are not among the bytes.
+    """
+    return _counted(program.steps, _living_peak(program))
+
+
+def plan_statistics(elision: Elision, placement: Placement) -> Statistics:
+    """Count a program as it is run: rasters read in place move nothing, the arena is the peak."""
+    return _counted(elision.steps, placement.arena_bytes)
+
+
+def traffic_bytes(step: Step) -> int:
+    """Count the bytes of a step's inputs and outputs, of a raster twice what it moves.
+
+    An element that is spread counts as often as it is read.
+    """
+    if step.operator is Operator.RASTER:
+        return 2 * _moved_bytes(step)
+    return sum(tensor.nbytes for tensor in (*step.inputs, *step.outputs) if tensor.has_shape)
+
+
+def _counted(steps: list[Step], peak_bytes: int) -> Statistics:
+    rasters = [step for step in steps if step.operator is Operator.RASTER]
+    return Statistics(
+        len(steps), len(rasters), sum(_moved_bytes(step) for step in rasters), peak_bytes
+    )
+
+
+def _moved_bytes(step: Step) -> int:
+    item = step.output.dtype.itemsize
+    covered = sum(prod(region.size) for region in step.regions)
+    size = step.output.size if step.output.has_shape else covered
+    # what no region covers is filled
+    return max(covered, size) * item
+
+
+def _living_peak(program: Program) -> int:
+    last: dict[Tensor, int] = {}
+    for number, step in enumerate(program.steps):
+        last.update(dict.fromkeys(step.inputs, number))
+    last.update(dict.fromkeys(program.outputs, len(program.steps)))
+    living = sum(_size(tensor) for tensor in program.inputs)
+    peak = living
+    for number, step in enumerate(program.steps):
+        living += sum(_size(tensor) for tensor in step.outputs)
+        peak = max(peak, living)
+        ending = {*step.inputs, *step.outputs}
+        living -= sum(_size(tensor) for tensor in ending if last.get(tensor, number) == number)
+    return peak
+
+
+def _size(tensor: Tensor) -> int:
+    return 0 if is_loose(tensor) or tensor.data is not None else tensor.nbytes
+
 
 STAGES: Final = ("lowered", "merged", "planned")
 """Programs as rules make them, after the passes, and as the backend runs them."""
@@ -78,40 +155,20 @@ class Profile:
 
     def operators(self) -> list[Timing]:
         """Add the nodes up by ONNX operator, the longest first; ``calls`` are those of kernels."""
-        by_name: dict[str, list[Timing]] = {}
-        for node in self.nodes:
-            by_name.setdefault(node.operator, []).append(node.total)
-        return _sorted([_sum(name, each) for name, each in by_name.items()])
+        return _by_name((node.operator, node.total) for node in self.nodes)
 
     def kernels(self) -> list[Timing]:
         """Add the steps up by atomic operator and raster, the longest first."""
-        by_name: dict[str, list[Timing]] = {}
-        for node in self.nodes:
-            for step in node.steps:
-                by_name.setdefault(step.name, []).append(step)
-        return _sorted([_sum(name, each) for name, each in by_name.items()])
+        return _by_name((step.name, step) for node in self.nodes for step in node.steps)
 
     def to_builtins(self) -> dict[str, Any]:
         """Give it as JSON has it."""
         return {
             "format": 1,
             **asdict(self),
-            "operators": [asdict(each) for each in self.operators()],
-            "kernels": [asdict(each) for each in self.kernels()],
+            "operators": [asdict(timing) for timing in self.operators()],
+            "kernels": [asdict(timing) for timing in self.kernels()],
         }
-
-
-class _Watchable(Protocol):
-    """A plan that tells of its steps."""
-
-    program: Program
-
-    @property
-    def nbytes(self) -> int: ...
-
-    def run(
-        self, inputs: Sequence[Array], watch: Callable[[Step, float], None] | None = None
-    ) -> list[Array]: ...
 
 
 class _Watching:
@@ -122,9 +179,9 @@ class _Watching:
         self._inner = inner
         self.operators: dict[str, str] = {}
         self.stages: dict[str, Statistics] = {}
-        self.ms: dict[Step, float] = {}
-        self.calls: dict[Step, int] = {}
-        self.runs: dict[Step, int] = {}
+        self.ms: dict[Step, float] = defaultdict(float)
+        self.calls: dict[Step, int] = defaultdict(int)
+        self.runs: dict[Step, int] = defaultdict(int)
 
     def plan(self, program: Program) -> "_WatchedPlan":
         self.operators.update(program.operators)
@@ -144,51 +201,38 @@ class _Watching:
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
         return self._inner.compute(step, inputs)
 
-    def forget_times(self) -> None:
-        self.ms.clear()
-        self.calls.clear()
-        self.runs.clear()
-
 
 class _WatchedPlan:
-    def __init__(self, plan: _Watchable, watching: _Watching) -> None:
+    def __init__(self, plan: Any, watching: _Watching) -> None:
         self._plan = plan
         self._watching = watching
 
     @property
     def nbytes(self) -> int:
-        return self._plan.nbytes
+        return int(self._plan.nbytes)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         watching = self._watching
-        met: dict[Step, float] = {}
+        steps: set[Step] = set()
 
         def watch(step: Step, ms: float) -> None:
-            met[step] = met.get(step, 0.0) + ms
-            watching.calls[step] = watching.calls.get(step, 0) + 1
+            steps.add(step)
+            watching.ms[step] += ms
+            watching.calls[step] += 1
 
-        result = self._plan.run(inputs, watch)
-        for step, ms in met.items():
-            watching.ms[step] = watching.ms.get(step, 0.0) + ms
-            watching.runs[step] = watching.runs.get(step, 0) + 1
+        result: list[Array] = self._plan.run(inputs, watch)
+        for step in steps:
+            watching.runs[step] += 1
         return result
 
 
 def profile_model(
-    model: Model,
-    inputs: Mapping[str, Data],
-    backend: Backend,
-    repeats: int,
+    model: Model, inputs: Mapping[str, Data], backend: Backend, repeats: int,
     limits: Limits | None = None,
-) -> Profile:
-    """Time the steps of a model. Blocks; everything that it keeps is its own.
+) -> Profile:  # fmt: skip
+    """Time the steps of a model, with checked inputs. Blocks; everything that it keeps is its own.
 
-    Args:
-        model: As imported.
-        inputs: Checked.
-        backend: That runs it.
-        repeats: Runs that are timed, after one that plans.
-        limits: Of each run.
+    ``repeats`` runs are timed, after one that plans; ``limits`` are of each.
 
     Raises:
         EngineError: The model cannot be run, or there is nothing to repeat.
@@ -198,23 +242,21 @@ def profile_model(
     watching = _Watching(backend)
     runner = GraphRunner(model.graph, model.functions, watching, limits)
     times_ms = [_timed(runner, inputs)]
-    watching.forget_times()
+    for times in (watching.ms, watching.calls, watching.runs):
+        times.clear()
     # plans that a later run makes anew, for what values decide, are of that run
     times_ms += [_timed(runner, inputs) for _ in range(repeats)]
     mean_ms = sum(times_ms[1:]) / repeats
     nodes = _nodes(watching, repeats, mean_ms)
-    rest_ms = max(0.0, mean_ms - sum(each.total.ms for each in nodes))
+    rest_ms = max(0.0, mean_ms - sum(node.total.ms for node in nodes))
+    other = Timing("other", 0, 0, rest_ms, _share(rest_ms, mean_ms))
+    stages: dict[str, Statistics] = {
+        name: watching.stages[name] for name in STAGES if name in watching.stages
+    }
     return Profile(
-        model.graph.name,
-        backend.name,
-        repeats,
-        times_ms[0],
-        mean_ms,
-        median(times_ms[1:]),
-        nodes,
-        Timing("other", 0, 0, rest_ms, _share(rest_ms, mean_ms)),
-        {name: watching.stages[name] for name in STAGES if name in watching.stages},
-    )
+        model.graph.name, backend.name, repeats, times_ms[0], mean_ms, median(times_ms[1:]),
+        nodes, other, stages,
+    )  # fmt: skip
 
 
 def _timed(runner: GraphRunner, inputs: Mapping[str, Data]) -> float:
@@ -224,32 +266,33 @@ def _timed(runner: GraphRunner, inputs: Mapping[str, Data]) -> float:
 
 
 def _nodes(watching: _Watching, repeats: int, mean_ms: float) -> tuple[NodeTiming, ...]:
-    results: dict[str, dict[str, list[Timing]]] = {}
+    steps: dict[str, list[Timing]] = defaultdict(list)
     for step, ms in watching.ms.items():
         moved = traffic_bytes(step) * watching.runs[step] / repeats
         calls, ms_a_run = watching.calls[step] / repeats, ms / repeats
         timing = Timing(str(step.operator), calls, moved, ms_a_run, _share(ms_a_run, mean_ms))
-        results.setdefault(step.origin, {}).setdefault(timing.name, []).append(timing)
+        steps[step.origin].append(timing)
     nodes = []
-    for origin, steps in results.items():
+    for origin, timings in steps.items():
         operator = watching.operators.get(origin, "unknown")
-        kinds = _sorted([_sum(name, each) for name, each in steps.items()])
+        kinds = _by_name((timing.name, timing) for timing in timings)
         nodes.append(NodeTiming(origin, operator, _sum(operator, kinds), tuple(kinds)))
-    return tuple(sorted(nodes, key=lambda each: -each.total.ms))
+    return tuple(sorted(nodes, key=lambda node: -node.total.ms))
+
+
+def _by_name(timings: Iterable[tuple[str, Timing]]) -> list[Timing]:
+    # added up by name, the longest first
+    groups: dict[str, list[Timing]] = defaultdict(list)
+    for name, timing in timings:
+        groups[name].append(timing)
+    return sorted((_sum(*group) for group in groups.items()), key=lambda timing: -timing.ms)
 
 
 def _sum(name: str, timings: Sequence[Timing]) -> Timing:
-    return Timing(
-        name,
-        sum(each.calls for each in timings),
-        sum(each.bytes for each in timings),
-        sum(each.ms for each in timings),
-        sum(each.share for each in timings),
+    columns = zip(
+        *((timing.calls, timing.bytes, timing.ms, timing.share) for timing in timings), strict=True
     )
-
-
-def _sorted(timings: Sequence[Timing]) -> list[Timing]:
-    return sorted(timings, key=lambda each: -each.ms)
+    return Timing(name, *map(sum, columns))
 
 
 def _share(ms: float, whole_ms: float) -> float:

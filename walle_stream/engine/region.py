@@ -87,11 +87,8 @@ def simplified(region: Region) -> Region:
     )
 
 
-def is_injective(size: Shape, view: View) -> bool:
-    """Whether no two coordinates have one address; sufficient, not necessary.
-
-    A view whose axes interleave is refused though its addresses might differ.
-    """
+def _is_injective(size: Shape, view: View) -> bool:
+    # a view whose axes interleave is refused, though its addresses might differ
     reach = 0
     axes = sorted(
         (abs(stride), count) for count, stride in zip(size, view.strides, strict=True) if count > 1
@@ -122,5 +119,5 @@ def validate_regions(regions: Iterable[Region], inputs: Sequence[Shape], output:
             low, high = view.bounds(region.size)
             if low < 0 or high >= prod(shape):
                 raise ShapeError(f"{region} reaches [{low}, {high}] of a tensor of shape {shape}")
-        if not is_injective(region.size, region.destination):
+        if not _is_injective(region.size, region.destination):
             raise ShapeError(f"{region} writes an element twice")

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import (
     ARG_REDUCTION,
     ARITHMETIC,
@@ -19,11 +18,11 @@ from walle_stream.engine.operators import (
     UNARY,
     Operator,
 )
-from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.region import Shape, validate_regions
 from walle_stream.errors import DTypeError, ShapeError, SpecError
 
-type Made = tuple[Shape | None, DType]
+type Inferred = tuple[Shape | None, DType]
 
 MAX_ELEMENTS: Final = 1 << 31
 """Most elements of a tensor: beyond it a size is taken for a mistake."""
@@ -51,13 +50,11 @@ _NO_COMPLEX: Final = ARG_REDUCTION | {
     Operator.CEIL, Operator.FLOOR, Operator.MOD, Operator.FMOD, Operator.LESS, Operator.LESS_EQUAL,
     Operator.MINIMUM, Operator.MAXIMUM, Operator.REDUCE_MAX, Operator.REDUCE_MIN,
 }  # fmt: skip
-_FLOATING: Final = frozenset(
-    {
-        Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS, Operator.TAN,
-        Operator.ASIN, Operator.ACOS, Operator.ATAN, Operator.SINH, Operator.COSH, Operator.TANH,
-        Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF, Operator.IS_NAN,
-    }
-)  # fmt: skip
+_FLOATING: Final = frozenset({
+    Operator.SQRT, Operator.EXP, Operator.LOG, Operator.SIN, Operator.COS, Operator.TAN,
+    Operator.ASIN, Operator.ACOS, Operator.ATAN, Operator.SINH, Operator.COSH, Operator.TANH,
+    Operator.ASINH, Operator.ACOSH, Operator.ATANH, Operator.ERF, Operator.IS_NAN,
+})  # fmt: skip
 
 
 def is_integer(dtype: DType) -> bool:
@@ -80,12 +77,12 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
         raise ShapeError(f"{what} has {len(shape)} axes, of {MAX_RANK} at most")
     if min(shape, default=0) < 0:
         raise ShapeError(f"{what} of shape {list(shape)} has a negative size")
-    if prod(each for each in shape if each) > MAX_ELEMENTS:
+    if prod(size for size in shape if size) > MAX_ELEMENTS:
         raise ShapeError(f"{what} of shape {list(shape)} has more than {MAX_ELEMENTS} elements")
     return shape
 
 
-def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Made:
+def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Inferred:
     """Give the shape (None where it depends on values) and dtype that a step makes.
 
     Raises:
@@ -119,7 +116,7 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
         raise DTypeError(f"{operator} takes no integers of few bits, as {dtype.name}: cast them")
 
 
-def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
     dtype = inputs[0].dtype
     _check_numbers(operator, dtype)
     if operator in _FLOATING and not is_floating(dtype):
@@ -132,14 +129,14 @@ def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
 def _cast(
     _operator: Operator, inputs: Sequence[Tensor], dtype: DType, saturate: bool = True,
     mode: str = "up",
-) -> Made:  # fmt: skip
+) -> Inferred:  # fmt: skip
     del saturate, mode
     if inputs[0].dtype.kind == "c" != dtype.kind:
         raise DTypeError(f"{inputs[0].dtype.name} cannot become {dtype.name}")
     return inputs[0].shape, dtype
 
 
-def _bitcast(_operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Made:
+def _bitcast(_operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Inferred:
     if "O" in {inputs[0].dtype.kind, dtype.kind}:
         raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: text has no bits")
     if inputs[0].dtype.itemsize != dtype.itemsize:
@@ -156,7 +153,7 @@ def _same(operator: Operator, inputs: Sequence[Tensor]) -> tuple[Shape, DType]:
     return first.shape, first.dtype
 
 
-def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
     shape, dtype = _same(operator, inputs)
     if operator is not Operator.EQUAL:
         _check_numbers(operator, dtype)
@@ -165,14 +162,14 @@ def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Made:
     return shape, BOOL if operator in COMPARISON else dtype
 
 
-def _select(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+def _select(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
     shape, dtype = _same(operator, inputs[1:])
     if inputs[0].shape != shape or inputs[0].dtype != BOOL:
         raise ShapeError(f"select by {inputs[0]} of shape {list(shape)}")
     return shape, dtype
 
 
-def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Made:
+def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Inferred:
     _check_numbers(operator, inputs[0].dtype)
     shape = [*inputs[0].shape]
     for axis in axes:
@@ -182,7 +179,7 @@ def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Mad
     return tuple(shape), inputs[0].dtype
 
 
-def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = False) -> Made:
+def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = False) -> Inferred:
     del last
     shape, _ = _reduction(operator, inputs, (axis,))
     if not inputs[0].shape[axis]:
@@ -190,7 +187,7 @@ def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = F
     return shape, INT64
 
 
-def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Made:
+def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
     left, right = inputs
     _check_numbers(operator, left.dtype)
     if left.dtype != right.dtype:
@@ -201,14 +198,14 @@ def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Made:
     return (*a[:-1], b[-1]), left.dtype
 
 
-def _argsort(_operator: Operator, inputs: Sequence[Tensor], descending: bool = False) -> Made:
+def _argsort(_operator: Operator, inputs: Sequence[Tensor], descending: bool = False) -> Inferred:
     del descending
     if not inputs[0].rank:
         raise ShapeError("argsort of a scalar")
     return inputs[0].shape, INT64
 
 
-def _take(_operator: Operator, inputs: Sequence[Tensor]) -> Made:
+def _take(_operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
     data, indices = inputs
     if data.rank != 3 or indices.rank != 1:  # noqa: PLR2004  # see Operator.TAKE
         raise ShapeError(f"take of shapes {list(data.shape)} and {list(indices.shape)}")
@@ -223,7 +220,7 @@ _COMBINED: Final = {
 }  # fmt: skip
 
 
-def _put(_operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> Made:
+def _put(_operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> Inferred:
     data, indices, updates = inputs
     if data.rank != 2 or indices.rank != 1:  # noqa: PLR2004  # see Operator.PUT
         raise ShapeError(f"put into {data} by {indices}")
@@ -242,7 +239,7 @@ def _put(_operator: Operator, inputs: Sequence[Tensor], reduction: str = "none")
 def _random(
     _operator: Operator, _inputs: Sequence[Tensor], shape: Shape, dtype: DType,
     seed: int | None = None,
-) -> Made:  # fmt: skip
+) -> Inferred:  # fmt: skip
     del seed
     if not is_floating(dtype):
         raise DTypeError(f"random numbers are floating, not {dtype.name}")
@@ -252,30 +249,30 @@ def _random(
 def _text(
     _operator: Operator, inputs: Sequence[Tensor], name: str, shape: Shape | None, dtype: DType,
     **parameters: Any,
-) -> Made:  # fmt: skip
+) -> Inferred:  # fmt: skip
     del parameters
-    for each in inputs:
-        if each.dtype != (_BYTES if name == _IMAGE else TEXT):
-            raise DTypeError(f"{name} of text takes no {each.dtype.name}")
+    for tensor in inputs:
+        if tensor.dtype != (_BYTES if name == _IMAGE else TEXT):
+            raise DTypeError(f"{name} of text takes no {tensor.dtype.name}")
     return shape, dtype
 
 
 def _raster(
     _operator: Operator, inputs: Sequence[Tensor], regions: Any, shape: Shape, dtype: DType,
     fill: Any = None, accumulate: bool = False,
-) -> Made:  # fmt: skip
-    validate_regions(regions, [each.shape for each in inputs], shape)
-    for each in inputs:
-        if each.dtype != dtype:
-            raise DTypeError(f"a raster of {dtype.name} reads {each}")
-    if fill is None and sum(each.count for each in regions) < prod(shape):
+) -> Inferred:  # fmt: skip
+    validate_regions(regions, [tensor.shape for tensor in inputs], shape)
+    for tensor in inputs:
+        if tensor.dtype != dtype:
+            raise DTypeError(f"a raster of {dtype.name} reads {tensor}")
+    if fill is None and sum(region.count for region in regions) < prod(shape):
         raise SpecError(f"a raster of shape {list(shape)} leaves elements that nobody writes")
     if accumulate and dtype == TEXT:
         raise DTypeError("strings cannot be accumulated")
     return shape, dtype
 
 
-_RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., Made]]]] = {
+_RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., Inferred]]]] = {
     **dict.fromkeys(UNARY, (1, _unary)),
     Operator.CAST: (1, _cast),
     Operator.BITCAST: (1, _bitcast),
@@ -293,3 +290,42 @@ _RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., Made]]]] = {
     Operator.RASTER: (None, _raster),
 }
 """The number of inputs, None for any, and what they make."""
+
+
+TABLE_MAX: Final = 1 << 28
+"""Most elements of a constant that a rule makes: it is made while the graph is lowered."""
+
+
+def check_table(shape: Shape, what: str) -> Shape:
+    """Refuse a constant that is too large to be made, before it is.
+
+    Raises:
+        ShapeError: It is negative, or beyond ``TABLE_MAX``.
+    """
+    if prod(check_size(shape, what)) > TABLE_MAX:
+        raise ShapeError(f"{what} of shape {list(shape)} has more than {TABLE_MAX} elements")
+    return shape
+
+
+_FOREIGN: Final = 2
+"""What numpy says of a dtype that another package has added: by its own words ``isbuiltin``."""
+
+
+def is_foreign(dtype: DType) -> bool:
+    """Whether a dtype is one of ``ml_dtypes`` (bfloat16, float8, int4 ...), not numpy's own.
+
+    Those of numpy in a stated byte order are its own, though no builtin objects.
+    """
+    return dtype.isbuiltin == _FOREIGN
+
+
+def native(array: Array) -> Array:
+    """Give an array the dtype object that numpy itself makes of its name.
+
+    It is a view in this machine's order of bytes, or a copy where that is another.
+    """
+    dtype = array.dtype
+    if dtype.isbuiltin or dtype.hasobject or dtype.fields:
+        return array
+    own = np.dtype(dtype.name) if dtype.kind in "biufc" else dtype.newbyteorder("=")
+    return array.view(own) if dtype.isnative else array.astype(own)

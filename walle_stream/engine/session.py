@@ -1,9 +1,9 @@
-"""Sessions: a model lowered and planned once, for one set of shapes."""
+"""Sessions: a model read, lowered and planned once, for one set of shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Graph, Model, TensorType
 from walle_stream.engine.inputs import checked_inputs
 from walle_stream.engine.limits import Budget, Limits, guarded
-from walle_stream.engine.loading import read_model
-from walle_stream.engine.lowering.registry import Value
 from walle_stream.engine.lowering.trace import constant_tensors, trace
 from walle_stream.engine.module import Piece, arrays_of, mapped
 from walle_stream.engine.program import Array, Data, Tensor
@@ -20,6 +18,35 @@ from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
 from walle_stream.engine.threads import checked_threads, run_with
 from walle_stream.errors import EngineError, LoweringError, ShapeError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from walle_stream.engine.lowering.registry import Value
+
+
+def read_model(path: str | Path) -> "Model":
+    """Read an ONNX file; see ``onnx.importer.load_model``. Blocks."""
+    model: Model = _importer().load_model(path)
+    return model
+
+
+def read_model_bytes(data: bytes, folder: Path | None = None) -> "Model":
+    """Read an ONNX file's bytes; see ``onnx.importer.parse_model``."""
+    model: Model = _importer().parse_model(data, folder=folder)
+    return model
+
+
+def _importer() -> "ModuleType":
+    try:
+        from walle_stream.engine.onnx import importer  # noqa: PLC0415  # an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("walle_stream"):
+            raise
+        raise EngineError(
+            f"models need the package {error.name!r}: install walle-stream[onnx]"
+        ) from error
+    return importer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +68,13 @@ class Session:
     """
 
     def __init__(
-        self,
-        model: Model | str | Path,
-        shapes: Mapping[str, Sequence[int]] | None = None,
-        *,
-        backend: str = "numpy",
-        threads: int | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        """Lower and plan.
+        self, model: Model | str | Path, shapes: Mapping[str, Sequence[int]] | None = None, *,
+        backend: str = "numpy", threads: int | None = None, limits: Limits | None = None,
+    ) -> None:  # fmt: skip
+        """Lower and plan a model: the path of an ONNX file, or what an importer made.
 
-        Args:
-            model: The path of an ONNX file, or what an importer made.
-            shapes: Of the inputs, by name; those may be left out whose shape the model
-                says in numbers.
-            backend: See ``Module``.
-            threads: See ``Module``.
-            limits: See ``Module``.
+        ``shapes`` are of the inputs, by name; those may be left out whose shape the model says in
+        numbers. For the others see ``Module``.
         """
         self._limits = limits or Limits()
         self.model = model if isinstance(model, Model) else read_model(model)
@@ -100,21 +117,21 @@ class Session:
         """
         ready = self._ready
         graph = self.model.graph
-        given = checked_inputs(graph, inputs)
+        arrays = checked_inputs(graph, inputs)
         for name, kind in ready.inputs.items():
-            result = given[name]
+            result = arrays[name]
             if np.shape(result) != kind.shape:  # type: ignore[arg-type]  # a tensor, by its type
                 raise ShapeError(
                     f"input {name!r} has shape {list(np.shape(result))}, the session is for"  # type: ignore[arg-type]
                     f" {list(kind.shape or ())}: resize it, or use a Module"
                 )
-        extra = next((name for name in given if name not in ready.inputs), None)
+        extra = next((name for name in arrays if name not in ready.inputs), None)
         if extra is not None:
             raise EngineError(f"input {extra!r} is constant in a session: use a Module")
-        env: dict[str, Data] = {**graph.constants, **given}
+        env: dict[str, Data] = {**graph.constants, **arrays}
         with run_with(self.threads), guarded(graph.name):
             ready.piece.run(env, Budget(self._limits))
-        return owned({name: env[name] for name in graph.outputs}, given)
+        return owned({name: env[name] for name in graph.outputs}, arrays)
 
     def _planned(self, shapes: Mapping[str, Sequence[int]]) -> _Ready:
         if not isinstance(shapes, Mapping):
@@ -147,7 +164,11 @@ class Session:
         missing = next((name for name in graph.outputs if name not in traced.values), None)
         if missing is not None:
             raise EngineError(f"graph {graph.name!r}: nothing makes {missing!r}")
-        outputs = {name: _described(traced.values[name]) for name in graph.outputs}
+        outputs = {
+            name: TensorType(value.dtype, value.shape if value.has_shape else None)
+            if isinstance(value := traced.values[name], Tensor) else None
+            for name in graph.outputs
+        }  # fmt: skip
         return _Ready(
             Piece(self._backend, known, traced, set(graph.outputs), self._limits), inputs, outputs
         )
@@ -165,13 +186,10 @@ def _type_of(name: str, graph: Graph, shapes: Mapping[str, Sequence[int]]) -> tu
             f"input {name!r} has shape {_shown(said)}: give the session one of whole numbers,"
             f" not {wanted!r:.100}"
         )
-    shape = tuple(int(each) for each in wanted)
+    shape = tuple(int(n) for n in wanted)
     fits = said is None or (
         len(said) == len(shape)
-        and all(
-            not isinstance(each, int) or each == size
-            for each, size in zip(said, shape, strict=True)
-        )
+        and all(not isinstance(n, int) or n == size for n, size in zip(said, shape, strict=True))
     )
     if not fits:
         raise ShapeError(f"input {name!r} has shape {_shown(said)}, not {list(shape)}")
@@ -184,8 +202,8 @@ def _are_sizes(wanted: Any) -> bool:
     if not isinstance(wanted, Sequence) or isinstance(wanted, str):
         return False
     return all(
-        isinstance(each, (int, np.integer)) and not isinstance(each, bool) and each >= 0
-        for each in wanted
+        isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size >= 0
+        for size in wanted
     )
 
 
@@ -193,15 +211,9 @@ def _shown(shape: Sequence[Any] | None) -> str:
     return "unknown" if shape is None else str(list(shape))
 
 
-def _described(value: Value) -> TensorType | None:
-    if not isinstance(value, Tensor):
-        return None
-    return TensorType(value.dtype, value.shape if value.has_shape else None)
-
-
-def owned(outputs: Mapping[str, Data], given: Mapping[str, Data]) -> dict[str, Any]:
+def owned(outputs: Mapping[str, Data], inputs: Mapping[str, Data]) -> dict[str, Any]:
     """Make outputs the caller's own: copied where they are an input, a constant or one another."""
-    taken = {id(each) for value in given.values() for each in arrays_of(value)}
+    taken = {id(array) for value in inputs.values() for array in arrays_of(value)}
     return {name: _apart(data, taken) for name, data in outputs.items()}
 
 

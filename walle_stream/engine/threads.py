@@ -13,7 +13,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -102,12 +102,8 @@ def checked_threads(count: int | None) -> int | None:
     return min(count, os.cpu_count() or count)
 
 
-@contextmanager
-def run_with(count: int | None) -> Iterator[None]:
+def run_with(count: int | None) -> AbstractContextManager[None]:
     """Hold a number of ``checked_threads`` for as long as a run takes; None changes nothing."""
-    library = None if count is None else blas_threads()
-    if library is None or count is None:
-        yield
-        return
-    with library.limited(count):
-        yield
+    if count is None or (library := blas_threads()) is None:
+        return nullcontext()
+    return library.limited(count)

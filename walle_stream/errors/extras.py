@@ -30,5 +30,5 @@ def _origin() -> dict[str, Any]:
         text = distribution(_NAME).read_text("direct_url.json")
     except PackageNotFoundError:
         text = None
-    found: dict[str, Any] = json.loads(text) if text else {}
-    return found
+    extras: dict[str, Any] = json.loads(text) if text else {}
+    return extras

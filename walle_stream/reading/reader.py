@@ -54,12 +54,12 @@ class LaneReader[P: Position](ABC):
         """Whether batches carry their raw rows."""
         positions = decode_positions(opening.offsets, opening.numbers, beginning)
         self._lanes: dict[int, Lane[P]] = {
-            number: self.lane_type(number, each) for number, each in positions.items()
+            number: self.lane_type(number, position) for number, position in positions.items()
         }
         self._homes: dict[str, Lane[P]] = {}
         self._row = self._count = self._passed = 0
         limit = opening.limit
-        rows = max((each.rows for each in positions.values()), default=0)
+        rows = max((position.rows for position in positions.values()), default=0)
         self._last_row = sys.maxsize if limit is None else rows + limit
         self._ready: list[SourceBatch] = []
         self._refusal: SourceError | None = None

@@ -22,7 +22,7 @@ def known_keys(model: type[BaseModel], location: Sequence[str | int] = ()) -> li
         location: Keys and indices; indices are passed over.
     """
     models = models_at(model, location)
-    return [alias for each in models for alias, _ in _fields(each)]
+    return [alias for model in models for alias, _ in _fields(model)]
 
 
 def models_at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:
@@ -35,8 +35,8 @@ def models_at(model: type[BaseModel], location: Sequence[str | int]) -> list[typ
     current: list[Any] = [model]
     for part in location:
         if isinstance(part, str):
-            current = [inner for each in current for inner in _inside(each, part)]
-    return [found for each in current for found in _models_in(each)]
+            current = [inner for outer in current for inner in _inside(outer, part)]
+    return [model for part_ in current for model in _models_in(part_)]
 
 
 def _inside(annotation: Any, part: str) -> Iterator[Any]:
@@ -50,8 +50,8 @@ def _inside(annotation: Any, part: str) -> Iterator[Any]:
         elif get_origin(option) is dict:
             yield arguments[1]  # whatever the name is
         else:
-            for each in arguments:
-                yield from _inside(each, part)
+            for argument in arguments:
+                yield from _inside(argument, part)
 
 
 def resolve_paths(
@@ -82,7 +82,7 @@ def _resolved(document: Document, annotation: Any, key: Key, value: Any, folder:
             return str(folder / value)
         return value
     for option, _ in options:
-        arguments = [each for each in get_args(option) if each is not ...]
+        arguments = [argument for argument in get_args(option) if argument is not ...]
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, BaseModel):
             resolve_paths(document, option, key, value, folder)
         elif isinstance(value, dict) and get_origin(option) is dict:

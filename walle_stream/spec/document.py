@@ -91,11 +91,11 @@ class Document:
             is_key: The key in front of it, where there is one.
         """
         for length in range(len(key), -1, -1):
-            found = self.places.get(key[:length])
+            mark = self.places.get(key[:length])
             if is_key:
-                found = self.key_places.get(key[:length], found)
-            if found is not None:
-                return found
+                mark = self.key_places.get(key[:length], mark)
+            if mark is not None:
+                return mark
         return 1, 1
 
     def shown_place(self, key: Key) -> str:

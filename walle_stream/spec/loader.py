@@ -163,11 +163,13 @@ class _Loading:
         documents = self._read(self._file)
         kinds = [self._kind(document) for document in documents]
         self._check()
-        found = [each for each, kind in zip(documents, kinds, strict=True) if kind == "Pipeline"]
-        if len(found) != 1:
-            place = found[1] if found else documents[0]
-            raise place.error((), f"expected one Pipeline in the file, found {len(found)}")
-        document = found[0]
+        pipelines = [
+            document for document, kind in zip(documents, kinds, strict=True) if kind == "Pipeline"
+        ]
+        if len(pipelines) != 1:
+            place = pipelines[1] if pipelines else documents[0]
+            raise place.error((), f"expected one Pipeline in the file, found {len(pipelines)}")
+        document = pipelines[0]
         for text in overrides:
             apply_override(document, text)
         pipeline = self._validate(document, Pipeline)
@@ -177,7 +179,9 @@ class _Loading:
         parts = {"source": source, "tunnel": tunnel, "deadLetters": letters}
         for key, problem in find_shared(parts):
             self._add(document.error(key, problem))
-        others = [each for each, kind in zip(documents, kinds, strict=True) if kind == "Task"]
+        others = [
+            document for document, kind in zip(documents, kinds, strict=True) if kind == "Task"
+        ]
         defined = self._defined_tasks(others)
         references = pipeline.spec.tasks if pipeline is not None else ()
         tasks = self._referred_tasks(document, references, defined, read_package)
@@ -269,15 +273,15 @@ class _Loading:
         return tuple(tasks.values())
 
     def _is_one(self, document: Document, key: Key, reference: TaskReference) -> bool:
-        given = [name for name in _REFERENCES if getattr(reference, name) is not None]
-        if len(given) != 1:
-            found = " and ".join(map(repr, given)) or "none of them"
+        keys = [name for name in _REFERENCES if getattr(reference, name) is not None]
+        if len(keys) != 1:
+            named = " and ".join(map(repr, keys)) or "none of them"
             message = (
                 "expected either 'task' (a name), 'file' (a path of YAML) or 'package' (a path), "
-                f"found {found}"
+                f"found {named}"
             )
             self._add(document.error(key, message))
-        return len(given) == 1
+        return len(keys) == 1
 
     def _package[P: Packaged](
         self, document: Document, key: Key, file: Path, read_package: Callable[[Path], P]
@@ -317,7 +321,7 @@ class _Loading:
             self._add(error if error.line else document.error(key, error.message))
             return None
         count = len(self._problems)
-        kinds = [self._kind(each) for each in documents]
+        kinds = [self._kind(document) for document in documents]
         if len(self._problems) > count:
             return None
         if kinds != ["Task"]:
@@ -351,8 +355,8 @@ class _Loading:
             return None
         shared = known_keys(frame)
         own = {key: value for key, value in section.items() if key not in shared}
-        found = self._validate(document, model or _NoKeys, base, own, tuple(shared))
-        return found if model is not None else None
+        validated = self._validate(document, model or _NoKeys, base, own, tuple(shared))
+        return validated if model is not None else None
 
     # Validation and problems
 
@@ -372,15 +376,15 @@ class _Loading:
         refused = Refused(document, model, base, data, known)
         for _ in range(2):
             try:
-                found = model.model_validate(data, by_alias=True, by_name=False)
+                validated = model.model_validate(data, by_alias=True, by_name=False)
             except ValidationError as error:
                 if not restore_texts(refused, error, folder):
                     self._problems += explain(refused, error)
                     return None
             else:
-                if isinstance(found, Task):
-                    self._look_at(document, found)
-                return found
+                if isinstance(validated, Task):
+                    self._look_at(document, validated)
+                return validated
         return None
 
     def _look_at(self, document: Document, task: Task) -> None:
@@ -388,9 +392,9 @@ class _Loading:
             self._look_for_script(document, task)
         name, spec = task.metadata.name, task.spec
         keys: list[tuple[str, Key]] = [
-            (each, ("spec", "triggers", at, "sequence", index))
+            (step, ("spec", "triggers", at, "sequence", index))
             for at, trigger in enumerate(spec.triggers)
-            for index, each in enumerate(trigger.sequence)
+            for index, step in enumerate(trigger.sequence)
         ]
         keys += [(page, ("spec", "pages", at)) for at, page in enumerate(spec.pages or ())]
         keys.append((ISOLATION, ("spec", "isolation", "require")))
@@ -450,7 +454,7 @@ def _refuse_package(file: Path) -> Never:
 
 
 def _missing(document: Document, key: str) -> SpecFileError:
-    others = [each for each in document.value if each not in Pipeline.model_fields]
+    others = [key for key in document.value if key not in Pipeline.model_fields]
     other = nearest(key, others, 0.7)
     if other is None:
         return document.error((), f"missing key {key!r}")

@@ -125,10 +125,10 @@ def _explain_one(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool
         return key, f"bad key: {_wrong(detail, name, shown(name))}", True
     # as it was written: pydantic may name what it was converted to
     is_whole = len(key) == len(refused.base) + len(location)
-    found = _at(refused.value, key[len(refused.base) :]) if is_whole else detail["input"]
+    value = _at(refused.value, key[len(refused.base) :]) if is_whole else detail["input"]
     # also where it was read as a number, which looks different
-    is_secret = key in refused.document.secrets and not isinstance(found, (dict, list))
-    return key, _wrong(detail, found, MASK if is_secret else shown(found)), False
+    is_secret = key in refused.document.secrets and not isinstance(value, (dict, list))
+    return key, _wrong(detail, value, MASK if is_secret else shown(value)), False
 
 
 def _wrong_tag(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool]:
@@ -138,10 +138,10 @@ def _wrong_tag(refused: Refused, detail: ErrorDetails) -> tuple[Key, str, bool]:
     if detail["type"] == "union_tag_not_found":
         return _missing(refused, (*location, name))
     key = (*_located(refused, location), name)
-    found, tags = str(detail["input"][name]), context["expected_tags"]
-    close = nearest(found, re.findall(r"'([^']*)'", tags))
+    tag, tags = str(detail["input"][name]), context["expected_tags"]
+    close = nearest(tag, re.findall(r"'([^']*)'", tags))
     hint = f", did you mean {close!r}?" if close else ""
-    what = MASK if key in refused.document.secrets else shown(found)
+    what = MASK if key in refused.document.secrets else shown(tag)
     return key, f"expected {tags}, found {what}{hint}", False
 
 
@@ -173,35 +173,37 @@ def _value_error(refused: Refused, key: Key, detail: ErrorDetails) -> tuple[Key,
     return key, message
 
 
-def _wrong(detail: ErrorDetails, found: Any, what: str) -> str:
+def _wrong(detail: ErrorDetails, value: Any, what: str) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     base = kind.removesuffix("_type").removesuffix("_parsing")
     hint = ""
     if base in _TYPES:
         expected = _TYPES[base]
-        if expected == "text" and isinstance(found, (bool, int, float)):
+        if expected == "text" and isinstance(value, (bool, int, float)):
             hint = ": put it in quotes"
     elif kind in _TEMPLATES:
-        expected = _TEMPLATES[kind].format(**_with_units(context, found))
-        if kind == "literal_error" and isinstance(found, str):
-            close = nearest(found, re.findall(r"'([^']*)'", expected))
+        expected = _TEMPLATES[kind].format(**_with_units(context, value))
+        if kind == "literal_error" and isinstance(value, str):
+            close = nearest(value, re.findall(r"'([^']*)'", expected))
             hint = f", did you mean {close!r}?" if close else ""
     elif kind == "string_pattern_mismatch":
         is_name = context["pattern"] == NAME_PATTERN
         expected = _NAME_WORDS if is_name else f"text that matches {context['pattern']}"
     else:
         return f"{detail['msg'][:1].lower()}{detail['msg'][1:]}, found {what}"
-    what = str(len(found)) if kind in {"too_short", "too_long"} else what
+    what = str(len(value)) if kind in {"too_short", "too_long"} else what
     return f"expected {expected}, found {what}{hint}"
 
 
-def _with_units(context: Mapping[str, Any], found: Any) -> dict[str, Any]:
-    made = dict(context)
-    for key in made.keys() & {"ge", "gt", "le", "lt"}:
-        if isinstance(found, str):
-            is_size = found[-1:] == "B" or found.isdecimal()
-            made[key] = f"{made[key]} bytes" if is_size else format_duration(int(made[key]))
-    return made
+def _with_units(context: Mapping[str, Any], value: Any) -> dict[str, Any]:
+    described = dict(context)
+    for key in described.keys() & {"ge", "gt", "le", "lt"}:
+        if isinstance(value, str):
+            is_size = value[-1:] == "B" or value.isdecimal()
+            described[key] = (
+                f"{described[key]} bytes" if is_size else format_duration(int(described[key]))
+            )
+    return described
 
 
 def _known(refused: Refused, location: tuple[str | int, ...]) -> Iterable[str]:

@@ -298,10 +298,10 @@ class ModelReference(Strict):
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:
         if (self.onnx is None) == (self.function is None):
-            found = "none of them" if self.onnx is None else "both"
+            which = "none of them" if self.onnx is None else "both"
             raise ValueError(
                 "expected either `onnx` (a file) or `function` (of Python, with `file` or as "
-                f"package.module:NAME), found {found}"
+                f"package.module:NAME), found {which}"
             )
         if self.onnx is not None and self.file is not None:
             raise ValueError("file: is for `function`; the ONNX file stands in `onnx`")
@@ -467,7 +467,9 @@ class PipelineSpec(Strict):
     @model_validator(mode="after")
     def _has_work_for_its_engine(self) -> Self:
         if self.engine is not None:
-            self.engine.check_backends({each.backend for each in self.models.values() if each.onnx})
+            self.engine.check_backends(
+                {model.backend for model in self.models.values() if model.onnx}
+            )
         return self
 
 

@@ -195,16 +195,16 @@ class _Builder:
         text: str = node.value
         if "$" in text and self._environ is not None:
             try:
-                found = substitute(text, self._environ)
+                replaced = substitute(text, self._environ)
             except ValueError as error:
                 raise document.error(key, str(error)) from error
-            if found.text != text:
-                self._check_text(found.text, key)
+            if replaced.text != text:
+                self._check_text(replaced.text, key)
                 if not _ADDRESSES.intersection(key):
-                    document.masked.update(found.secrets)
-                if found.secrets:
-                    document.secrets[key] = found.secrets
-                return self._reparsed(found.text, key) if found.is_whole else found.text
+                    document.masked.update(replaced.secrets)
+                if replaced.secrets:
+                    document.secrets[key] = replaced.secrets
+                return self._reparsed(replaced.text, key) if replaced.is_whole else replaced.text
         value = self._construct(node.tag, node, key)
         if isinstance(value, str):
             self._check_text(value, key)

@@ -36,17 +36,17 @@ def apply_override(document: Document, text: str) -> None:
         )
     target: Any = document.value
     key: Key = ()
-    made: Key | None = None
+    first: Key | None = None
     for part in parts[:-1]:
         step = _step(target, part, key)
         key = (*key, step)
         if isinstance(target, dict) and target.get(str(step)) is None:
             target[str(step)] = {}
-            made = made or key
+            first = first or key
         target = target[step]
     step = _step(target, parts[-1], key)
     target[step] = parse_override(value)
-    document.replace(made or (*key, step))
+    document.replace(first or (*key, step))
 
 
 def _step(target: Any, part: str, key: Key) -> str | int:

@@ -49,8 +49,8 @@ def parse_duration_ms(text: object) -> int:
     """
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        found = _shown(text)
-        raise ValueError(f"expected a duration like 250ms, 10s, 30m, 1.5h or 2d, found {found}")
+        shown = _shown(text)
+        raise ValueError(f"expected a duration like 250ms, 10s, 30m, 1.5h or 2d, found {shown}")
     milliseconds = _scaled(match[1], match[2], _DURATION_MS[match[3]])
     if milliseconds > _MAX_MS:
         raise ValueError(f"the duration {text!r} is longer than ten years")
@@ -103,8 +103,8 @@ def parse_size_bytes(value: object) -> int:
     else:
         match = _SIZE.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            found = _shown(value)
-            raise ValueError(f"expected a size like 64MiB, 1MB or 4096, found {found}")
+            shown = _shown(value)
+            raise ValueError(f"expected a size like 64MiB, 1MB or 4096, found {shown}")
         size = _scaled(match[1], match[2], _SIZE_BYTES[match[3] or "B"])
     if size > _MAX_BYTES:
         raise ValueError(f"the size {_shown(value)} is over {_MAX_BYTES} bytes")

@@ -46,13 +46,13 @@ def json_schema(
     )
     definitions: dict[str, Any] = schema["$defs"]
     parts = {"SourceSpec": connector_models, "TunnelSpec": tunnels, "DeadLettersSpec": letters}
-    for part, found in parts.items():
+    for part, names in parts.items():
         shared = definitions[part]
         definitions[part] = {
             "description": shared.get("description", ""),
             "anyOf": [
                 _with_connector(definitions, shared, name, references[model, "validation"])
-                for name, model in found.items()
+                for name, model in names.items()
             ]
             or [shared],
         }
@@ -97,24 +97,30 @@ def _accepting(schema: Any) -> Any:
         return [_accepting(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = dict(schema)
+    described = dict(schema)
     for key in ("properties", "patternProperties"):
-        if key in made:
-            made[key] = {name: _untitled(_accepting(item)) for name, item in made[key].items()}
+        if key in described:
+            described[key] = {
+                name: _untitled(_accepting(item)) for name, item in described[key].items()
+            }
     for key in ("items", "additionalProperties", "anyOf", "oneOf", "allOf", "prefixItems"):
-        if key in made:
-            made[key] = _accepting(made[key])
-    default = made.get("default")
+        if key in described:
+            described[key] = _accepting(described[key])
+    default = described.get("default")
     if isinstance(default, dict):
         # the parts have defaults of their own, written as in YAML
-        del made["default"]
+        del described["default"]
     elif isinstance(default, int) and _is_duration(schema):
-        made["default"] = format_duration(default)
-    is_free_text = made.get("type") == "string" and not made.keys() & {"pattern", "enum", "const"}
-    if made.get("type") not in _SCALARS or "const" in made or is_free_text:
-        return made
-    notes = {key: made.pop(key) for key in _ANNOTATIONS if key in made}
-    return {**notes, "anyOf": [made, _VARIABLE]}
+        described["default"] = format_duration(default)
+    is_free_text = described.get("type") == "string" and not described.keys() & {
+        "pattern",
+        "enum",
+        "const",
+    }
+    if described.get("type") not in _SCALARS or "const" in described or is_free_text:
+        return described
+    notes = {key: described.pop(key) for key in _ANNOTATIONS if key in described}
+    return {**notes, "anyOf": [described, _VARIABLE]}
 
 
 def _is_duration(schema: Mapping[str, Any]) -> bool:

@@ -59,7 +59,8 @@ def load_document[M: BaseModel](
                 continue
             problems = explain(refused, error)
         first = min(
-            problems, key=lambda each: (each.is_consequence, each.error.line, each.error.column)
+            problems,
+            key=lambda problem: (problem.is_consequence, problem.error.line, problem.error.column),
         ).error
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise SpecFileError(first.message + more, first.file, first.line, first.column)

@@ -35,7 +35,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
     if len(name) > _NAME_MAX:
         return None
     # a user of another convention writes page_timeout for pageTimeout
-    by_spelling = {each.lower().replace("_", "").replace("-", ""): each for each in sorted(known)}
+    by_spelling = {name.lower().replace("_", "").replace("-", ""): name for name in sorted(known)}
     spelling = name.lower().replace("_", "").replace("-", "")
     close = get_close_matches(spelling, by_spelling, 1, cutoff)
     return by_spelling[close[0]] if close else None

@@ -231,7 +231,7 @@ class DataDir:
         try:
             # a power cut may have left a part of the last line, which nobody relies on
             whole, _, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")
-            pairs = [msgspec.json.decode(each, type=_Pair) for each in whole.splitlines() if each]
+            pairs = [msgspec.json.decode(line, type=_Pair) for line in whole.splitlines() if line]
         except msgspec.DecodeError as error:
             raise StoreCorruptedError(
                 f"{path} is damaged ({error}): delete it to let all tasks run again"
@@ -298,8 +298,8 @@ class DataDir:
 
         A folder that was there before stays.
         """
-        made = (self.tunnel_path, self.cloud_path, self.path / "partitions")
-        if self._lock is None or any(part.exists() for part in (*made, self.path / _QUARANTINE)):
+        paths = (self.tunnel_path, self.cloud_path, self.path / "partitions")
+        if self._lock is None or any(part.exists() for part in (*paths, self.path / _QUARANTINE)):
             return
         with suppress(OSError):
             # in this order: what is left by a kill in between is recognised as half made

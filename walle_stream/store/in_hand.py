@@ -65,7 +65,7 @@ class InHand:
         """Whether a partition was in a call when the last process ended."""
         return self._marks[number] == _DOUBTFUL
 
-    def take(self, number: int) -> None:
+    def mark(self, number: int) -> None:
         """Note that a partition is about to call a VM."""
         if self._marks[number] == _IDLE:
             self._marks[number] = _IN_HAND

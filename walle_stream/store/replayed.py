@@ -83,7 +83,7 @@ class ReplayedLetters:
             StoreFullError: The disk is full.
             StoreError: The file cannot be written.
         """
-        lines = b"".join(msgspec.json.encode(each) + b"\n" for each in idempotency_keys)
+        lines = b"".join(msgspec.json.encode(key) + b"\n" for key in idempotency_keys)
         try:
             view = memoryview(lines)
             while view:

@@ -288,11 +288,11 @@ def _writable(path: Path) -> Iterator[Path]:
     if os.access(path, os.W_OK):
         yield path
         return
-    with TemporaryDirectory(prefix="walle-read-") as made:
-        for each in path.iterdir():
-            if each.name != _NOTE:
-                (Path(made) / each.name).symlink_to(each.absolute())
-        yield Path(made)
+    with TemporaryDirectory(prefix="walle-read-") as copy:
+        for file in path.iterdir():
+            if file.name != _NOTE:
+                (Path(copy) / file.name).symlink_to(file.absolute())
+        yield Path(copy)
 
 
 def _build_options(chosen: RocksOptions) -> Options:

@@ -101,15 +101,15 @@ class FolderSnapshots(SnapshotStore):
 
     @property
     def last_epoch(self) -> int:  # noqa: D102 - inherited
-        return max((int(each.stem) for each in self._owners()), default=0)
+        return max((int(owner.stem) for owner in self._owners()), default=0)
 
     def own(self, epoch: int) -> None:  # noqa: D102 - inherited
         try:
             make_folder(self._folder)
             put_file(self._folder / f"{epoch:020d}{_OWNER}", b"")
-            for each in self._owners():
-                if int(each.stem) < epoch:
-                    each.unlink(missing_ok=True)
+            for owner in self._owners():
+                if int(owner.stem) < epoch:
+                    owner.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(
                 f"{self._folder} cannot be used: {error}: give spec.state.snapshots a folder that "
@@ -120,7 +120,7 @@ class FolderSnapshots(SnapshotStore):
         try:
             home = self._folder / line
             make_folder(home)
-            there = {each.name: each for each in self._last_files(line)}
+            there = {file.name: file for file in self._last_files(line)}
             files = [self._store(path, home, point, there) for path in sorted(checkpoint.iterdir())]
             manifest = _Manifest(_VERSION, point, line, files)
             name = f"{point.epoch:020d}-{point.commits:020d}-{line}.json"
@@ -173,11 +173,11 @@ class FolderSnapshots(SnapshotStore):
     # Inside
 
     def _owners(self) -> list[Path]:
-        return [each for each in self._folder.glob(f"*{_OWNER}") if each.stem.isdecimal()]
+        return [path for path in self._folder.glob(f"*{_OWNER}") if path.stem.isdecimal()]
 
     def _names(self) -> list[str]:
         try:
-            names = sorted(each.name for each in self._folder.glob("*.json"))
+            names = sorted(path.name for path in self._folder.glob("*.json"))
         except OSError as error:
             raise StoreError(
                 f"snapshots cannot be looked for in {self._folder}: {error}"
@@ -225,9 +225,9 @@ class FolderSnapshots(SnapshotStore):
         new = target.with_name(f"{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
-        for each in manifest.files:
-            source = self._folder / manifest.line / each.stored
-            if _copy(source, new / each.name) != each.digest:
+        for file in manifest.files:
+            source = self._folder / manifest.line / file.stored
+            if _copy(source, new / file.name) != file.digest:
                 raise StoreCorruptedError(
                     f"{source} was altered: its digest is not the snapshot's; remove the newest "
                     f"*.json of {self._folder} to use the one before"
@@ -240,15 +240,15 @@ class FolderSnapshots(SnapshotStore):
         own = [name for name in self._names() if name.endswith(f"-{line}.json")]
         for name in own[:-_KEPT]:
             (self._folder / name).unlink(missing_ok=True)
-        needed = {each.stored for name in own[-_KEPT:] for each in self._read(name).files}
+        needed = {file.stored for name in own[-_KEPT:] for file in self._read(name).files}
         for path in (self._folder / line).iterdir():
             if path.name not in needed:
                 path.unlink(missing_ok=True)
         # lines of earlier owners: this one has all that they had. One without a snapshot may
         # be that of a later owner, who has just begun
         for name in self._names():
-            found = _point(name)
-            if found is not None and found < point and name not in own:
+            named = _point(name)
+            if named is not None and named < point and name not in own:
                 (self._folder / name).unlink(missing_ok=True)
                 of_line = name.rpartition("-")[2].removesuffix(".json")
                 if of_line != line:

@@ -178,10 +178,10 @@ class PartitionMachine(Core):
 
     def answer(self, replies: Iterable[Reply]) -> Runs:  # noqa: D102 - inherited
         self._runs, clock_ms = _no_runs(), max(self.watermark_ms, 0)
-        for device_id, task, number, given in replies:
+        for device_id, task, number, reply in replies:
             program = self._touch(device_id).tasks.programs.get(task)
             if program is not None:  # else it was uninstalled since it called
-                run = (REPLY_POSITION + number, clock_ms, given)
+                run = (REPLY_POSITION + number, clock_ms, reply)
                 self._runs[task, program][device_id].append(run)
         return self._runs
 
@@ -202,9 +202,9 @@ class PartitionMachine(Core):
         self, calls: Iterable[tuple[RunTask, Sequence[T]]]
     ) -> list[tuple[RunTask, int, str, T]]:
         numbered = []
-        for run, made in sorted(calls, key=_run_order):
+        for run, answer in sorted(calls, key=_run_order):
             device = self._emitted[run.device_id] = self._devices[run.device_id]
-            for index, call in enumerate(made, 1):
+            for index, call in enumerate(answer, 1):
                 # the name is what the guest's ``call_cloud`` returned
                 numbered.append((run, device.next_call, f"{run.position}.{index}", call))
                 device.next_call += 1
@@ -264,14 +264,14 @@ class PartitionMachine(Core):
             pages = device.pages
             device_id, all_runs = device.device_id, self._runs
             if page is None or page.rows is None:
-                given = page_input(event, page, tasks.policy.fields)
+                page_in = page_input(event, page, tasks.policy.fields)
             else:  # an open page that woke tasks before
-                given = (page.rows, len(page.events))
+                page_in = (page.rows, len(page.events))
                 if alone is not None:
                     pages.wake_page, pages.wake_id = page, event.id
                     pages.wakes = [all_runs[program][device_id] for program in woken]
                     self._waking.append(pages)
-            run = (pages.position, event.event_time_ms, given)
+            run = (pages.position, event.event_time_ms, page_in)
             for program in woken:
                 all_runs[program][device_id].append(run)
         return alone is None and bool(device.cursor)
@@ -310,9 +310,9 @@ class PartitionMachine(Core):
         return tasks
 
     def _refused(self, batch: EventBatch, events: Sequence[Event]) -> Iterator[RefusedRow]:
-        late, self._late, places = self._late, [], list(map(id, events))
+        late, self._late, order = self._late, [], list(map(id, events))
         for event in late:
-            index = batch.kept[places.index(id(event))]
+            index = batch.kept[order.index(id(event))]
             reason = f"event time {event.event_time_ms} lies below an event already released"
             record = msgspec.json.encode(event)
             yield RefusedRow(index, "late", reason, event.device_id, event.ingest_time_ms, record)
@@ -375,13 +375,13 @@ class PartitionMachine(Core):
 
     def _due(self, watermark: int) -> Iterator[str]:
         # down the heap as far as timers are due
-        timers, places = self._timers, [0]
-        while places:
-            place = places.pop()
-            if place < len(timers) and timers[place][0] <= watermark:
-                if timers[place][1] in self._resting:
-                    yield timers[place][1]
-                places += (2 * place + 1, 2 * place + 2)
+        timers, open_indices = self._timers, [0]
+        while open_indices:
+            index = open_indices.pop()
+            if index < len(timers) and timers[index][0] <= watermark:
+                if timers[index][1] in self._resting:
+                    yield timers[index][1]
+                open_indices += (2 * index + 1, 2 * index + 2)
 
 
 def _no_runs() -> Runs:

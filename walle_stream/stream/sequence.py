@@ -197,7 +197,7 @@ class DeviceSequence:
             of held events, headers of open pages, held events, uids seen).
         """
         waiting = self._queue if self._held is None else self._held.events
-        held = [(place, *msgspec.structs.astuple(event)) for place, event in enumerate(waiting)]
+        held = [(index, *msgspec.structs.astuple(event)) for index, event in enumerate(waiting)]
         oldest_ms = self._oldest_uid_ms()
         return (
             self._highest_ms,

@@ -69,10 +69,10 @@ def decode_page_rows(rows: Iterable[tuple[int, bytes]]) -> dict[int, list[Any]]:
     Raises:
         StoreCorruptedError: One is damaged.
     """
-    found: dict[int, list[Any]] = {}
+    by_partition: dict[int, list[Any]] = {}
     for ordinal, row in rows:
-        found.setdefault(ordinal, []).append(tuple(_decode_page_row(row)))
-    return found
+        by_partition.setdefault(ordinal, []).append(tuple(_decode_page_row(row)))
+    return by_partition
 
 
 _decode = RowDecoder(DeviceSnapshot, "device").decode

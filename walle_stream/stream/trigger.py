@@ -128,9 +128,9 @@ class TriggerTrie:
             page_id = event_id
         transitions = self._cache.get(cursor)
         if transitions is not None:
-            found = transitions.get((event_id, page_id))
-            if found is not None:
-                return found
+            step = transitions.get((event_id, page_id))
+            if step is not None:
+                return step
         return self._learn(cursor, event_id, page_id)
 
     def export_cursor(self, cursor: Cursor) -> list[list[str]]:
@@ -156,10 +156,10 @@ class TriggerTrie:
     def _learn(self, cursor: Cursor, event_id: str, page_id: str) -> _Transition:
         if self._cached_count >= _CACHE_MAX:
             self._forget()
-        found = self._step(cursor, (event_id, page_id))
-        self._cache.setdefault(cursor, {})[event_id, page_id] = found
+        step = self._step(cursor, (event_id, page_id))
+        self._cache.setdefault(cursor, {})[event_id, page_id] = step
         self._cached_count += 1
-        return found
+        return step
 
     def _step(self, cursor: Cursor, ids: tuple[str, str]) -> _Transition:
         fired: set[str] = set()

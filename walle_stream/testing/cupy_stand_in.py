@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.backends.device import Device
+from walle_stream.engine.backends.device_kernels import Device
 from walle_stream.engine.backends.kernels import erf
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.program import Array, DType
+from walle_stream.engine.rules import is_foreign
 
 _SAME: Final = (
     "abs", "negative", "invert", "isnan", "add", "subtract", "multiply", "minimum", "maximum",

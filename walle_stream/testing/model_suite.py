@@ -15,8 +15,8 @@ import pytest
 
 from walle_stream.engine.graph import Model
 from walle_stream.engine.hosted import HostedModel
-from walle_stream.engine.loading import read_model_bytes
 from walle_stream.engine.program import Array
+from walle_stream.engine.session import read_model_bytes
 from walle_stream.errors import DTypeError, EngineError
 from walle_stream.ports import ModelRunner
 

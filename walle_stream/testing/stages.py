@@ -12,7 +12,7 @@ import numpy as np
 
 from walle_stream.engine.backends.library import strided
 from walle_stream.engine.graph import Function, Graph, Model, Node
-from walle_stream.engine.planning.elision import Elision, Seen, is_loose, is_plain
+from walle_stream.engine.planning.elision import Alias, Elision, is_loose, is_plain
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.placement import ALIGNMENT, Buffer, Placement
 from walle_stream.engine.program import Program, Step, Tensor
@@ -133,12 +133,12 @@ def _verify_views(program: Program, elision: Elision) -> None:
     for step in program.steps:
         for each in (*step.inputs, *step.outputs):
             if not is_loose(each):
-                _verify_bounds(each, elision.seen[each])
+                _verify_bounds(each, elision.aliases[each])
         if id(step) not in run:
             _verify_elided(step, elision)
 
 
-def _verify_bounds(tensor: Tensor, seen: Seen) -> None:
+def _verify_bounds(tensor: Tensor, seen: Alias) -> None:
     reach = [step * (size - 1) for size, step in zip(tensor.shape, seen.view.strides, strict=True)]
     low = seen.view.offset + sum(each for each in reach if each < 0)
     high = seen.view.offset + sum(each for each in reach if each > 0)
@@ -150,7 +150,7 @@ def _verify_bounds(tensor: Tensor, seen: Seen) -> None:
 
 def _verify_elided(step: Step, elision: Elision) -> None:
     # a raster that is read in place: each place of its output is where its regions say
-    source, output = elision.seen[step.inputs[0]], elision.seen[step.output]
+    source, output = elision.aliases[step.inputs[0]], elision.aliases[step.output]
     if source.root is not output.root:
         raise SpecError(f"{step.output} is seen in {output.root}, its source in {source.root}")
     if max(step.output.size, source.root.size) > _COMPARED_MAX:
@@ -245,7 +245,7 @@ def _verify_overwriting(
     loop = next(each for each in loops if any(step is writer for step in each.steps))
     for step in loop.steps:
         for each in step.inputs:
-            seen = elision.seen[each]
+            seen = elision.aliases[each]
             is_cut_alike = not loop.is_cut or (
                 each.shape[: loop.axis + 1] == after.shape[: loop.axis + 1]
             )

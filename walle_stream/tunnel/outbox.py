@@ -106,8 +106,8 @@ class LimitedTunnel:
         Raises:
             TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
         """
-        for each in frames:
-            self._take(*each)
+        for frame in frames:
+            self._take(*frame)
 
     def _take(self, partition: int, number: int, frame: bytes) -> None:
         taken = _read(frame, number)
@@ -178,7 +178,7 @@ class LimitedTunnel:
 
     def _make_room(self, size_bytes: int) -> None:
         while not self._has_room(size_bytes):
-            oldest = min(self._oldest(), key=lambda each: each[1].serial, default=None)
+            oldest = min(self._oldest(), key=lambda head: head[1].serial, default=None)
             if oldest is None:
                 return
             self._drop(*oldest)
@@ -191,14 +191,14 @@ class LimitedTunnel:
                     break
 
     def _expired(self, partition: int, before_ms: int) -> list[_Frame]:
-        found = []
+        shed = []
         for frame in self._waiting.get(partition, {}).values():
             if not frame.features:
                 continue
             if not 0 <= frame.newest_ms < before_ms:
                 break
-            found.append(frame)
-        return found
+            shed.append(frame)
+        return shed
 
     def _drop(self, partition: int, frame: _Frame) -> None:
         del self._waiting[partition][frame.number]
@@ -237,7 +237,7 @@ class LimitedTunnel:
             for partition, lane in self._waiting.items()
             if lane
         )
-        return min(heads, key=lambda each: each[1].serial, default=None)
+        return min(heads, key=lambda head: head[1].serial, default=None)
 
     def _tell(self) -> None:
         now_ms = monotonic_ms()

@@ -88,9 +88,9 @@ class UplinkSession:
                 self.in_flight_bytes -= size_bytes
                 self._acknowledged.append(number)
         if self._limits is not None:
-            for each in self._limits.shed(self._partition, self._watermark_ms):
-                self.in_flight_bytes -= self._in_flight.pop(each.number, 0)
-                self._shed.append(each)
+            for frame in self._limits.shed(self._partition, self._watermark_ms):
+                self.in_flight_bytes -= self._in_flight.pop(frame.number, 0)
+                self._shed.append(frame)
 
     def collect(self) -> list[int]:
         """Return the frames whose rows the next commit deletes, each once."""
@@ -109,8 +109,8 @@ class UplinkSession:
         """
         self._watermark_ms = watermark_ms
         self.pump()
-        found, self._shed = self._shed, []
-        return found
+        numbers, self._shed = self._shed, []
+        return numbers
 
     def flush(self, deadline_ms: float) -> bool:
         """Wait until everything is acknowledged; blocks.

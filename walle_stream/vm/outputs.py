@@ -46,9 +46,9 @@ def run_checked(
     results = call(groups)
     if program.confinement.cpu_ms:
         _name_cpu_limit(program.confinement.cpu_ms, results)
-    for place, (group, result) in enumerate(zip(groups, results, strict=True)):
+    for index, (group, result) in enumerate(zip(groups, results, strict=True)):
         if _group_problem(program.limits, group, result) is not None:
-            results[place] = _one_by_one(program, group, result, call)
+            results[index] = _one_by_one(program, group, result, call)
     return results
 
 

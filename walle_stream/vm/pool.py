@@ -299,8 +299,8 @@ class VmPool:
             return
         try:
             with ThreadPoolExecutor(min(len(makers), _MAKERS), "walle-vm-maker") as threads:
-                for done in [threads.submit(make) for make in makers]:
-                    done.result()
+                for future in [threads.submit(make) for make in makers]:
+                    future.result()
         except BaseException:
             self.close()
             raise

@@ -37,8 +37,8 @@ class CloudCall(msgspec.Struct, array_like=True, gc=False):
 
         A device that forgot in a power cut may give a number to another question.
         """
-        asked = (self.device_id, self.number, self.task, self.service, self.question)
-        return blake2b(msgspec.msgpack.encode(asked), digest_size=8).hexdigest()
+        fields = (self.device_id, self.number, self.task, self.service, self.question)
+        return blake2b(msgspec.msgpack.encode(fields), digest_size=8).hexdigest()
 
 
 class OpenCall(msgspec.Struct, array_like=True):
@@ -65,11 +65,11 @@ def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes
         Bodies; usually one.
     """
     first = size_bytes = 0
-    for place, call in enumerate(calls):
+    for index, call in enumerate(calls):
         size_bytes += len(call.question)
-        if size_bytes > FRAME_BYTES and place > first:
-            yield _encode(calls[first:place], compression)
-            first, size_bytes = place, len(call.question)
+        if size_bytes > FRAME_BYTES and index > first:
+            yield _encode(calls[first:index], compression)
+            first, size_bytes = index, len(call.question)
     if first < len(calls):
         yield _encode(calls[first:], compression)
 

@@ -59,12 +59,12 @@ def _shorten(value: Any, known: dict[str, int]) -> Any:
         number = _number(value, known)
         return value if number is None else _REFERENCES[number]
     if isinstance(value, list):
-        return [_shorten(each, known) for each in value]
+        return [_shorten(item, known) for item in value]
     if isinstance(value, dict):
         written: dict[str | int, Any] = {}
-        for key, each in value.items():
+        for key, item in value.items():
             number = _number(key, known)
-            written[key if number is None else number] = _shorten(each, known)
+            written[key if number is None else number] = _shorten(item, known)
         return written
     return value
 
@@ -82,16 +82,16 @@ def _restore(value: Any, known: list[str]) -> Any:
         _note(value, known)
         return value
     if isinstance(value, list):
-        return [_restore(each, known) for each in value]
+        return [_restore(item, known) for item in value]
     if isinstance(value, dict):
         read = {}
-        for key, each in value.items():
+        for key, item in value.items():
             if isinstance(key, str):
                 _note(key, known)
                 text = key
             else:
                 text = _known(key, known)
-            read[text] = _restore(each, known)
+            read[text] = _restore(item, known)
         return read
     if isinstance(value, bytes):
         return _known(value[0] if len(value) == 1 else value, known)

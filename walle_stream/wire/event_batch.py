@@ -100,8 +100,8 @@ class EventBatch:
         events = self.events()
         own = [index for index, event in enumerate(events) if event.device_id == device_id]
         exact = [index for index in own if events[index].event_time_ms == event_time_ms]
-        found = exact or own or range(len(events))
-        return self.kept[found[-1]] if found else None
+        chosen = exact or own or range(len(events))
+        return self.kept[chosen[-1]] if chosen else None
 
     def heads(self, count: int) -> list[tuple[str, str, int]]:
         """Return (id, page, event time in milliseconds) of the first events, ``count`` at most."""

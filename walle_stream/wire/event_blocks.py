@@ -253,6 +253,6 @@ def encode_block(
 
 
 def _table(values: list[str]) -> tuple[list[str], bytes]:
-    places: dict[str, int] = {}
-    found = bytes(places.setdefault(value, len(places)) for value in values)
-    return list(places), found
+    indices: dict[str, int] = {}
+    codes = bytes(indices.setdefault(value, len(indices)) for value in values)
+    return list(indices), codes

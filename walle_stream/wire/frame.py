@@ -55,11 +55,11 @@ def split_records(records: Sequence[FeatureRecord]) -> Iterator[Sequence[Feature
         Usually one part: all of them.
     """
     first = size_bytes = 0
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         size_bytes += len(record.feature) + len(record.encoding)
-        if size_bytes > FRAME_BYTES and place > first:
-            yield records[first:place]
-            first, size_bytes = place, len(record.feature) + len(record.encoding)
+        if size_bytes > FRAME_BYTES and index > first:
+            yield records[first:index]
+            first, size_bytes = index, len(record.feature) + len(record.encoding)
     if first < len(records):
         yield records[first:] if first else records
 

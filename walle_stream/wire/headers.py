@@ -113,11 +113,11 @@ def read_headers(
         EnvelopeError: It is of another version, something is missing or no text, or the key
             cannot be a device id.
     """
-    found = FoundHeaders(what, headers)
-    given = found.get("v")
-    if given != b"%d" % version:
+    texts = FoundHeaders(what, headers)
+    stated = texts.get("v")
+    if stated != b"%d" % version:
         raise EnvelopeError(
-            f"a {what} has envelope version {(given or b'none').decode(errors='replace')}, this "
+            f"a {what} has envelope version {(stated or b'none').decode(errors='replace')}, this "
             f"side reads {version}: use the version of walle_stream that wrote it"
         )
     if key is None or value is None:
@@ -130,4 +130,4 @@ def read_headers(
     problem = device_id_problem(device_id)
     if problem:
         raise EnvelopeError(f"a {what}'s key is no device: {problem}")
-    return device_id, value, found
+    return device_id, value, texts

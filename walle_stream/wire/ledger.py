@@ -89,10 +89,10 @@ def shares_of(total: int, weights: Sequence[int]) -> list[int]:
         One share per weight, each less than a byte from the exact one.
     """
     weight_sum = sum(weights)
-    shares, before, given = [], 0, 0
+    shares, before, shared = [], 0, 0
     for weight in weights:
         before += weight
         upto = total * before // weight_sum if weight_sum else 0
-        shares.append(upto - given)
-        given = upto
+        shares.append(upto - shared)
+        shared = upto
     return shares

@@ -47,6 +47,6 @@ def decode_message(
     Raises:
         EnvelopeError: Something is missing, altered or of another version.
     """
-    device, payload, found = read_headers("message", MESSAGE_VERSION, key, value, headers)
-    number = found.number("n", is_signed=False)
-    return DownlinkEnvelope(device, number, found.text("inc"), found.text("kind"), payload)
+    device, payload, texts = read_headers("message", MESSAGE_VERSION, key, value, headers)
+    number = texts.number("n", is_signed=False)
+    return DownlinkEnvelope(device, number, texts.text("inc"), texts.text("kind"), payload)

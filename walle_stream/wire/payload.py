@@ -66,9 +66,9 @@ def unpack_payload(version: int, body: bytes) -> bytes:
     """
     if len(body) < _HEADER.size:
         raise EnvelopeError(f"a frame of {len(body)} bytes is cut")
-    found, codec, size, checksum = _HEADER.unpack_from(body)
-    if found != version:
-        raise EnvelopeError(f"a frame has body version {found}, this side reads {version}")
+    body_version, codec, size, checksum = _HEADER.unpack_from(body)
+    if body_version != version:
+        raise EnvelopeError(f"a frame has body version {body_version}, this side reads {version}")
     if size > BODY_MAX_BYTES:
         raise EnvelopeError(f"a frame claims {size} bytes, at most {BODY_MAX_BYTES} are allowed")
     packed = body[_HEADER.size :]

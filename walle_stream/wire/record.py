@@ -118,21 +118,21 @@ def decode_record(
         EnvelopeError: Something is missing, altered or of another version, or what no frame can
             have.
     """
-    device, value, found = read_headers("record", RECORD_VERSION, key, value, headers)
+    device, value, texts = read_headers("record", RECORD_VERSION, key, value, headers)
     envelope = RecordEnvelope(
         device_id=device,
-        incarnation=found.incarnation("inc"),
-        partition=found.number("p", is_signed=False, at_most=_PARTITION_MAX),
-        epoch=found.number("ep", is_signed=False),
-        sequence_number=found.number("n", is_signed=False),
-        task=found.text("task"),
-        task_version=found.text("tv"),
-        event_time_ms=found.number("t"),
-        encoding=found.get("enc"),
-        service=found.text("svc", ""),
-        trace_parent=found.text("traceparent", ""),
+        incarnation=texts.incarnation("inc"),
+        partition=texts.number("p", is_signed=False, at_most=_PARTITION_MAX),
+        epoch=texts.number("ep", is_signed=False),
+        sequence_number=texts.number("n", is_signed=False),
+        task=texts.text("task"),
+        task_version=texts.text("tv"),
+        event_time_ms=texts.number("t"),
+        encoding=texts.get("enc"),
+        service=texts.text("svc", ""),
+        trace_parent=texts.text("traceparent", ""),
     )
-    value_format = found.text("ct")
+    value_format = texts.text("ct")
     if value_format == "json":
         return envelope, value
     read = _READERS.get(value_format)

@@ -75,16 +75,16 @@ def decode_report_record(
         EnvelopeError: Something is missing, altered or of another version, or what a frame
             cannot have.
     """
-    given, body, found = read_headers("report", REPORT_RECORD_VERSION, key, value, headers)
+    sender, body, texts = read_headers("report", REPORT_RECORD_VERSION, key, value, headers)
     record = ReportRecord(
-        incarnation=found.incarnation("inc"),
-        partition=found.number("p", is_signed=False, at_most=_PARTITION_MAX),
-        epoch=found.number("ep", is_signed=False),
-        number=found.number("n", is_signed=False, at_most=_NUMBER_MAX),
+        incarnation=texts.incarnation("inc"),
+        partition=texts.number("p", is_signed=False, at_most=_PARTITION_MAX),
+        epoch=texts.number("ep", is_signed=False),
+        number=texts.number("n", is_signed=False, at_most=_NUMBER_MAX),
         body=body,
     )
-    name = f"a report's key {given[:64]!r}"
-    if given != f"{record.incarnation}/{record.partition}":
+    name = f"a report's key {sender[:64]!r}"
+    if sender != f"{record.incarnation}/{record.partition}":
         raise EnvelopeError(
             f"{name} is not that of incarnation {record.incarnation[:32]!r}, partition "
             f"{record.partition}"

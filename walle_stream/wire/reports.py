@@ -145,16 +145,16 @@ def decode_reports(body: bytes) -> list[TaskReport]:
 
 def _check(report: TaskReport) -> None:
     runs = 0
-    for each in report.devices:
-        failed = sum(each.failures.values())
-        if failed > each.runs or each.strikes + each.crashes > failed:
+    for device in report.devices:
+        failed = sum(device.failures.values())
+        if failed > device.runs or device.strikes + device.crashes > failed:
             raise EnvelopeError(
-                f"a report of {report.task}@{report.version} counts {each.runs} runs of device "
-                f"{each.device_id[:64]!r}, {failed} failures, {each.strikes} strikes and "
-                f"{each.crashes} crashes: each can be no more than the one before"
+                f"a report of {report.task}@{report.version} counts {device.runs} runs of device "
+                f"{device.device_id[:64]!r}, {failed} failures, {device.strikes} strikes and "
+                f"{device.crashes} crashes: each can be no more than the one before"
             )
-        runs += each.runs
-    if any(place % CALL_BUCKETS > BUCKET_MAX for place in report.latency_us):
+        runs += device.runs
+    if any(bucket % CALL_BUCKETS > BUCKET_MAX for bucket in report.latency_us):
         raise EnvelopeError("a frame of reports is malformed: a time in no bucket")
     counted = max(sum(report.latency_us.values()), sum(report.output_bytes.values()))
     if counted > runs or report.to_ms < report.from_ms:

@@ -159,7 +159,10 @@ def add_tasks(
         tasks: By name.
         added: Another partition's, or what a commit adds.
     """
-    return {**tasks, **{name: each.plus(tasks.get(name, _NO_RUNS)) for name, each in added.items()}}
+    return {
+        **tasks,
+        **{name: counts.plus(tasks.get(name, _NO_RUNS)) for name, counts in added.items()},
+    }
 
 
 _NO_RUNS: Final = TaskCounts()

@@ -58,15 +58,15 @@ def value_problem(data: bytes) -> str | None:
 def _problem(data: bytes, decode: Callable[[bytes], Any]) -> str | None:
     try:
         value = decode(data)
-        again = _encode(value)
+        encoded = _encode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _described(error)
     size_bytes = len(data)
-    if again != data or size_bytes > KEYS_MAX:
+    if encoded != data or size_bytes > KEYS_MAX:
         if b"\n" in data or b"\r" in data:
             return "a line end stands between its tokens"
         colons = data.count(b":")
-        if colons != again.count(b":") or colons > KEYS_MAX or b"\\u003" in data:
+        if colons != encoded.count(b":") or colons > KEYS_MAX or b"\\u003" in data:
             problem = _pairs_problem(data)
             if problem is not None:
                 return problem
@@ -120,9 +120,9 @@ def _depth(value: Any) -> int:
     while level and depth <= DEPTH_MAX:
         depth += 1
         level = [
-            each
+            item
             for container in level
-            for each in (container.values() if type(container) is dict else container)
-            if type(each) in {dict, list}
+            for item in (container.values() if type(container) is dict else container)
+            if type(item) in {dict, list}
         ]
     return depth

@@ -117,14 +117,14 @@ def _decode(data: bytes, before: Sequence[Graph]) -> Graph:
     earlier: dict[int, tuple[int, int]] = {}
     at = end
     for number, node in enumerate(header.nodes):
-        if not all(0 <= each < number for each in node.inputs):
+        if not all(0 <= index < number for index in node.inputs):
             raise FrameError(f"a tensor request is malformed: node {number} needs a later one")
         if node.operator == "const":
             constants[number] = constant = _cut(number, node, data, at)
             at += len(constant.data)
         elif node.operator == EARLIER:
             earlier[number] = _found(number, node, before)
-    if at != len(data) or not all(0 <= each < len(header.nodes) for each in header.outputs):
+    if at != len(data) or not all(0 <= index < len(header.nodes) for index in header.outputs):
         raise FrameError("a tensor request does not add up: its constants or outputs")
     return Graph(header.nodes, constants, header.outputs, earlier)
 
@@ -135,8 +135,8 @@ def encode_values(values: Sequence[Constant]) -> bytes:
     Args:
         values: The outputs, in order.
     """
-    header = msgspec.json.encode({"outputs": [[each.dtype, each.shape] for each in values]})
-    return b"".join((_HEAD.pack(len(header)), header, *(each.data for each in values)))
+    header = msgspec.json.encode({"outputs": [[value.dtype, value.shape] for value in values]})
+    return b"".join((_HEAD.pack(len(header)), header, *(value.data for value in values)))
 
 
 def _found(number: int, node: Node, before: Sequence[Graph]) -> tuple[int, int]:

@@ -19,6 +19,16 @@ from walle_stream.reading.mapping.records import (
 )
 
 _DELIMITERS: Final = ",;\t|"
+_BEGINNING_BYTES: Final = 16
+_UTF_16: Final = "is UTF-16: write it as UTF-8"
+_FOREIGN: Final = (
+    (b"\xff\xfe", _UTF_16),
+    (b"\xfe\xff", _UTF_16),
+    (b"(\xb5/\xfd", "is compressed by zstd: decompress it, or compress it by gzip"),
+    (b"BZh", "is compressed by bzip2: decompress it, or compress it by gzip"),
+    (b"\xfd7zXZ", "is compressed by xz: decompress it, or compress it by gzip"),
+    (b"PK\x03\x04", "is a ZIP archive or a spreadsheet: export it as CSV"),
+)
 _SHOWN_MAX: Final = 80
 
 
@@ -67,10 +77,13 @@ class FilesSource(FileSource):
 
 
 def _open_csv(model: FilesModel, stream: FileStream) -> FileRows:
+    beginning = stream.peek(_BEGINNING_BYTES)
     csv = CsvRecords(stream.bytes, model.delimiter, model.quote, model.max_record_bytes)
     header = csv.header()
     if header is None:
-        raise SourceError(f"source {stream.name!r} has no readable header line: add one")
+        what = next((what for magic, what in _FOREIGN if beginning.startswith(magic)), "")
+        what = what or (f"begins with {beginning!r}: add one" if beginning else "is empty: add one")
+        raise SourceError(f"source {stream.name!r} has no readable header line: it {what}")
     try:
         build = compile_mapping(model, CsvLayout(model.columns, header))
     except MappingError as error:
@@ -83,6 +96,10 @@ def _open_csv(model: FilesModel, stream: FileStream) -> FileRows:
 def _better_delimiter(header: list[str], delimiter: str) -> str:
     # the end of a message about a column that is missing, or nothing where others are there
     line = delimiter.join(header)
+    if "\r" in line:
+        return (
+            f"; its header is {line[:_SHOWN_MAX]!r}: its lines end with CR alone, end them with LF"
+        )
     better = max(_DELIMITERS, key=line.count)
     columns = line.count(better) + 1
     if columns <= len(header) and len(header) > 1:

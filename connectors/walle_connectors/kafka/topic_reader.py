@@ -29,7 +29,7 @@ _AGAIN_S: Final = 0.5
 _RECORD_BYTES: Final = 200  # key, headers and objects, about
 
 
-class _Lane:
+class _Queue:
     # records of one partition, ascending in offset
 
     __slots__ = ("is_moved", "position", "records")
@@ -51,7 +51,7 @@ class TopicReader:
         self._topic = topic
         self._condition = Condition()
         self._stopped = Event()
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[int, _Queue] = {}
         self._bytes = 0
         self._thread = Thread(target=self._run, name=f"walle-kafka-{topic}", daemon=True)
         self._is_begun = False
@@ -90,7 +90,7 @@ class TopicReader:
     def _move(self, partition: int, position: int) -> None:
         lane = self._lanes.get(partition)
         if lane is None:
-            self._lanes[partition] = _Lane(position)
+            self._lanes[partition] = _Queue(position)
             self._condition.notify_all()
             return
         if position < lane.position:

@@ -12,111 +12,93 @@ from uuid import uuid4
 from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
 from walle_deploy.monitoring.definition import load_alarms
-from walle_deploy.monitoring.fleet_view import FleetView
-from walle_deploy.monitoring.watch import WatchOptions, watching
+from walle_deploy.monitoring.watch import FleetView, WatchOptions, watching
 from walle_deploy.release.audit import AuditEntry, read_entry
 from walle_deploy.release.controller import CONTROLLER
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.port import ReleaseStore
 
-_LEASE: Final = "alarms"
-_TOLD: Final = "alarms/audit"
-_TOLD_OF: Final = frozenset({"rollback", "stop", "pause"})
+_AUDIT_KEY: Final = "alarms/audit"
+_REPORTED_ACTIONS: Final = frozenset({"rollback", "stop", "pause"})
 _ALL: Final = 99.0  # percent: the rest is a hold-out, which may be no device at all
-_LOOKS: Final = 3
-"""A lease lasts as long as so many looks."""
 
 
 class OfferedVersions:
     """The versions that some device should have now; policies are not asked.
 
-    One thread; blocks on the store.
+    One thread; blocks on the store, which may raise ServiceUnreachableError.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
         """Look at nothing yet."""
         self._store = store
-        self._found: frozenset[tuple[str, str]] = frozenset()
+        self._versions: frozenset[tuple[str, str]] = frozenset()
         self._generation = -1
 
     def look(self) -> frozenset[tuple[str, str]]:
-        """Return them: stable ones, and those that releases offer.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
+        """Return them: stable ones, and those that releases offer."""
         with self._store.reading() as transaction:
             generation = transaction.generation()
             if generation == self._generation:
-                return self._found
+                return self._versions
             releases, stable = transaction.releases(), transaction.stable()
-        offers = [each.offer for each in releases if each.offer is not None and each.is_offered]
+        offers = [
+            release.offer
+            for release in releases
+            if release.offer is not None and release.is_offered
+        ]
         # of a task that a release gives to everybody nobody should have the stable version
-        taken = {each.task for each in offers if _is_for_all(each)}
+        taken = {offer.task for offer in offers if _is_for_all(offer)}
         kept = {pair for pair in stable.items() if pair[1] and pair[0] not in taken}
-        self._found = frozenset(kept | {(each.task, each.version) for each in offers})
+        self._versions = frozenset(kept | {(offer.task, offer.version) for offer in offers})
         self._generation = generation
-        return self._found
+        return self._versions
 
     def has(self, task: str, version: str) -> bool:
         """Return whether a version was among them when somebody looked last."""
-        return (task, version) in self._found
+        return (task, version) in self._versions
 
 
 class ReleaseNews:
     """Messages about what the controller did to releases by itself; their ids never change.
 
-    Where nobody looked before, what was before is no news. One thread; blocks on the store.
+    Where nobody looked before, what was before is no news. One thread; blocks on the store, which
+    may raise ServiceUnreachableError.
     """
 
     def __init__(self, store: ReleaseStore) -> None:
         """Look at nothing yet."""
         self._store = store
         self._rows = StoredRows(store)
-        self._given = 0
+        self._last_number = 0
         """Entries of the log up to this one were looked at."""
 
     def look(self) -> list[AlarmMessage]:
-        """Return what is new.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
-        told = self._rows.read(_TOLD)
+        """Return what is new."""
+        row = self._rows.read(_AUDIT_KEY)
         with self._store.reading() as transaction:
             head = transaction.audit_head().number
-            after = max(int(told or 0), self._given)
-            sealed = [] if told is None else transaction.audit(after=after)
-        entries = (read_entry(each) for each in sealed)
+            after = max(int(row or 0), self._last_number)
+            sealed = [] if row is None else transaction.audit(after=after)
+        entries = (read_entry(entry) for entry in sealed)
         messages = [
-            _message(each)
-            for each in entries
-            if each.by == CONTROLLER and each.release and each.action in _TOLD_OF
+            _message(entry)
+            for entry in entries
+            if entry.by == CONTROLLER and entry.release and entry.action in _REPORTED_ACTIONS
         ]
-        self._given = head
-        if told is None:
+        self._last_number = head
+        if row is None:
             self.keep()
         return messages
 
     def keep(self) -> None:
-        """Remember that all of it was told.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
-        self._rows.save(_TOLD, b"%d" % self._given)
+        """Remember that all of it was told."""
+        self._rows.save(_AUDIT_KEY, b"%d" % self._last_number)
 
 
 @contextmanager
 def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
     """Have alarms looked at while within; blocks on the store.
-
-    Args:
-        store: Of releases and of monitors' counts.
-        file: YAML of the kind Alarms.
-
-    Yields:
-        Nothing.
 
     Raises:
         SpecFileError: The file is wrong.
@@ -131,7 +113,8 @@ def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
 
     def leads() -> bool:
         with store.writing() as transaction:
-            return transaction.take_lease(_LEASE, owner, _LOOKS * spec.every)
+            # it lasts as long as three looks
+            return transaction.take_lease("alarms", owner, 3 * spec.every)
 
     options = WatchOptions(StoredRows(store), offered.has, leads, ReleaseNews(store))
     with watching(FleetView(store, wanted), spec, board, options):
@@ -154,8 +137,6 @@ def _message(entry: AuditEntry) -> AlarmMessage:
         task=entry.task,
         version=entry.version,
         measure="release",
-        value=None,
-        above=0.0,
         since_ms=entry.at_ms,
         at_ms=entry.at_ms,
         text=f"release {entry.release} of {entry.task}@{entry.version} {verb[entry.action]} by "

@@ -49,14 +49,8 @@ class Hosting:
     ) -> None:
         """Prepare; nothing is asked yet.
 
-        Args:
-            access: To the release service.
-            root: Root metadata that the devices were made with.
-            profiles: Of the host's devices.
-            secrets: By device, of its enrolment.
-            folder: Where verified files are kept.
-            scenario: Of the definition's tasks.
-            every_s: Seconds between two requests of a device.
+        ``secrets`` are by device, of its enrolment; ``every_s`` is between two requests of a
+        device.
 
         Raises:
             IntegrityError: The root is none.
@@ -72,7 +66,7 @@ class Hosting:
             token_of=access.device_token,
         )
         self.reports = HttpReportSink(access.service, token=access.reports_token)
-        self._receipts = ReceiptBook(folder / "receipts", [each.device for each in profiles])
+        self._receipts = ReceiptBook(folder / "receipts", [profile.device for profile in profiles])
 
     def fit(self, assembly: Assembly) -> None:
         """Set a pipeline up for what comes to its devices."""
@@ -86,11 +80,11 @@ class Hosting:
         """Keep the devices of a run at their versions, while within."""
         agents = [
             DeviceAgent(
-                *(each, self._client, self._pulled, run.installation),
+                *(profile, self._client, self._pulled, run.installation),
                 self._scenario,
                 self._receipts,
             )
-            for each in self._profiles
+            for profile in self._profiles
         ]
         fleet = Fleet(agents, self._every_s, min(_THREADS, len(agents)))
         fleet.start()

@@ -27,12 +27,7 @@ _KIND: Final = "operators"
 
 
 def demand_operators(store: ReleaseStore, spec: OperatorsSpec) -> None:
-    """Have the store remember who may change it; blocks.
-
-    Args:
-        store: Of a release service.
-        spec: How it is set up; the newest set-up counts.
-    """
+    """Have the store remember who may change it, as the newest set-up says; blocks."""
     # a duration is written as a text, and read from one alone; the default does here
     data = spec.model_dump_json(by_alias=True, exclude={"skew_ms"}).encode()
     if _demanded(store) != data:
@@ -43,9 +38,7 @@ def demand_operators(store: ReleaseStore, spec: OperatorsSpec) -> None:
 def local_app(store: ReleaseStore, by: str) -> Starlette:
     """Return the application of the operators' routes for a process that has the store; blocks.
 
-    Args:
-        store: Stays the caller's.
-        by: Who it is, where the store demands no operators.
+    ``by`` is who it is, where the store demands no operators.
 
     Raises:
         SpecFileError: The keys of operators are not on this machine: ask the service.

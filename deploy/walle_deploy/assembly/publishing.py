@@ -33,12 +33,7 @@ def publish_tag(
 
     Done again, also after a kill in the middle, it changes nothing that is there.
 
-    Args:
-        group: Where the scenario is.
-        ref: Which version.
-        repository: Gets the files.
-        make_known: Tells releases of a task's version and its files, last.
-        pythons: Other interpreters that devices have.
+    ``make_known`` comes last; ``pythons`` are other interpreters that devices have.
 
     Raises:
         ConflictError: The version was published with other files, or its tag was moved.

@@ -23,8 +23,7 @@ from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.model.receipts import Receipt
 from walle_deploy.monitoring.definition import load_alarms
-from walle_deploy.monitoring.gathering import ReportGatherer
-from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.monitor import Monitor, ReportGatherer
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
 from walle_deploy.operators.operator import Operator
@@ -58,10 +57,7 @@ from walle_stream.errors import (
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
-"""For ``service.worker.serve``."""
-
 _RING: Final = "cen.json"
-_REPORTS_AT_ONCE: Final = 2  # of the longest; of usual ones a thousand
 _SHORT_BYTES: Final = 16_384  # read within less time than a thread takes to begin
 _log = logging.getLogger(__name__)
 
@@ -85,29 +81,31 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     receipts = StoredReceiptKeys(store, is_open=admission.is_open)
 
     def read_receipt(token: str) -> Receipt:
-        found = receipts.keys.read(token, receipts.now_ms())
-        if admission.is_revoked(found.device):
+        receipt = receipts.keys.read(token, receipts.now_ms())
+        if admission.is_revoked(receipt.device):
             # whoever brings it: of a relay's devices admission knows nothing
-            raise ReceiptError(f"a receipt of device {found.device!r}, which is revoked", "revoked")
-        return found
+            raise ReceiptError(
+                f"a receipt of device {receipt.device!r}, which is revoked", "revoked"
+            )
+        return receipt
 
     monitor = Monitor(counted, read_receipt, needs_receipts=not admission.is_open)
-    asked = None if admission.operators is None else admission.operators.spec
-    if asked is not None:
-        demand_operators(store, asked)
+    operators = None if admission.operators is None else admission.operators.spec
+    if operators is not None:
+        demand_operators(store, operators)
 
     async def prove(request: Request) -> Operator:
         return await admission.admit_operator(request.scope["headers"], request.scope["client"])
 
-    needs_second = asked is not None and asked.second_person
-    header = "authorization" if asked is None else asked.header
+    needs_second = operators is not None and operators.second_person
+    header = "authorization" if operators is None else operators.header
     folder = Path(setup["repository"]) if setup.get("repository") else None
     return Parts(
         StoredTables(store),
         _signer(setup),
         receipts,
         (
-            Route(REPORTS_PATH, _taking(monitor, admission), methods=["POST"]),
+            Route(REPORTS_PATH, _receiving(monitor, admission), methods=["POST"]),
             *operator_routes(store, prove, needs_second=needs_second),
             *page_routes(store, admission.admit_operator, partial(_stop, store), header),
         ),
@@ -157,10 +155,6 @@ def open_service(
 
 def need_addresses(spec: ServiceSpec, *, has_own_files: bool) -> None:
     """Refuse a set-up by which devices would be told of files that they cannot pull.
-
-    Args:
-        spec: Of the service; a store's files have relative addresses.
-        has_own_files: Whether exclusive files are offered.
 
     Raises:
         SpecFileError: An address is missing.
@@ -213,11 +207,11 @@ def _stop(
     change(name, why, revision)
 
 
-def _taking(monitor: Monitor, admission: Admission) -> Callable[[Request], object]:
-    room = BodyRoom(_REPORTS_AT_ONCE * BATCH_MAX_BYTES)
+def _receiving(monitor: Monitor, admission: Admission) -> Callable[[Request], object]:
+    room = BodyRoom(2 * BATCH_MAX_BYTES)  # of usual ones a thousand at once
     gatherer = ReportGatherer(monitor)
 
-    async def take(request: Request) -> Response:
+    async def receive(request: Request) -> Response:
         try:
             headers = picked(request.scope["headers"], admission.headers)
             visit = admission.admit_reports(headers, request.scope["client"])
@@ -225,7 +219,7 @@ def _taking(monitor: Monitor, admission: Admission) -> Callable[[Request], objec
                 is_own = visit.proven.role == "device"
                 most = OWN_MAX_BYTES if is_own else BATCH_MAX_BYTES
                 body = await read_body(request, most, share)
-                admission.took(visit, 0, share.held_bytes)
+                admission.spend(visit, 0, share.held_bytes)
                 if isinstance(body, Response):
                     return body
                 own = visit.proven.name if is_own else ""
@@ -233,8 +227,8 @@ def _taking(monitor: Monitor, admission: Admission) -> Callable[[Request], objec
                     frames = read_batch(body, own)
                 else:
                     frames = await asyncio.to_thread(read_batch, body, own)
-                admission.took(visit, len(frames), 0)
-                new = await gatherer.take(frames, own)
+                admission.spend(visit, len(frames), 0)
+                new = await gatherer.receive(frames, own)
         except ForbiddenError as error:
             return _refused(admission.refused_later(visit.address, error))
         except (EnvelopeError, IdentityError, ServiceBusyError) as error:
@@ -244,7 +238,7 @@ def _taking(monitor: Monitor, admission: Admission) -> Callable[[Request], objec
             return _refused(error)
         return JSONResponse({"new": new})
 
-    return take
+    return receive
 
 
 def _refused(error: WalleError) -> Response:

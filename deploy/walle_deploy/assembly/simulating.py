@@ -23,11 +23,7 @@ class PackageSimulator:
         self._public = public
 
     def simulate(
-        self,
-        files: VersionFiles,
-        previous: VersionFiles | None,
-        step: SimulationStep,
-        stop: Event,
+        self, files: VersionFiles, previous: VersionFiles | None, step: SimulationStep, stop: Event
     ) -> SimulationResult:
         """Run it; see ``Simulator``.
 

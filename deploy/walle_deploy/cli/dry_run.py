@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from walle_deploy.cli.numbers import bounded
-from walle_deploy.cli.store_option import add_releases
+from walle_deploy.cli.options import add_releases, bounded
 
 
 def add(commands: Any) -> None:
@@ -59,10 +58,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.service and "://" not in options.service:
         # that is what the option was before a service could be asked
         options.attributes, options.service = options.attributes or Path(options.service), ""
-    given = [name for name in ("beta", "full", "alone") if getattr(options, name)]
-    given += [name for name in ("percent", "salt") if getattr(options, name) is not None]
-    if options.file is None and given:
-        options.refuse(f"--{given[0]} is about a FILE: name one, or leave it out")
+    file_options = [name for name in ("beta", "full", "alone") if getattr(options, name)]
+    file_options += [name for name in ("percent", "salt") if getattr(options, name) is not None]
+    if options.file is None and file_options:
+        options.refuse(f"--{file_options[0]} is about a FILE: name one, or leave it out")
     from walle_deploy.cli.dry_running import run_dry_run  # noqa: PLC0415 - only when it runs
 
     return run_dry_run(options)

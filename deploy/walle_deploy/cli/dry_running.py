@@ -7,19 +7,18 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from walle_deploy.cli.output import print_line, write_json
 from walle_deploy.cli.release_api import given_releases
 from walle_deploy.cli.release_file import load_whole_release
-from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable
-from walle_deploy.policy.dry_run import Group, answers, grouped
+from walle_deploy.policy.dry_run import Group, as_json, decisions, explained, grouped, why_of
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.policy.judging import choose
 from walle_deploy.policy.loading import PolicyDefinition
 from walle_deploy.policy.population import read_population
-from walle_deploy.policy.reasons import as_json, explained, why_of
 from walle_deploy.release.model import Release
 from walle_deploy.release.planning import Moment, Plan
 from walle_deploy.release.state import offer_at
@@ -42,9 +41,6 @@ class _Question(NamedTuple):
 def run_dry_run(options: argparse.Namespace) -> int:
     """Say what a population would get.
 
-    Returns:
-        0, also when nobody would get anything.
-
     Raises:
         SpecFileError: Release, policy, population, service or a file that policies look into
             cannot be read.
@@ -63,16 +59,22 @@ def run_dry_run(options: argparse.Namespace) -> int:
     if options.device is not None:
         _explain(options, question, profiles, sources)
     elif options.list:
-        for each in answers(question.table, profiles, sources, question.about):
+        for answer in decisions(question.table, profiles, sources, question.about):
             if options.json:
-                say_json(each._asdict())
+                write_json(answer._asdict())
             else:
-                version = "-" if each.version is None else each.version or "none"
-                parts = (each.device, each.task or "-", version, each.release or "-", each.why)
-                say("  ".join(parts))
+                version = "-" if answer.version is None else answer.version or "none"
+                parts = (
+                    answer.device,
+                    answer.task or "-",
+                    version,
+                    answer.release or "-",
+                    answer.why,
+                )
+                print_line("  ".join(parts))
     else:
-        found = grouped(answers(question.table, profiles, sources, question.about))
-        _summarise(options, question, len(profiles), found)
+        groups = grouped(decisions(question.table, profiles, sources, question.about))
+        _summarise(options, question, len(profiles), groups)
     return 0
 
 
@@ -98,8 +100,8 @@ def _question(options: argparse.Namespace) -> _Question:
     else:
         definition = release.model_dump(mode="json", by_alias=True, exclude_none=True)
         with given_releases(options, also="or --alone to leave other releases out") as releases:
-            asked = {"definition": definition, **moment._asdict()}
-            table, notes = releases.get(DRY_RUN_PATH, Plan, **asked)
+            query = {"definition": definition, **moment._asdict()}
+            table, notes = releases.get(DRY_RUN_PATH, Plan, **query)
     name, spec = release.metadata.name, release.spec
     where = f"at {moment.percent:g} %" if moment.stage == "gray" else f"at stage {moment.stage}"
     subject = f"would get {spec.task}@{spec.version} by release {name} {where}"
@@ -142,27 +144,29 @@ def _sources(service: Path | None) -> Sources:
 def _summarise(
     options: argparse.Namespace, question: _Question, devices: int, groups: list[Group]
 ) -> None:
-    made: dict[str, Any] = {"devices": devices}
-    by_it = [each for each in groups if question.about and each.release == question.about]
-    would, have = sum(each.devices for each in by_it), sum(each.have_it for each in by_it)
+    summary: dict[str, Any] = {"devices": devices}
+    by_it = [group for group in groups if question.about and group.release == question.about]
+    would, have = sum(group.devices for group in by_it), sum(group.have_it for group in by_it)
     if question.about:
-        made |= {"would_get": would, "has_it": have}
+        summary |= {"would_get": would, "has_it": have}
     if options.json:
-        shown = [each._asdict() for each in groups]
-        say_json({**made, "notes": question.notes, "groups": shown})
+        shown = [group._asdict() for group in groups]
+        write_json({**summary, "notes": question.notes, "groups": shown})
         return
     for note in question.notes:
-        say(f"note: {note}")
+        print_line(f"note: {note}")
     if question.about:
-        say(f"{would} of {devices} devices {question.subject}, {have} have it")
+        print_line(f"{would} of {devices} devices {question.subject}, {have} have it")
     else:
-        tasks = len({each.task for each in groups})
-        say(f"{devices} devices, {tasks} tasks that are released")
-    for each in groups:
-        examples = ", ".join(each.examples) + (", ..." if each.devices > len(each.examples) else "")
-        what = _what(each.task, each.version, each.release)
-        have_it = f", {each.have_it} have it" if each.have_it else ""
-        say(f"{each.devices:>9}  {what}{have_it} ({each.why}): {examples}")
+        tasks = len({group.task for group in groups})
+        print_line(f"{devices} devices, {tasks} tasks that are released")
+    for group in groups:
+        examples = ", ".join(group.examples) + (
+            ", ..." if group.devices > len(group.examples) else ""
+        )
+        what = _what(group.task, group.version, group.release)
+        have_it = f", {group.have_it} have it" if group.have_it else ""
+        print_line(f"{group.devices:>9}  {what}{have_it} ({group.why}): {examples}")
 
 
 def _what(task: str, version: str | None, release: str) -> str:
@@ -180,21 +184,21 @@ def _explain(
     profiles: list[DeviceProfile],
     sources: Sources,
 ) -> None:
-    profile = next((each for each in profiles if each.device == options.device), None)
+    profile = next((profile for profile in profiles if profile.device == options.device), None)
     if profile is None:
         raise RefNotFoundError(f"{options.population} has no device {options.device!r}")
     choices = list(choose(question.table, Facts(profile, sources, id_hash(profile.device))))
     for choice in choices:
         why = why_of(choice, question.about)
         if options.json:
-            made = {"device": profile.device, "task": choice.task, "version": choice.version}
-            asked = [{"release": name, **as_json(verdict)} for name, verdict in choice.verdicts]
-            say_json({**made, "release": choice.release_id, "why": why, "asked": asked})
+            fields = {"device": profile.device, "task": choice.task, "version": choice.version}
+            verdicts = [{"release": name, **as_json(verdict)} for name, verdict in choice.verdicts]
+            write_json({**fields, "release": choice.release_id, "why": why, "asked": verdicts})
             continue
         what = _what(choice.task, choice.version, choice.release_id)
-        say(f"device {profile.device}: {what} ({why})")
+        print_line(f"device {profile.device}: {what} ({why})")
         for name, verdict in choice.verdicts:
-            answer = "yes" if verdict.truth is True else "no"
-            say(f"  {'release ' + name if name else 'the stable version'}: {answer}")
+            truth = "yes" if verdict.truth is True else "no"
+            print_line(f"  {'release ' + name if name else 'the stable version'}: {truth}")
             for line in explained(verdict, 2):
-                say(line)
+                print_line(line)

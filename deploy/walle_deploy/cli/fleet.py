@@ -4,17 +4,24 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from walle_deploy.cli.addresses import need_url
-from walle_deploy.cli.fleet_device import add_device, given_profile, refuse_device_options
+from walle_deploy.cli.options import duration, need_extra, need_url
 from walle_stream.cli.parser import add_running
-from walle_stream.errors import DeployError, SpecFileError
-from walle_stream.errors.extras import how_to_install
+from walle_stream.errors import SpecFileError
 from walle_stream.wire.bearer import TOKEN_VARIABLE, token_from
 
-_MS: int = 1_000
-_EVERY_MIN_MS: int = 10
+_FIELDS: Final = {
+    "app": "name of the app that hosts the tasks",
+    "app_version": "such as 7.1",
+    "os": "such as android (default: this machine's)",
+    "os_version": "(default: this machine's)",
+    "interpreter": "its Python, such as cpython-314 (default: this process's)",
+    "performance": "low, middle or high (default: by memory and CPUs)",
+    "model": "of the hardware",
+    "memory_mb": "(default: this machine's)",
+    "user": "who is signed in",
+}
 
 
 def add(commands: Any) -> None:
@@ -61,7 +68,7 @@ def add(commands: Any) -> None:
         "--scenario", default="", help="of the pipeline's own tasks, which are reported under it"
     )
     fleet.add_argument(
-        "--every", type=_duration, default="10s", metavar="TIME", help="between requests (10s)"
+        "--every", type=duration(10), default="10s", metavar="TIME", help="between requests (10s)"
     )
     fleet.add_argument(
         "--data-dir",
@@ -78,11 +85,8 @@ def run_fleet(options: argparse.Namespace) -> int:
 
     Returns:
         As ``walle run``; with ``--id`` as ``walle device``.
-
-    Raises:
-        WalleError: A part failed for good.
     """
-    _need_extra()
+    need_extra("tuf", "urllib3")
     need_url("--service", options.service, has_path=False)
     return _run_one(options) if options.id is not None else _run_many(options)
 
@@ -114,7 +118,7 @@ def _run_many(options: argparse.Namespace) -> int:
     refuse_device_options(options)
     assembly = Assembly.load(find_definition(options.file), _overrides(options))
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
-    profiles = [with_interpreter(each) for each in read_population(options.profiles)]
+    profiles = [with_interpreter(profile) for profile in read_population(options.profiles)]
     data_dir = options.data_dir or Path("walle-data") / assembly.name
     hosting = _hosting(options, profiles, data_dir)
     hosting.fit(assembly)
@@ -147,7 +151,7 @@ def _hosting(options: argparse.Namespace, profiles: Sequence[Any], data_dir: Pat
         read_secrets(options.secrets) if options.secrets else {},
         data_dir.with_name(f"{data_dir.name}-files"),
         scenario=options.scenario,
-        every_s=options.every / _MS,
+        every_s=options.every / 1_000,
     )
 
 
@@ -174,15 +178,15 @@ def read_secrets(file: Path) -> dict[str, str]:
     import msgspec  # noqa: PLC0415 - of this alone
 
     enrolled = msgspec.defstruct("Enrolled", [("device", str), ("secret", str)])
-    found = {}
+    secrets = {}
     for number, line in enumerate(_read(file).splitlines(), 1):
         if line.strip():
             try:
-                each: Any = msgspec.json.decode(line, type=enrolled)
+                enrolment: Any = msgspec.json.decode(line, type=enrolled)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise SpecFileError(f"{file}:{number}: {error}", str(file), number) from error
-            found[each.device] = each.secret
-    return found
+            secrets[enrolment.device] = enrolment.secret
+    return secrets
 
 
 def _read(file: Path) -> bytes:
@@ -192,21 +196,53 @@ def _read(file: Path) -> bytes:
         raise SpecFileError(f"{file}: cannot be read: {error.strerror}", str(file)) from error
 
 
-def _duration(text: str) -> int:
-    from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
+def add_device(parser: Any) -> None:
+    """Add the options that go with ``--id``."""
+    group = parser.add_argument_group("with --id")
+    group.add_argument(
+        "--events", metavar="EVENTS", help="JSON Lines of its events, or - for standard input (-)"
+    )
+    group.add_argument(
+        "--follow", action="store_true", help="wait for more at the end, until SIGTERM"
+    )
+    for name, what in _FIELDS.items():
+        group.add_argument(f"--{name.replace('_', '-')}", metavar="V", help=what)
 
+
+def refuse_device_options(options: argparse.Namespace) -> None:
+    """Refuse what goes with ``--id`` alone, as ``--profiles`` says it of each device.
+
+    Raises:
+        SpecFileError: One of them is there.
+    """
+    for name in ("events", "follow", *_FIELDS):
+        if getattr(options, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise SpecFileError(f"{flag} goes with --id: with --profiles the file says it")
+
+
+def given_profile(options: argparse.Namespace) -> Any:
+    """Return the profile of a device: what was given, and what this machine knows.
+
+    The place of its events is filled into ``options``.
+
+    Raises:
+        SpecFileError: A value is none.
+    """
+    import msgspec  # noqa: PLC0415 - of this alone
+
+    from walle_deploy.device.machine import this_machine  # noqa: PLC0415 - beside it
+    from walle_deploy.model.owners import device_problem  # noqa: PLC0415 - beside it
+    from walle_deploy.model.profile import DeviceProfile  # noqa: PLC0415 - beside it
+
+    problem = device_problem(options.id)
+    if problem is not None:
+        raise SpecFileError(f"--id: {problem}")
+    options.events = options.events or "-"
+    fields = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
+    profile = msgspec.structs.replace(this_machine(options.id), **fields)
     try:
-        every_ms = parse_duration_ms(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if every_ms < _EVERY_MIN_MS:
-        raise argparse.ArgumentTypeError(f"{text} is shorter than {_EVERY_MIN_MS} ms")
-    return every_ms
-
-
-def _need_extra() -> None:
-    try:
-        import tuf  # noqa: F401, PLC0415 - is it there?
-        import urllib3  # noqa: F401, PLC0415 - the same
-    except ImportError as error:
-        raise DeployError(f"{error.name} is not installed: {how_to_install('deploy')}") from error
+        # the same bounds as of a profile that came in
+        return msgspec.convert(msgspec.to_builtins(profile), DeviceProfile, strict=False)
+    except msgspec.ValidationError as error:
+        raise SpecFileError(f"the profile of {options.id!r}: {error}") from error

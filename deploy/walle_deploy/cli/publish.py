@@ -1,11 +1,10 @@
 """``walle release publish``: a version from its tag to where releases and devices find it."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-from walle_deploy.cli.store_option import add_releases
+from walle_deploy.cli.options import add_releases
 
 
 def add(commands: Any) -> None:
@@ -37,15 +36,9 @@ def add(commands: Any) -> None:
 
 
 def run_publish(options: argparse.Namespace) -> int:
-    """Publish a version.
-
-    Raises:
-        ServiceUnreachableError: No store is named, or it does not answer.
-        WalleError: The version cannot be built or signed.
-    """
-    import msgspec  # noqa: PLC0415 - of this alone
-
+    """Publish a version."""
     from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra
+    from walle_deploy.cli.output import print_json, print_line  # noqa: PLC0415 - msgspec is heavy
     from walle_deploy.cli.release_api import given_releases  # noqa: PLC0415 - beside it
     from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
     from walle_deploy.model.releases import VersionFiles  # noqa: PLC0415 - beside it
@@ -61,15 +54,13 @@ def run_publish(options: argparse.Namespace) -> int:
             releases.change(VERSIONS_PATH, task=task, version=version, files=files, by=by)
 
         repository = TrustedRepository(options.repository, options.keys)
-        found = publish_tag(group, ref, repository, make_known, options.python)
-    package = found.files.shared[0]
-    if options.json:
-        line = msgspec.json.encode({"ref": str(ref), "commit": found.commit, "files": found.files})
-        sys.stdout.write(line.decode() + "\n")
-        return 0
-    own = f", exclusive files for {len(found.files.exclusive):,}" if found.files.exclusive else ""
-    sys.stdout.write(
-        f"published {ref} of commit {found.commit[:12]}: {package.size_bytes:,} bytes, "
-        f"SHA-256 {package.sha256[:12]}{own}\n"
-    )
+        published = publish_tag(group, ref, repository, make_known, options.python)
+    commit, files = published.commit, published.files
+    if not print_json(options, {"ref": str(ref), "commit": commit, "files": files}):
+        package = files.shared[0]
+        own = f", exclusive files for {len(files.exclusive):,}" if files.exclusive else ""
+        print_line(
+            f"published {ref} of commit {commit[:12]}: {package.size_bytes:,} bytes, "
+            f"SHA-256 {package.sha256[:12]}{own}"
+        )
     return 0

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from walle_deploy.cli import dry_run, publish, simulate
-from walle_deploy.cli.numbers import bounded
-from walle_deploy.cli.store_option import add_releases
+from walle_deploy.cli.options import add_releases, bounded
 from walle_stream.errors import DeployError
 from walle_stream.errors.extras import how_to_install
 
@@ -32,11 +31,7 @@ def add(commands: Any) -> None:
 
 
 def add_verbs(verbs: Any) -> None:
-    """Add the sub-commands.
-
-    Args:
-        verbs: The sub-parsers of ``walle release``; others may add theirs.
-    """
+    """Add the sub-commands."""
     create = verbs.add_parser("create", help="begin a release")
     create.add_argument("file", type=Path, metavar="FILE", help="YAML of the kind Release")
     create.add_argument(

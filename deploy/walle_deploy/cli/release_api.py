@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import getpass
 import os
 import time
 import uuid
@@ -13,9 +14,7 @@ from urllib.parse import quote, unquote
 import msgspec
 import urllib3
 
-from walle_deploy.cli.addresses import need_url
-from walle_deploy.cli.release_options import who
-from walle_deploy.cli.store_option import SERVICE_VARIABLE, STORE_VARIABLE, need_store
+from walle_deploy.cli.options import SERVICE_VARIABLE, STORE_VARIABLE, need_store, need_url
 from walle_deploy.outbound.bounded import words_of
 from walle_deploy.release.progress import Progress
 from walle_deploy.service.operating import RELEASES_PATH, Wanted
@@ -27,9 +26,6 @@ from walle_stream.wire.bearer import bearer_headers, token_from
 
 _GOOD: Final = 200
 _AWAY: Final = 500
-_TIMEOUT_S: Final = 60.0
-_AGAIN_S: Final = 0.5
-_AGAIN_MAX_MS: Final = 30_000
 
 type _Ask = Callable[[str, str, dict[str, str], bytes], tuple[int, bytes]]
 
@@ -40,36 +36,30 @@ class _Said(msgspec.Struct):
 
 
 class Releases:
-    """What operators ask and change: at a service, or over a store in this process."""
+    """What operators ask and change: at a service, or over a store in this process.
+
+    All methods block, and raise what the service says.
+    """
 
     def __init__(self, ask: _Ask, token: Callable[[], str] | None) -> None:
         """Ask nothing yet."""
         self._ask = ask
         self._token = token
 
-    def get[T](self, path: str, kind: type[T], **asked: object) -> T:
-        """Return what there is, or would be with what is asked; blocks.
-
-        Raises:
-            WalleError: What the service says.
-        """
-        body = msgspec.json.encode(asked) if asked else b""
-        found: T = self._asked("POST" if asked else "GET", path, body, kind)
-        return found
+    def get[T](self, path: str, kind: type[T], **query: object) -> T:
+        """Return what there is, or would be with what a query gives; blocks."""
+        body = msgspec.json.encode(query) if query else b""
+        result: T = self._send("POST" if query else "GET", path, body, kind)
+        return result
 
     def look(self, name: str) -> Progress:
-        """Return how a release goes; blocks.
-
-        Raises:
-            WalleError: There is none of that name; or what else the service says.
-        """
+        """Return how a release goes; blocks."""
         return self.get(path_of(name), Progress)
 
     def change(self, path: str, **wanted: Any) -> Any:
-        """Have something changed, once, also where the service goes away meanwhile; blocks.
+        """Have something changed once, also where the service goes away meanwhile; blocks.
 
-        Returns:
-            ``Progress`` of its release; None where it is of none.
+        ``Progress`` of its release is returned, None where it is of none.
 
         Raises:
             ServiceUnreachableError: It does not come back within half a minute.
@@ -79,31 +69,33 @@ class Releases:
         until_ms = 0.0
         while True:
             try:
-                return self._asked("POST", path, body, Progress | None)
+                return self._send("POST", path, body, Progress | None)
             except ServiceUnreachableError as error:
                 if not until_ms and _may_be_done(error):
-                    until_ms = monotonic_ms() + _AGAIN_MAX_MS
+                    until_ms = monotonic_ms() + 30_000
                 if monotonic_ms() >= until_ms:
                     raise
-            time.sleep(_AGAIN_S)
+            time.sleep(0.5)
 
-    def _asked(self, method: str, path: str, body: bytes, kind_of_answer: Any) -> Any:
+    def _send(self, method: str, path: str, body: bytes, kind_of_answer: Any) -> Any:
         status, data = self._ask(method, path, bearer_headers(self._token), body)
         try:
             if status == _GOOD:
                 return msgspec.json.decode(data, type=kind_of_answer)
-            said = msgspec.json.decode(data, type=_Said)
+            refusal = msgspec.json.decode(data, type=_Said)
         except (msgspec.MsgspecError, UnicodeError) as error:
             # a proxy, or another server
             away = ServiceUnreachableError if status >= _AWAY else DeployError
             raise away(f"no release service answered, but something with {status}") from error
-        kind: Any = getattr(errors, said.kind, None)
+        kind: Any = getattr(errors, refusal.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
-        message = "".join(each if each.isprintable() else "?" for each in said.error)
+        message = "".join(
+            character if character.isprintable() else "?" for character in refusal.error
+        )
         if self._token is None and kind is errors.IdentityError:
             message += ": give --token or --operator-key (docs/deploy/operators.md)"
-        made: WalleError = kind(message) if is_ours else DeployError(message)
-        raise made
+        failure: WalleError = kind(message) if is_ours else DeployError(message)
+        raise failure
 
 
 def _may_be_done(error: ServiceUnreachableError) -> bool:
@@ -123,10 +115,7 @@ def given_releases(
 ) -> Iterator[Releases]:
     """Reach the releases of the service, or of the store, that options or environment name.
 
-    Args:
-        options: With ``service``, ``store``, ``token`` and ``operator_key``.
-        make: Make the store where it is missing.
-        also: What else could be done where none is named.
+    ``make`` makes a missing store; ``also`` is what else could be done where none is named.
 
     Raises:
         WalleError: None is named, it does not answer, or what is to prove who asks is wrong.
@@ -137,25 +126,25 @@ def given_releases(
     url = options.service or ("" if is_typed else os.environ.get(SERVICE_VARIABLE, ""))
     if url:
         need_url("--service", url, has_path=False)
-        with urllib3.PoolManager(retries=False, timeout=_TIMEOUT_S) as pool:
+        with urllib3.PoolManager(retries=False, timeout=60.0) as pool:
             yield Releases(_over_http(pool, url.rstrip("/")), token)
         return
     from walle_deploy.assembly.operating import local_app  # noqa: PLC0415 - not for a service
 
     also = f"or --service, or set {SERVICE_VARIABLE}{also and ', '}{also}"
     with closing(open_store(need_store(options, also), make=make)) as store:
-        yield Releases(_in_process(local_app(store, who(options))), token)
+        yield Releases(_in_process(local_app(store, _user(options))), token)
 
 
 def _over_http(pool: urllib3.PoolManager, url: str) -> _Ask:
     def ask(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
         try:
-            answer = pool.request(method, url + path, body=body, headers=headers, redirect=False)
+            response = pool.request(method, url + path, body=body, headers=headers, redirect=False)
         except urllib3.exceptions.HTTPError as error:
             raise ServiceUnreachableError(
                 f"{url}: the release service does not answer: {words_of(error)}"
             ) from error
-        return answer.status, answer.data
+        return response.status, response.data
 
     return ask
 
@@ -189,5 +178,13 @@ def _token(options: argparse.Namespace) -> Callable[[], str] | None:
         return token_from(options.token)
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - of this alone
 
-    key, name = SigningKey.read(options.operator_key), who(options)
+    key, name = SigningKey.read(options.operator_key), _user(options)
     return lambda: key.sign("approver", name)
+
+
+def _user(options: argparse.Namespace) -> str:
+    """Return who asks, as far as this process knows."""
+    try:
+        return getattr(options, "by", None) or getpass.getuser()
+    except (KeyError, OSError):  # a process without a name
+        return "unknown"

@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from walle_deploy.cli.output import print_json, print_line
 from walle_deploy.cli.release_api import given_releases, path_of
 from walle_deploy.cli.release_file import load_whole_release
-from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.model.names import TaskRef
 from walle_deploy.service.operating import RELEASES_PATH, STABLE_PATH
 from walle_stream.errors import RefNotFoundError
@@ -41,22 +41,13 @@ def _change(options: argparse.Namespace, path: str, **wanted: Any) -> int:
             path, why=" ".join(options.why.split()), by=options.by or "", **wanted
         )
     if progress is None:
-        stable = {"task": wanted["task"], "stable": wanted["version"]}
-        if options.json:
-            say_json(stable)
-        else:
-            say(
-                "{task}: {stable} is stable: devices that no release takes in get it".format(
-                    **stable
-                )
-            )
-        return 0
-    if options.json:
-        say_json(progress)
-        return 0
-    paused = ", paused" if progress.is_paused else ""
-    say(
-        f"release {progress.release}: {progress.task}@{progress.version}, "
-        f"{progress.stage.replace('_', ' ')}{paused} (revision {progress.revision})"
-    )
+        task, version = wanted["task"], wanted["version"]
+        if not print_json(options, {"task": task, "stable": version}):
+            print_line(f"{task}: {version} is stable: devices that no release takes in get it")
+    elif not print_json(options, progress):
+        paused = ", paused" if progress.is_paused else ""
+        print_line(
+            f"release {progress.release}: {progress.task}@{progress.version}, "
+            f"{progress.stage.replace('_', ' ')}{paused} (revision {progress.revision})"
+        )
     return 0

@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from walle_deploy.cli.output import print_line, write_json
 from walle_deploy.cli.release_api import Releases, given_releases
-from walle_deploy.cli.release_options import say, say_json
 from walle_deploy.cli.release_view import detail, overview, step_line
 from walle_deploy.release.audit import AuditEntry, read_entry, shown_by
 from walle_deploy.release.head import read_head, sign_head
@@ -26,18 +26,18 @@ def run_status(options: argparse.Namespace) -> int:
     """Say where releases stand."""
     with given_releases(options) as releases:
         if options.release:
-            found = [releases.look(options.release)]
+            states = [releases.look(options.release)]
         else:
-            found = releases.get(RELEASES_PATH, list[Progress])
+            states = releases.get(RELEASES_PATH, list[Progress])
     if options.json:
-        for each in found:
-            say_json(each)
+        for state in states:
+            write_json(state)
         return 0
     console = Console()
     if options.release:
-        console.print(detail(found[0]))
-    elif found:
-        console.print(overview(found))
+        console.print(detail(states[0]))
+    elif states:
+        console.print(overview(states))
     else:
         console.print("no releases yet")
     return 0
@@ -58,14 +58,14 @@ def run_watch(options: argparse.Namespace) -> int:
         followed = _followed(options, releases, progress)
         if options.json:
             for progress in followed:
-                say_json(progress)
+                write_json(progress)
         elif console.is_terminal:
             with Live(detail(progress), console=console, auto_refresh=False) as live:
                 for progress in followed:
                     live.update(detail(progress), refresh=True)
         else:
             for progress in _steps(followed):
-                say(step_line(progress))
+                print_line(step_line(progress))
             console.print(detail(progress))
     if progress.stage != "done":
         raise ReleaseStateError(
@@ -84,28 +84,31 @@ def run_audit(options: argparse.Namespace) -> int:
     if kept is not None:
         need_head(entries, kept)
         if options.against is not None:
-            say(f"the chain contains the head that was kept, entry {kept.number}")
+            print_line(f"the chain contains the head that was kept, entry {kept.number}")
             return 0
     head = f"{end.number}:{end.hash}"
     if options.sign is not None:
         head = sign_head(end, options.sign)
     if options.head:
-        say_json(end) if options.json and options.sign is None else say(head)
+        write_json(end) if options.json and options.sign is None else print_line(head)
         return 0
     for sealed in entries:
         if options.release not in {"", sealed.release_id}:
             continue
         if options.json:
-            say_json({"hash": sealed.hash, **_fields(sealed.text)})
+            fields = msgspec.json.decode(sealed.text, type=dict[str, Any])
+            write_json({"hash": sealed.hash, **fields})
             continue
         entry = read_entry(sealed)
         what = entry.release or f"{entry.task}@{entry.version}"
         stage = f" -> {_reached(entry)}" if entry.stage else ""
         why = f": {entry.why}" if entry.why else ""
         when = shown_time(entry.at_ms)
-        say(f"{entry.number:>6}  {when}  {shown_by(entry)}  {entry.action} {what}{stage}{why}")
+        print_line(
+            f"{entry.number:>6}  {when}  {shown_by(entry)}  {entry.action} {what}{stage}{why}"
+        )
     if not options.json:
-        say(f"the chain holds: {end.number} entries, end {head}")
+        print_line(f"the chain holds: {end.number} entries, end {head}")
     return 0
 
 
@@ -131,11 +134,11 @@ def _kept(options: argparse.Namespace) -> AuditHead | None:
 
 
 def _reached(entry: AuditEntry) -> str:
+    reached = f"{entry.stage} {entry.percent:g} %"
     if entry.stage != "done":
-        return f"{entry.stage} {entry.percent:g} %"
-    # older entries say 0 % there
+        return reached
     is_for_all = entry.stable == entry.version
-    return "done 100 %" + (", as the stable version" if is_for_all else " whom its policy lets in")
+    return reached + (", as the stable version" if is_for_all else " whom its policy lets in")
 
 
 def _followed(
@@ -147,25 +150,21 @@ def _followed(
     while progress.is_open:
         time.sleep(options.every)
         try:
-            found = releases.look(options.release)
+            latest = releases.look(options.release)
         except ServiceUnreachableError as error:
             if not is_away:  # the release goes on without whoever looks at it
                 sys.stderr.write(f"walle: {error.message}; watching goes on when it answers\n")
             is_away = True
             continue
         is_away = False
-        if found != progress:
-            progress = found
+        if latest != progress:
+            progress = latest
             yield progress
 
 
 def _steps(every: Iterable[Progress]) -> Iterator[Progress]:
     shown = None
-    for each in every:
-        if (each.revision, each.silent) != shown:
-            shown = each.revision, each.silent
-            yield each
-
-
-def _fields(text: str) -> dict[str, Any]:
-    return msgspec.json.decode(text, type=dict[str, Any])
+    for progress in every:
+        if (progress.revision, progress.silent) != shown:
+            shown = progress.revision, progress.silent
+            yield progress

@@ -19,15 +19,20 @@ _UNAUTHENTICATED: Final = (
 def overview(releases: Sequence[Progress]) -> RenderableType:
     """Return a table of releases."""
     table = Table(box=None, pad_edge=False)
-    is_open_mode = any(each.is_unauthenticated for each in releases)
+    is_open_mode = any(release.is_unauthenticated for release in releases)
     titles = ("release", "version", "stage", "percent", "devices", "since")
     for title in (*titles, *["evidence"] * is_open_mode):
         table.add_column(title)
-    for each in releases:
+    for release in releases:
         table.add_row(
-            *(each.release, f"{each.task}@{each.version}", _stage(each), f"{each.percent:g} %"),
-            *(f"{each.known_devices.get(each.version, 0):,}", shown_time(each.since_ms)),
-            *["unauthenticated" if each.is_unauthenticated else ""] * is_open_mode,
+            *(
+                release.release,
+                f"{release.task}@{release.version}",
+                _stage(release),
+                f"{release.percent:g} %",
+            ),
+            *(f"{release.known_devices.get(release.version, 0):,}", shown_time(release.since_ms)),
+            *["unauthenticated" if release.is_unauthenticated else ""] * is_open_mode,
         )
     if is_open_mode:
         return Group(table, Text(f"evidence is {_UNAUTHENTICATED}"))

@@ -8,9 +8,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from walle_deploy.cli.numbers import bounded
+from walle_deploy.cli.options import bounded, need_extra
+from walle_deploy.cli.output import print_json
 from walle_stream.errors import DeployError, RefNotFoundError
-from walle_stream.errors.extras import how_to_install
 
 if TYPE_CHECKING:
     from walle_deploy.trust.publishing import ExclusiveFile
@@ -20,7 +20,6 @@ _RING: Final = "cen.json"
 _ROLES: Final = ("root", "targets", "packages", "snapshot", "timestamp")
 _RINGS: Final = ("urls", "devices")
 _ROOT_KEYS_MAX: Final = 16
-_ROTATE: Final = f"{', '.join(_ROLES)}; {', '.join(_RINGS)}"
 
 
 def add(commands: Any) -> None:
@@ -65,7 +64,12 @@ def add(commands: Any) -> None:
     retire.add_argument("targets", nargs="+", metavar="TARGET", help="its signed name")
     action("refresh", _run_refresh, "sign anew what expires soon; run it every hour")
     rotate = action("rotate", _run_rotate, "give a role a new key")
-    rotate.add_argument("role", choices=(*_ROLES, *_RINGS), metavar="ROLE", help=_ROTATE)
+    rotate.add_argument(
+        "role",
+        choices=(*_ROLES, *_RINGS),
+        metavar="ROLE",
+        help=f"{', '.join(_ROLES)}; {', '.join(_RINGS)}",
+    )
     rotate.add_argument("--key", default="", help="begin of the old key's id, of several")
     rotate.add_argument("--lost", action="store_true", help="the old key is gone, or stolen")
     action("status", _run_status, "say where every role stands")
@@ -83,7 +87,7 @@ def _run_init(options: argparse.Namespace) -> int:
         DeployError: The threshold is above the number of keys.
         ConflictError: There is one already.
     """
-    _need_extra()
+    need_extra("tuf")
     from walle_deploy.distribution.signed_urls import KeyRing  # noqa: PLC0415 - heavy
     from walle_deploy.trust.layout import put_file  # noqa: PLC0415 - beside it
     from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
@@ -160,22 +164,22 @@ def _run_status(options: argparse.Namespace) -> int:
 
     from walle_stream.errors import IntegrityError  # noqa: PLC0415 - beside it
 
-    found = _open(options).status()
+    status = _open(options).status()
     lines = [f"{'role':<10} {'version':>7}  {'valid until (UTC)':<19}  keys (here, needed)"]
-    for role in found.roles:
+    for role in status.roles:
         until = datetime.fromtimestamp(role.expires_ms / 1_000, UTC)
-        is_out = "  EXPIRED" if role.role in found.expired else ""
+        is_out = "  EXPIRED" if role.role in status.expired else ""
         shown = f"{until:%F %T}" if role.expires_ms else "-"
         keys = f"{len(role.keys)} ({role.keys_here}, {role.threshold})"
         lines.append(f"{role.role:<10} {role.version:>7}  {shown:<19}  {keys}{is_out}")
-    lines.append(f"{found.targets} targets in {found.bins} bins")
-    _say(options, msgspec.to_builtins(found), "\n".join(lines))
-    return IntegrityError.exit_code if found.expired else 0
+    lines.append(f"{status.targets} targets in {status.bins} bins")
+    _say(options, msgspec.to_builtins(status), "\n".join(lines))
+    return IntegrityError.exit_code if status.expired else 0
 
 
 def _run_enrol(options: argparse.Namespace) -> int:
     """Print a device's secret."""
-    _need_extra()
+    need_extra("tuf")
     from walle_deploy.distribution.signed_urls import read_ring  # noqa: PLC0415 - heavy
 
     secret = read_ring((options.keys or options.folder / "keys") / _RING)
@@ -193,7 +197,7 @@ def _run_serve(options: argparse.Namespace) -> int:
 
 
 def _open(options: argparse.Namespace) -> "TrustedRepository":
-    _need_extra()
+    need_extra("tuf")
     from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
 
     return TrustedRepository(options.folder, options.keys)
@@ -204,28 +208,21 @@ def _exclusive(folder: Path) -> "list[ExclusiveFile]":
 
     if not folder.is_dir():
         raise RefNotFoundError(f"{folder}: there is no such folder: expected OWNER/RESOURCE in it")
-    found = []
+    files = []
     for owner in sorted(path for path in folder.iterdir() if path.is_dir()):
-        for path in sorted(each for each in owner.rglob("*") if each.is_file()):
+        for path in sorted(entry for entry in owner.rglob("*") if entry.is_file()):
             resource = path.relative_to(owner).as_posix()
-            found.append(ExclusiveFile(unquote(owner.name), resource, path))
-    return found
+            files.append(ExclusiveFile(unquote(owner.name), resource, path))
+    return files
 
 
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty() and (done % 100 == 0 or done == total):
-        end = "\n" if done == total else ""
-        sys.stderr.write(f"\rstored {done:,} of {total:,} exclusive files{end}")
+def _progress(stored: int, total: int) -> None:
+    if sys.stderr.isatty() and (stored % 100 == 0 or stored == total):
+        end = "\n" if stored == total else ""
+        sys.stderr.write(f"\rstored {stored:,} of {total:,} exclusive files{end}")
         sys.stderr.flush()
 
 
 def _say(options: argparse.Namespace, fields: Any, text: str) -> None:
-    sys.stdout.write((msgspec.json.encode(fields).decode() if options.json else text) + "\n")
-    sys.stdout.flush()
-
-
-def _need_extra() -> None:
-    try:
-        import tuf  # noqa: F401, PLC0415 - is it there?
-    except ImportError as error:
-        raise DeployError(f"tuf is not installed: {how_to_install('deploy')}") from error
+    if not print_json(options, fields):
+        print(text, flush=True)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,20 +17,13 @@ from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.trust.repository import TrustedRepository
 from walle_stream.errors import WalleError
 
-_REFRESH_S: Final = 3_600
-
 
 def serve(
     repository: TrustedRepository, host: str, port: int, ring: Path, options: argparse.Namespace
 ) -> int:
     """Serve until a signal, and sign the timestamp anew every hour where its key is here.
 
-    Args:
-        repository: Whose files.
-        host: To listen at.
-        port: 0 takes any that is free.
-        ring: File of the keys of exclusive addresses; need not be there.
-        options: As parsed, for ``json``.
+    Port 0 takes any that is free; the ring of keys of exclusive addresses need not be there.
 
     Raises:
         RefNotFoundError: There is no repository.
@@ -46,9 +38,7 @@ def serve(
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     listener = listen(address, "--host, --port")
     url = f"http://{host}:{listener.getsockname()[1]}/"
-    line = json.dumps({"url": url}) if options.json else f"serving {folder} at {url}"
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    print(json.dumps({"url": url}) if options.json else f"serving {folder} at {url}", flush=True)
     end_on_signals()
     config = uvicorn.Config(app, log_level="warning", server_header=False)
     # Ctrl-C and SIGTERM are how it ends; uvicorn passes them on when it has
@@ -66,7 +56,7 @@ def _refreshing(
                 await asyncio.to_thread(repository.refresh)
             except (WalleError, OSError) as error:
                 sys.stderr.write(f"walle: not refreshed: {error}\n")
-            await asyncio.sleep(_REFRESH_S)
+            await asyncio.sleep(3_600)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -1,24 +1,16 @@
 """``walle serve``: the release service."""
 
 import argparse
-import importlib.util
 import json
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Any, Final
 
-from walle_deploy.cli.addresses import need_url
-from walle_deploy.cli.numbers import bounded
-from walle_deploy.cli.store_option import add_store, need_store
+from walle_deploy.cli.options import add_store, bounded, need_extra, need_store, need_url
 from walle_stream.errors import ServiceUnreachableError, SpecFileError
-from walle_stream.errors.extras import how_to_install
 
-_PARTS: Final = ("httptools", "starlette", "uvicorn", "uvloop", "cryptography", "jwt")
-_WORKERS_MAX: Final = 256
 _PORT_MAX: Final = 65_535
-_BACKLOG: Final = 4_096
 
 
 def add(commands: Any) -> None:
@@ -58,7 +50,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=bounded(int, 1, _WORKERS_MAX),
+        type=bounded(int, 1, 256),
         default=1,
         metavar="N",
         help="processes (default: 1)",
@@ -68,13 +60,10 @@ def add(commands: Any) -> None:
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Serve until a signal.
-
-    Raises:
-        SpecFileError: The set-up is wrong, or the extra is not installed.
-        ServiceUnreachableError: The address cannot be had.
-    """
-    need_extra(*_PARTS)
+    """Serve until a signal."""
+    need_extra(
+        *("httptools", "starlette", "uvicorn", "uvloop", "cryptography", "jwt"), kind=SpecFileError
+    )
     from walle_deploy.assembly.serving import (  # noqa: PLC0415 - an extra
         OPENER,
         check_parts,
@@ -87,11 +76,7 @@ def run_serve(options: argparse.Namespace) -> int:
         need_url("--files", options.files, has_path=True)
     spec = load_settings(options.file, options.files)
     need_addresses(spec, has_own_files=options.repository is not None)
-    setup = {
-        "store": store,
-        "files": options.files,
-        "lease_ms": str(spec.lease_ms),
-    }
+    setup = {"store": store, "files": options.files, "lease_ms": str(spec.lease_ms)}
     if options.audit_head is not None:
         setup["audit_head"], setup["audit_keys"] = map(str, options.audit_head)
     for name in ("repository", "keys", "alarms"):
@@ -104,12 +89,10 @@ def run_serve(options: argparse.Namespace) -> int:
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     mode = spec.authentication.mode
     fields = {"url": url, "workers": options.workers, "store": options.store}
-    fields["authentication"] = mode
-    fields["operators"] = spec.operators is not None
+    fields |= {"authentication": mode, "operators": spec.operators is not None}
     line = f"release service: {url}, {options.workers} worker(s), authentication: {mode}"
     line += ", operators: " + ("by tokens" if spec.operators else "none, it takes no changes")
-    sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(fields) if options.json else line, flush=True)
     end_on_signals()
     with listener:  # also where the store cannot be opened
         serve(options.file, setup, listener, options.workers, OPENER)
@@ -120,17 +103,6 @@ def end_on_signals() -> None:
     """Let a first signal end uvicorn, and that be all: it raises the signal once more behind it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda _number, _frame: None)
-
-
-def need_extra(*modules: str) -> None:
-    """Say in one line what is to be installed, if it is not.
-
-    Raises:
-        SpecFileError: One of them is not there.
-    """
-    for name in modules:
-        if importlib.util.find_spec(name) is None:
-            raise SpecFileError(f"{name} is not installed: {how_to_install('deploy')}")
 
 
 def listen(address: str, option: str) -> socket.socket:
@@ -149,7 +121,7 @@ def listen(address: str, option: str) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, int(port)))
         # before the address is said: who reads it may connect at once
-        listener.listen(_BACKLOG)
+        listener.listen(4_096)
     except OSError as error:
         listener.close()
         raise ServiceUnreachableError(

@@ -12,7 +12,6 @@ from walle_stream.errors.extras import how_to_install
 if TYPE_CHECKING:
     from walle_deploy.simulation.report import KindReport, SimulationReport, VersionRun
 
-_US: Final = 1_000.0
 _COLUMNS: Final = ("kind", "result", "runs", "failed", "p50 ms", "p99 ms", "drift")
 
 
@@ -25,9 +24,9 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--kinds", type=Path, required=True, metavar="FILE", help="YAML of the kind DeviceKinds"
     )
-    given = parser.add_mutually_exclusive_group()
-    given.add_argument("--events", type=Path, metavar="FILE", help="recorded events, JSON Lines")
-    given.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--events", type=Path, metavar="FILE", help="recorded events, JSON Lines")
+    source.add_argument(
         "--pipeline", type=Path, metavar="FILE", help="take the events of its source"
     )
     parser.add_argument(
@@ -93,7 +92,7 @@ def _read(file: Path) -> bytes:
 
 def _print_table(report: "SimulationReport") -> None:
     rows = [_COLUMNS, *(_row(kind) for kind in report.kinds)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print("  ".join(cells).rstrip())
@@ -111,5 +110,5 @@ def _row(kind: "KindReport") -> tuple[str, ...]:
 def _milliseconds(run: "VersionRun", share: float) -> str:
     from walle_deploy.monitoring.counts import percentile  # noqa: PLC0415 - quick start
 
-    found = percentile(run.latency_us, share)
-    return "" if found is None else f"{found / _US:.2f}"
+    time_us = percentile(run.latency_us, share)
+    return "" if time_us is None else f"{time_us / 1_000.0:.2f}"

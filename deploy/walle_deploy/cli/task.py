@@ -6,10 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from walle_deploy.cli.numbers import bounded
+from walle_deploy.cli.options import bounded
 
-_RUN: Final = "run"
-_COUNT_MAX: Final = 10**9
 _READING: Final = {"list", "log", "diff", "build"}
 
 
@@ -39,20 +37,18 @@ def add(verbs: Any) -> None:
     log = verbs.add_parser("log", help="the commits of a task, or up to a version")
     log.add_argument("ref", nargs="?", metavar="REF", help="default: of the folder here")
     log.add_argument(
-        "-n", "--count", type=bounded(int, 1, _COUNT_MAX), metavar="N", help="the last N alone"
+        "-n", "--count", type=bounded(int, 1, 10**9), metavar="N", help="the last N alone"
     )
     diff = verbs.add_parser("diff", help="files and audiences that differ")
     diff.add_argument(
         "refs", nargs="*", metavar="A B", help="default: the folder here and its last commit"
     )
-    for verb, name in (
-        *((init, "init"), (checkout, "checkout"), (commit, "commit"), (tag, "tag")),
-        *((test, "test"), (listed, "list"), (log, "log"), (diff, "diff")),
-    ):
+    for name in ("init", "checkout", "commit", "tag", "test", "list", "log", "diff"):
+        verb = verbs.choices[name]
         verb.add_argument("--json", action="store_true", help="one JSON object on one line")
         verb.set_defaults(run=_later(name))
     build = verbs.choices["build"]
-    build.set_defaults(run=_build(build.get_default(_RUN)))
+    build.set_defaults(run=_build(build.get_default("run")))
     for verb in (init, checkout, test, listed, log, diff, build):
         verb.add_argument(
             "--group",

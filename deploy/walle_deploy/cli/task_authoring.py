@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from walle_deploy.cli.task_output import SHORT, print_json, print_line
+from walle_deploy.cli.output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.checkouts import checkout
 from walle_deploy.tasks.cloning import checkout_task, init_task
@@ -23,13 +23,13 @@ from walle_deploy.tasks.trials import try_task
 def run_init(options: argparse.Namespace) -> int:
     """Make a task and say where its files are."""
     ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
-    made = init_task(group, ref, options.folder or Path(ref.task))
-    facts: dict[str, object] = {"ref": str(ref), "folder": str(made.folder)}
-    facts |= {"commit": made.commit, "is_found": made.is_found}
+    clone = init_task(group, ref, options.folder or Path(ref.task))
+    facts: dict[str, object] = {"ref": str(ref), "folder": str(clone.folder)}
+    facts |= {"commit": clone.commit, "is_found": clone.is_found}
     if not print_json(options, facts):
-        shown = shlex.quote(str(made.folder))
+        shown = shlex.quote(str(clone.folder))
         where = f"{ref} in {group.url(ref.scenario)}"
-        begun = f"you began {where} before" if made.is_found else f"made {where}"
+        begun = f"you began {where} before" if clone.is_found else f"made {where}"
         print_line(f"{begun}, its files in {shown}")
         print_line(f"test it:   walle task test {shown}")
         print_line(f"commit:    walle task commit -m 'What changed' {shown}")
@@ -40,37 +40,37 @@ def run_init(options: argparse.Namespace) -> int:
 def run_checkout(options: argparse.Namespace) -> int:
     """Bring a task or version into a folder."""
     ref = TaskRef.parse(options.ref)
-    made = checkout_task(Group.parse(options.group), ref, options.folder or Path(ref.task))
-    facts = {"ref": str(ref), "folder": str(made.folder), "commit": made.commit}
+    clone = checkout_task(Group.parse(options.group), ref, options.folder or Path(ref.task))
+    facts = {"ref": str(ref), "folder": str(clone.folder), "commit": clone.commit}
     if not print_json(options, facts):
-        print_line(f"{made.folder} is at {ref}, commit {made.commit[:SHORT]}")
+        print_line(f"{clone.folder} is at {ref}, commit {clone.commit[:SHORT]}")
     return 0
 
 
 def run_commit(options: argparse.Namespace) -> int:
     """Commit a folder and push it."""
-    done = commit_folder(options.folder, options.message, rebase=options.rebase)
-    if not print_json(options, msgspec.to_builtins(done) | {"ref": str(done.ref)}):
-        _say_mended(done.mended)
-        if not done.files:
-            print_line(f"{done.ref}: nothing to commit, at {done.commit[:SHORT]}")
+    result = commit_folder(options.folder, options.message, rebase=options.rebase)
+    if not print_json(options, msgspec.to_builtins(result) | {"ref": str(result.ref)}):
+        _say_mended(result.mended)
+        if not result.files:
+            print_line(f"{result.ref}: nothing to commit, at {result.commit[:SHORT]}")
         else:
-            top = ", on top of others' commits" if done.is_rebased else ""
+            top = ", on top of others' commits" if result.is_rebased else ""
             print_line(
-                f"{done.ref}: committed {len(done.files)} files as {done.commit[:SHORT]}{top}"
+                f"{result.ref}: committed {len(result.files)} files as {result.commit[:SHORT]}{top}"
             )
-            for name in done.files:
+            for name in result.files:
                 print_line(f"  {name}")
     return 0
 
 
 def run_tag(options: argparse.Namespace) -> int:
     """Make a version."""
-    done = tag_version(options.folder, options.version, options.message)
-    if not print_json(options, msgspec.to_builtins(done) | {"ref": str(done.ref)}):
-        _say_mended(done.mended)
-        print_line(f"made the version {done.ref} of commit {done.commit[:SHORT]}")
-        print_line(f"build it: walle task build {done.ref} -o DIR")
+    result = tag_version(options.folder, options.version, options.message)
+    if not print_json(options, msgspec.to_builtins(result) | {"ref": str(result.ref)}):
+        _say_mended(result.mended)
+        print_line(f"made the version {result.ref} of commit {result.commit[:SHORT]}")
+        print_line(f"build it: walle task build {result.ref} -o DIR")
     return 0
 
 
@@ -80,11 +80,11 @@ def run_test(options: argparse.Namespace) -> int:
     if folder.is_dir():
         return _try(options, folder)
     ref = TaskRef.parse(options.what)
-    with TemporaryDirectory(prefix="walle-task-") as made:
+    with TemporaryDirectory(prefix="walle-task-") as temporary:
         with open_mirror(Group.parse(options.group), ref.scenario) as mirror:
             source, _ = checkout(mirror, mirror.commit(ref), str(ref))
             # tests may write; the cache stays as it is
-            copy = shutil.copytree(source, Path(made) / ref.task)
+            copy = shutil.copytree(source, Path(temporary) / ref.task)
         return _try(options, copy)
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from walle_deploy.cli.task_output import SHORT, print_json, print_line
+from walle_deploy.cli.output import SHORT, print_json, print_line
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.owners import USER_PREFIX
 from walle_deploy.tasks.building import build_version, write_version
@@ -22,15 +22,15 @@ def run_list(options: argparse.Namespace) -> int:
     """Print scenarios, tasks and versions."""
     group = Group.parse(options.group)
     tasks = [
-        each for name in options.scenario or group.scenarios() for each in list_tasks(group, name)
+        task for name in options.scenario or group.scenarios() for task in list_tasks(group, name)
     ]
     if not print_json(options, {"group": group.address, "tasks": tasks}):
         for task in tasks:
             print_line(f"{task.task}  {task.commit[:SHORT]}")
-            for each in task.versions:
-                problem = f"  {each.problem.upper()} in the group" if each.problem else ""
-                line = f"  {each.name:<16}{each.when[:16]}  {each.who}: {each.subject}{problem}"
-                print_line(line)
+            for version in task.versions:
+                problem = f"  {version.problem.upper()} in the group" if version.problem else ""
+                text = f"{version.who}: {version.subject}{problem}"
+                print_line(f"  {version.name:<16}{version.when[:16]}  {text}")
         if not tasks:
             print_line(f"no tasks in {group.address}: walle task init SCENARIO/TASK makes one")
     return 0
@@ -45,8 +45,8 @@ def run_log(options: argparse.Namespace) -> int:
         ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
     entries = log_task(group, ref, options.count)
     if not print_json(options, {"ref": str(ref), "commits": entries}):
-        for each in entries:
-            print_line(f"{each.commit[:SHORT]}  {each.when[:16]}  {each.who}: {each.subject}")
+        for entry in entries:
+            print_line(f"{entry.commit[:SHORT]}  {entry.when[:16]}  {entry.who}: {entry.subject}")
     return 0
 
 
@@ -56,20 +56,20 @@ def run_diff(options: argparse.Namespace) -> int:
     Raises:
         RefNotFoundError: There is one task or version, or more than two.
     """
-    match [TaskRef.parse(each) for each in options.refs]:
+    match [TaskRef.parse(ref) for ref in options.refs]:
         case []:
-            found = diff_folder(Path())
+            difference = diff_folder(Path())
         case [before, after]:
-            found = diff_versions(Group.parse(options.group), before, after)
+            difference = diff_versions(Group.parse(options.group), before, after)
         case _:
             raise RefNotFoundError(
                 "expected two tasks or versions, or none within a task's folder: "
                 f"{len(options.refs)} given"
             )
-    if not print_json(options, found):
-        for change in (*found.files, *found.audiences):
+    if not print_json(options, difference):
+        for change in (*difference.files, *difference.audiences):
             print_line(f"{_SIGNS[change.kind]} {_changed(change)}")
-        sys.stdout.write(found.patch)
+        sys.stdout.write(difference.patch)
     return 0
 
 

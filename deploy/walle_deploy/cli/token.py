@@ -1,17 +1,14 @@
 """``walle token``: a key that signs tokens of devices, relays and operators."""
 
 import argparse
-import sys
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from walle_stream.errors import DeployError, SpecFileError
-from walle_stream.errors.extras import how_to_install
+from walle_deploy.cli.options import duration, need_extra
+from walle_stream.errors import SpecFileError
 
 _SIGNING: Final = "signing.json"
 _PUBLIC: Final = "keys.json"
-_VALID_MIN_MS: Final = 1_000
-_VALID_MAX_MS: Final = 366 * 86_400_000
 
 
 def add(commands: Any) -> None:
@@ -42,7 +39,7 @@ def add(commands: Any) -> None:
         help="of the operator (viewer)",
     )
     sign.add_argument(
-        "--valid", type=_valid_s, default="1h", metavar="TIME", help="from now on (1h)"
+        "--valid", type=duration(1_000), default="1h", metavar="TIME", help="from now on (1h)"
     )
     sign.add_argument(
         "--audience", default="", metavar="NAME", help="where the service has another than usual"
@@ -56,7 +53,7 @@ def run_key(options: argparse.Namespace) -> int:
     Raises:
         SpecFileError: It cannot be written.
     """
-    _need_extra()
+    need_extra("jwt")
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - an extra
 
     folder: Path = options.folder
@@ -67,47 +64,22 @@ def run_key(options: argparse.Namespace) -> int:
         raise SpecFileError(
             f"{folder}: cannot be written: {error.strerror}", str(folder)
         ) from error
-    sys.stdout.write(f"{folder / _SIGNING} signs tokens, {folder / _PUBLIC} is for the service\n")
+    print(f"{folder / _SIGNING} signs tokens, {folder / _PUBLIC} is for the service")
     return 0
 
 
 def run_sign(options: argparse.Namespace) -> int:
-    """Print a token.
-
-    Raises:
-        SpecFileError: The key is none.
-        IdentityError: Nobody can have that name.
-    """
-    _need_extra()
+    """Print a token."""
+    need_extra("jwt")
     from walle_deploy.identity.proven import proven_as  # noqa: PLC0415 - an extra
     from walle_deploy.identity.signing import SigningKey  # noqa: PLC0415 - the same
 
     key = SigningKey.read(options.key)
     if options.operator is not None:
-        name = proven_as("anybody", options.operator).name
-        token = key.sign(options.role, name, options.valid, options.audience)
+        role, name = options.role, proven_as("anybody", options.operator).name
+    elif options.device is not None:
+        role, name = "device", proven_as("device", options.device).name
     else:
-        role: Literal["device", "relay"] = "relay" if options.device is None else "device"
-        name = proven_as(role, options.relay if options.device is None else options.device).name
-        token = key.sign(role, name, options.valid, options.audience)
-    sys.stdout.write(token + "\n")
+        role, name = "relay", proven_as("relay", options.relay).name
+    print(key.sign(role, name, options.valid // 1_000, options.audience))
     return 0
-
-
-def _valid_s(text: str) -> int:
-    from walle_stream.spec.scalars import parse_duration_ms  # noqa: PLC0415 - pydantic is heavy
-
-    try:
-        valid_ms = parse_duration_ms(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not _VALID_MIN_MS <= valid_ms <= _VALID_MAX_MS:
-        raise argparse.ArgumentTypeError(f"{text} is not from 1s to 366d")
-    return valid_ms // 1_000
-
-
-def _need_extra() -> None:
-    try:
-        import jwt  # noqa: F401, PLC0415 - is it there?
-    except ImportError as error:
-        raise DeployError(f"{error.name} is not installed: {how_to_install('deploy')}") from error

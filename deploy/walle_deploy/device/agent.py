@@ -38,8 +38,6 @@ AGAIN_MS: Final = 2_000.0
 """Pause after a version could not be installed; twice as long each time."""
 
 AGAIN_MAX_MS: Final = 600_000.0
-"""Longest pause."""
-
 REPORTED_AT: Final = 3
 """Refusals of a version by a device before it is reported as a failure of it."""
 
@@ -81,14 +79,8 @@ class DeviceAgent:
     ) -> None:
         """Begin; asks nothing yet.
 
-        Args:
-            profile: What the device is; its tasks are filled in.
-            client: To the release service.
-            files: Where verified files come from.
-            installer: Of the device's host.
-            scenario: Of the definition's tasks, which are reported under it; empty: they
-                are not reported.
-            receipts: Keeps those of the device; None: it takes none.
+        ``scenario`` is of the definition's tasks; without it they are not reported. Without
+        ``receipts`` the device takes none.
         """
         self.profile = profile
         self._receipts = receipts
@@ -98,7 +90,7 @@ class DeviceAgent:
         self._scenario = scenario
         self._failed: dict[tuple[str, str], _Failed] = {}
         self._pulled: frozenset[str] = frozenset()
-        self._told: set[tuple[str, str]] = set()
+        self._reported_keys: set[tuple[str, str]] = set()
 
     @property
     def device(self) -> str:
@@ -119,28 +111,28 @@ class DeviceAgent:
             ServiceUnreachableError: The service does not answer.
             IntegrityError: Its answer is none.
         """
-        answer = self._client.check(self.profile)
-        if answer.push is None:
+        reply = self._client.check(self.profile)
+        if reply.push is None:
             return Outcome.NOTHING_NEW
-        if answer.push.receipts and self._receipts is not None:
+        if reply.push.receipts and self._receipts is not None:
             # before the version runs
-            self._receipts.keep(self.device, answer.push.receipts.values())
+            self._receipts.keep(self.device, reply.push.receipts.values())
             self._profile_of(self.profile.tasks)
-        if not answer.push.tasks:
+        if not reply.push.tasks:
             return Outcome.NOTHING_NEW
-        pushed = {(task.task, task.version) for task in answer.push.tasks}
-        self._failed = {key: each for key, each in self._failed.items() if key in pushed}
-        self._told &= pushed
+        pushed = {(task.task, task.version) for task in reply.push.tasks}
+        self._failed = {key: failure for key, failure in self._failed.items() if key in pushed}
+        self._reported_keys &= pushed
         now_ms, changes = monotonic_ms(), dict[str, _Taken]()
         is_refused = False
-        for task in answer.push.tasks:
+        for task in reply.push.tasks:
             failed = self._failed.get((task.task, task.version))
             if failed is not None and now_ms < failed.until_ms:
                 is_refused = True
                 continue
             try:
                 ref = self._named(task, changes)
-                change = self._change(ref, task, answer.push.metadata_url, answer.told_ms)
+                change = self._change(ref, task, reply.push.metadata_url, reply.service_ms)
             except _REFUSALS as error:
                 self._refuse(task, error)
                 is_refused = True
@@ -170,12 +162,12 @@ class DeviceAgent:
         return ref
 
     def _change(
-        self, ref: TaskRef, task: PushedTask, metadata_url: str, told_ms: int | None
+        self, ref: TaskRef, task: PushedTask, metadata_url: str, service_ms: int | None
     ) -> Change:
         if not task.version:
             # what came may have taken the place of the app's own: a device is not left without
             return "definition" if ref.task in self._pulled else None
-        files = dict(self._files.pull(self.profile, task, metadata_url, told_ms))
+        files = dict(self._files.pull(self.profile, task, metadata_url, service_ms))
         crash_point("pull.after")
         # signed metadata named each file
         return NewVersion(files.pop(""), files, str(ref), is_signed=True)
@@ -189,7 +181,7 @@ class DeviceAgent:
             refused = error
         if refused and len(changes) > 1:
             # one bad task keeps no other one away
-            outcomes = [self._install({name: each}) for name, each in changes.items()]
+            outcomes = [self._install({name: change}) for name, change in changes.items()]
             return all(outcomes)
         for task, _ in changes.values():
             if refused:
@@ -200,15 +192,15 @@ class DeviceAgent:
 
     def _installed(self, task: PushedTask) -> None:
         self._failed.pop((task.task, task.version), None)
-        said = f"{task.task}@{task.version}" if task.version else task.task
+        label = f"{task.task}@{task.version}" if task.version else task.task
         where = {"device_id": self.device, "task": task.task}
         verb = "installed" if task.version else "uninstalled"
-        _log.info("%s %s", verb, said, extra=where)
+        _log.info("%s %s", verb, label, extra=where)
         try:
             self._files.record(self.device, task)
         except _REFUSALS as error:
             # the host has it all the same; files that no record names are gotten again
-            _log.warning("%s is %s, but not recorded: %s", said, verb, error, extra=where)
+            _log.warning("%s is %s, but not recorded: %s", label, verb, error, extra=where)
 
     def _refuse(self, task: PushedTask, reason: str | Exception) -> None:
         if isinstance(reason, StoreFullError):
@@ -235,18 +227,18 @@ class DeviceAgent:
             reason, "is_retryable", reason == NO_HOST
         )
         key = task.task, task.version
-        if tries < REPORTED_AT or may_pass or key in self._told or not task.version:
+        if tries < REPORTED_AT or may_pass or key in self._reported_keys or not task.version:
             return
-        self._told.add(key)  # once: it is tried again for ever
+        self._reported_keys.add(key)  # once: it is tried again for ever
         kind = "state" if isinstance(reason, str) else type(reason).__name__
         self._installer.report_refusal(self.device, *key, f"{NOT_INSTALLED}: {kind}")
 
     def _versions(self, tasks: Mapping[str, InstalledTask]) -> dict[str, str]:
-        found = {}
+        versions = {}
         for name, task in tasks.items():
             if task.origin:
                 ref = TaskRef.parse(task.origin)
-                found[ref.name] = ref.version
+                versions[ref.name] = ref.version
             elif self._scenario:
-                found[f"{self._scenario}/{name}"] = task.version
-        return found
+                versions[f"{self._scenario}/{name}"] = task.version
+        return versions

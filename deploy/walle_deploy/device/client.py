@@ -29,8 +29,6 @@ from walle_stream.errors import (
 from walle_stream.wire.bearer import bearer_headers
 
 PUSH_MAX_BYTES: Final = 1024 * 1024
-"""Longest answer that is read."""
-
 TASKS_MAX: Final = 256
 """Most tasks of one push: as many as a profile holds."""
 
@@ -39,16 +37,15 @@ _GOOD: Final = 200
 _BUSY: Final = {429, 503}
 _UNPROVEN: Final = {401, 403}
 _AGAIN_S: Final = 5.0
-_CHUNK_BYTES: Final = 65_536
 _SHOWN: Final = 200
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CheckReply(msgspec.Struct, frozen=True):
     """What the service said."""
 
     push: Push | None
     """None: nothing is new."""
-    told_ms: int | None = None
+    service_ms: int | None = None
     """Its clock, epoch milliseconds; None when it did not say."""
 
 
@@ -65,13 +62,9 @@ class ReleaseClient:
     ) -> None:
         """Connect to nothing yet.
 
-        Args:
-            url: Of ``/v1/check``, or of any business request whose server answers with
-                the header ``walle-push``.
-            connections: Kept open at most.
-            timeout_s: To connect; for all headers of an answer; for its body.
-            token_of: Says by a device's id what proves who it is, asked before each request;
-                None: nothing does.
+        ``url`` is that of ``/v1/check``, or of any business request whose server answers with the
+        header ``walle-push``. ``timeout_s`` is of connecting, of all headers of an answer, and of
+        its body. ``token_of`` is asked before each request for what proves who a device is.
         """
         self.url = url
         self._timeout_s = timeout_s
@@ -79,7 +72,7 @@ class ReleaseClient:
         self._pool = urllib3.PoolManager(maxsize=connections, block=True, retries=False)
         limit_headers(self._pool, timeout_s)
 
-    def check(self, profile: DeviceProfile) -> Answer:
+    def check(self, profile: DeviceProfile) -> CheckReply:
         """Send a request with a device's profile; blocks.
 
         Raises:
@@ -93,44 +86,43 @@ class ReleaseClient:
         headers = {PROFILE_HEADER: encode_profile(profile), **bearer_headers(token)}
         try:
             timeout = urllib3.Timeout(connect=self._timeout_s, read=self._timeout_s)
-            answer = get_unread(self._pool, self.url, headers, timeout)
+            response = get_unread(self._pool, self.url, headers, timeout)
             try:
-                body = self._read(answer)
+                body = self._read(response)
             finally:
-                answer.release_conn()
+                response.release_conn()
         except urllib3.exceptions.HTTPError as error:
             raise ServiceUnreachableError(
                 f"{self.url}: the release service does not answer: {words_of(error)}"
             ) from error
-        if answer.status in _BUSY:
-            after_s = _seconds(answer.headers.get("retry-after"))
+        if response.status in _BUSY:
+            after_s = _seconds(response.headers.get("retry-after"))
             raise ServiceBusyError(f"{self.url}: is busy; asked again in {after_s:g} s", after_s)
-        pushed = answer.headers.get(PUSH_HEADER)
-        told_ms = _told_ms(answer.headers)
+        pushed = response.headers.get(PUSH_HEADER)
+        service_ms = _service_ms(response.headers)
         if pushed is not None:
-            return Answer(self._decoded(_unpacked(pushed), profile), told_ms)
-        if answer.status == _NOTHING_NEW:
-            return Answer(None, told_ms)
-        if answer.status != _GOOD:
-            kind = IdentityError if answer.status in _UNPROVEN else ServiceUnreachableError
-            raise kind(
-                f"{self.url}: answered {answer.status}: {one_line(body.decode('ascii', 'replace'))}"
-            )
-        if answer.headers.get("content-type", "").partition(";")[0].strip() != PUSH_TYPE:
-            return Answer(None, told_ms)  # a business answer with nothing for us
-        return Answer(self._decoded(body, profile), told_ms)
+            return CheckReply(self._decoded(_unpacked(pushed), profile), service_ms)
+        if response.status == _NOTHING_NEW:
+            return CheckReply(None, service_ms)
+        if response.status != _GOOD:
+            kind = IdentityError if response.status in _UNPROVEN else ServiceUnreachableError
+            text = one_line(body.decode("ascii", "replace"))
+            raise kind(f"{self.url}: answered {response.status}: {text}")
+        if response.headers.get("content-type", "").partition(";")[0].strip() != PUSH_TYPE:
+            return CheckReply(None, service_ms)  # a business answer with nothing for us
+        return CheckReply(self._decoded(body, profile), service_ms)
 
     def close(self) -> None:
         """Close all connections."""
         self._pool.clear()
 
-    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+    def _read(self, response: urllib3.BaseHTTPResponse) -> bytes:
         body, until_ms = bytearray(), monotonic_ms() + self._timeout_s * 1_000
-        while chunk := answer.read1(_CHUNK_BYTES, decode_content=False):
+        while chunk := response.read1(65_536, decode_content=False):
             body += chunk
             is_late = monotonic_ms() > until_ms
             if is_late or len(body) > PUSH_MAX_BYTES:
-                answer.close()  # the rest must not be taken for the next answer
+                response.close()  # the rest must not be taken for the next answer
             if is_late:
                 raise ServiceUnreachableError(
                     f"{self.url}: takes longer than {self._timeout_s:g} s for its answer"
@@ -163,11 +155,15 @@ def _check_tasks(push: Push) -> None:
 
 
 def _check_receipts(push: Push, profile: DeviceProfile) -> None:
-    versions = {**profile.tasks, **{each.task: each.version for each in push.tasks}}
+    versions = {**profile.tasks, **{task.task: task.version for task in push.tasks}}
     for task, token in push.receipts.items():
-        _, found = peek(token)
-        if (found.device, found.task, found.version) != (profile.device, task, versions.get(task)):
-            raise ReceiptError(f"a receipt of {found.task[:_SHOWN]!r} that is for another")
+        _, receipt = peek(token)
+        if (receipt.device, receipt.task, receipt.version) != (
+            profile.device,
+            task,
+            versions.get(task),
+        ):
+            raise ReceiptError(f"a receipt of {receipt.task[:_SHOWN]!r} that is for another")
 
 
 def _unpacked(value: str) -> bytes:
@@ -177,7 +173,7 @@ def _unpacked(value: str) -> bytes:
         raise IntegrityError(f"{PUSH_HEADER}: is not base64url: {error}") from error
 
 
-def _told_ms(headers: Mapping[str, str]) -> int | None:
+def _service_ms(headers: Mapping[str, str]) -> int | None:
     date = headers.get("date")
     try:
         return int(parsedate_to_datetime(date).timestamp() * 1_000) if date else None

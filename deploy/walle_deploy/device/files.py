@@ -8,7 +8,7 @@ version are there.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 from urllib.parse import quote
 
 import msgspec
@@ -28,14 +28,11 @@ from walle_deploy.trust.tree import NODE_MAX_BYTES, Entry, find_in_tree
 from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError, RefNotFoundError, ServiceUnreachableError
 
-_NO_COMPRESSION: Final = {"Accept-Encoding": "identity"}
-
 
 class DeviceIdentity(msgspec.Struct, frozen=True):
     """Whose files may come."""
 
     device: str
-    """Its id."""
     user: str = ""
     """Empty when nobody is signed in."""
     secret: str = ""
@@ -49,12 +46,7 @@ class VerifiedFiles:
     """
 
     def __init__(self, folder: Path, root: bytes, limits: TransferLimits | None = None) -> None:
-        """Make the folder.
-
-        Args:
-            folder: Where; other processes may use it, too.
-            root: Root metadata that the devices were made with.
-            limits: Of time.
+        """Make the folder, which other processes may use, too; ``root`` came with the devices.
 
         Raises:
             IntegrityError: The root is none.
@@ -69,15 +61,11 @@ class VerifiedFiles:
         task: PushedTask,
         metadata_url: str,
         identity: DeviceIdentity,
-        told_ms: int | None = None,
+        service_ms: int | None = None,
     ) -> Mapping[str, Path]:
         """Get and verify all files of a version; those that are here are not gotten again.
 
-        Args:
-            task: As the release service pushed it.
-            metadata_url: As it pushed it.
-            identity: Of the device that was pushed to.
-            told_ms: Epoch milliseconds by the service's clock; None when it did not say.
+        ``service_ms`` is the service's clock, epoch milliseconds; None when it did not say.
 
         Returns:
             Where they lie, by resource; the package under the empty name. Read them through
@@ -97,7 +85,7 @@ class VerifiedFiles:
                 _check_owner(task, file, identity)
         metadata_url = metadata_url if metadata_url.endswith("/") else f"{metadata_url}/"
         shared = [file for file in task.files if file.audience == "shared"]
-        signed = self._metadata.look_up(metadata_url, [file.target for file in shared], told_ms)
+        signed = self._metadata.look_up(metadata_url, [file.target for file in shared], service_ms)
         for file in shared:
             _compare(task, file, signed[file.target])
         root = (signed[task.files[0].target].custom or {}).get(TREE_ROOT)
@@ -116,10 +104,7 @@ class VerifiedFiles:
         return InstalledVersions(self.folder / "devices", device)
 
     def collect(self, kept_ms: int = KEPT_MS) -> int:
-        """Remove files that no device's record names and nobody pulled lately.
-
-        Returns:
-            How many were removed.
+        """Remove files that no device's record names and nobody pulled lately; return how many.
 
         Raises:
             IntegrityError: A record cannot be read; nothing was removed.
@@ -148,7 +133,7 @@ class VerifiedFiles:
         def fill(into: BinaryIO, have_bytes: int) -> None:
             self._http.fill(into, have_bytes, file.url, file.size_bytes, headers)
 
-        headers = dict(_NO_COMPRESSION)
+        headers = {"Accept-Encoding": "identity"}
         if file.audience == "exclusive" and identity.secret:
             headers[PROOF_HEADER] = prove(identity.secret, file.url)
         try:
@@ -189,8 +174,8 @@ def _compare(task: PushedTask, file: PushedFile, signed: TargetFile) -> None:
 
 
 def _differs(file: PushedFile, entry: Entry | None) -> str:
-    found = f"{entry[0][:12]}... of {entry[1]} bytes is" if entry else "nothing is"
+    signed = f"{entry[0][:12]}... of {entry[1]} bytes is" if entry else "nothing is"
     return (
-        f"{file.sha256[:12]}... of {file.size_bytes} bytes was pushed, {found} signed under this "
+        f"{file.sha256[:12]}... of {file.size_bytes} bytes was pushed, {signed} signed under this "
         "name: it was not used"
     )

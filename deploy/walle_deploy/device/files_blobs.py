@@ -45,10 +45,7 @@ class BlobStore:
     def store(self, sha256: str, size_bytes: int, fill: Callable[[BinaryIO, int], None]) -> Path:
         """Return a file, gotten if it is not there or has rotted.
 
-        Args:
-            sha256: Of its content.
-            size_bytes: Of its content.
-            fill: Writes what is missing: the file, and where to go on; it may begin at 0 again.
+        ``fill`` writes what is missing into a file from an offset on; it may begin at 0 again.
 
         Raises:
             IntegrityError: What it wrote is something else; it was removed.
@@ -102,14 +99,9 @@ class BlobStore:
         return data
 
     def collect(self, named: Collection[str], kept_ms: int = KEPT_MS) -> int:
-        """Remove the files that nothing names and nobody asked for lately.
+        """Remove the files that nothing names and nobody asked for lately; return how many.
 
-        Args:
-            named: SHA-256 of those that stay in any case.
-            kept_ms: What "lately" is; longer than a pull and its record take. 0: nothing is.
-
-        Returns:
-            How many were removed.
+        ``kept_ms`` is longer than a pull and its record take; 0: whatever is not named goes.
         """
         before_s, count = (wall_ms() - kept_ms) / 1_000 if kept_ms else inf, 0
         with self._locked(fcntl.LOCK_EX):

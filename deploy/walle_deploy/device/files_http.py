@@ -54,16 +54,9 @@ class HttpSource:
     def chunks(
         self, url: str, limit_bytes: int, headers: Mapping[str, str], offset: int = 0
     ) -> Iterator[tuple[int, bytes]]:
-        """Request a file from an offset and return it part by part.
+        """Request a file from an offset on, and yield offset and bytes of each part.
 
-        Args:
-            url: Of the file.
-            limit_bytes: How long the whole file may be.
-            headers: Beside those that are needed.
-            offset: Where to go on; the server may begin at 0 all the same.
-
-        Returns:
-            Offset and bytes of each part.
+        The server may begin at 0 all the same.
 
         Raises:
             IntegrityError: It is longer than that.
@@ -71,11 +64,12 @@ class HttpSource:
             ServiceUnreachableError: It does not answer, too slowly, or with an error.
         """
         began_ms = monotonic_ms()
-        response = self._request(url, {**headers, **_range(offset)})
+        wanted = {"Range": f"bytes={offset}-"} if offset else {}
+        response = self._request(url, {**headers, **wanted})
         try:
-            begin = at = (
-                offset if response.status == _PARTIAL and _starts_at(response, offset) else 0
-            )
+            span = response.headers.get("Content-Range", "")
+            is_rest = response.status == _PARTIAL and span.startswith(f"bytes {offset}-")
+            begin = at = offset if is_rest else 0
             while chunk := self._read(response, url):
                 if at + len(chunk) > limit_bytes:
                     raise IntegrityError(
@@ -166,11 +160,3 @@ class HttpSource:
 
 def _shown(url: str) -> str:
     return url.partition("?")[0]  # a signature is not for logs
-
-
-def _range(offset: int) -> dict[str, str]:
-    return {"Range": f"bytes={offset}-"} if offset else {}
-
-
-def _starts_at(response: urllib3.BaseHTTPResponse, offset: int) -> bool:
-    return response.headers.get("Content-Range", "").startswith(f"bytes {offset}-")

@@ -45,8 +45,8 @@ class InstalledVersions:
         self.path = folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
         self._device = device
         make_folder(folder)
-        found = _read(self.path) if self.path.exists() else None
-        self.tasks: dict[str, InstalledTask] = dict(found.tasks) if found else {}
+        record = _read(self.path) if self.path.exists() else None
+        self.tasks: dict[str, InstalledTask] = dict(record.tasks) if record else {}
 
     def install(self, task: PushedTask) -> None:
         """Record that a version is in use now; an empty version: none.
@@ -60,7 +60,7 @@ class InstalledVersions:
 
     def versions(self) -> dict[str, str]:
         """Return what is installed, as a profile carries it."""
-        return {name: each.current.version for name, each in self.tasks.items() if each.current}
+        return {name: task.current.version for name, task in self.tasks.items() if task.current}
 
     def _write(self, tasks: dict[str, InstalledTask]) -> None:
         record = _Record(_FORMAT, self._device, tasks)
@@ -75,12 +75,12 @@ def named_files(folder: Path) -> set[str]:
     Raises:
         IntegrityError: A record cannot be read: nothing may be removed then.
     """
-    found = set()
+    digests = set()
     for path in folder.glob("*.json"):
-        for each in _read(path).tasks.values():
-            for task in (each.current, each.previous):
-                found |= {file.sha256 for file in task.files} if task else set()
-    return found
+        for entry in _read(path).tasks.values():
+            for task in (entry.current, entry.previous):
+                digests |= {file.sha256 for file in task.files} if task else set()
+    return digests
 
 
 def _read(path: Path) -> _Record:

@@ -32,7 +32,7 @@ from tuf.ngclient import FetcherInterface, Updater
 from walle_deploy.device.files_http import HttpSource
 from walle_deploy.outbound.bounded import one_line
 from walle_deploy.trust.layout import full_disk
-from walle_deploy.trust.roles import BINS, MADE
+from walle_deploy.trust.roles import BINS, SIGNED_AT
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 from walle_stream.store.files import flush_file, make_folder, sync_folder
@@ -41,19 +41,13 @@ FRESH_MS: Final = 30_000
 """For so long a refresh serves further pulls of the same process."""
 
 _NO_BIN: Final = "not part of snapshot"
-_ANY_SIZE: Final = 8 * 1024 * 1024
 
 
 class VerifiedMetadata:
     """The metadata of one repository in one folder; shared by threads and by processes."""
 
     def __init__(self, folder: Path, root: bytes, http: HttpSource) -> None:
-        """Take what the device was made with.
-
-        Args:
-            folder: For the metadata; is made.
-            root: A root of the repository, any version: where all trust begins.
-            http: For requests.
+        """Take a root of the repository, of any version: where all trust begins.
 
         Raises:
             IntegrityError: The root is none.
@@ -67,14 +61,11 @@ class VerifiedMetadata:
         self._last: tuple[str, float, Updater] | None = None
 
     def look_up(
-        self, url: str, names: Iterable[str], told_ms: int | None = None
+        self, url: str, names: Iterable[str], service_ms: int | None = None
     ) -> dict[str, TargetFile]:
         """Return what is signed of files; may block on the network.
 
-        Args:
-            url: Where the metadata lies.
-            names: Of the targets.
-            told_ms: What time it is, by the release service; None when it did not say.
+        ``service_ms`` is the time by the release service; None when it did not say.
 
         Raises:
             IntegrityError: The metadata is not what was signed, old or expired, or it does not
@@ -88,42 +79,42 @@ class VerifiedMetadata:
             if last and last[0] == url and monotonic_ms() - last[1] < FRESH_MS:
                 # another process may have gone on: what does not fit any more is asked for anew
                 with suppress(RepositoryError, DownloadError, ServiceUnreachableError):
-                    found = _find(last[2], wanted)
-                    if all(found.values()):
-                        return {name: each for name, each in found.items() if each}
+                    targets = _find(last[2], wanted)
+                    if all(targets.values()):
+                        return {name: target for name, target in targets.items() if target}
             self._last = None
-            updater = self._refreshed(url, told_ms)
+            updater = self._refreshed(url, service_ms)
             self._last = (url, monotonic_ms(), updater)
-            found = _find(updater, wanted)
+            targets = _find(updater, wanted)
             self._sync()
-            if None in found.values():
+            if None in targets.values():
                 self._forget_bins()
-        for name, each in found.items():
-            if each is None:
+        for name, target in targets.items():
+            if target is None:
                 raise IntegrityError(
                     f"{name}: no signed metadata names it (any more): it is not installed"
                 )
-        return {name: each for name, each in found.items() if each}
+        return {name: target for name, target in targets.items() if target}
 
-    def _refreshed(self, url: str, told_ms: int | None) -> Updater:
+    def _refreshed(self, url: str, service_ms: int | None) -> Updater:
         floor_ms = self._floor_ms()
         try:
-            return self._refreshed_at(url, told_ms, floor_ms)
+            return self._refreshed_at(url, service_ms, floor_ms)
         except ExpiredMetadataError as error:
-            now_ms = trusted_time_ms(wall_ms(), told_ms, floor_ms)
+            now_ms = trusted_time_ms(wall_ms(), service_ms, floor_ms)
             if self._floor_ms() < floor_ms:
                 # a newer root came: whoever signed that time had stolen a key that is replaced
                 with suppress(ExpiredMetadataError):
-                    return self._refreshed_at(url, told_ms, self._floor_ms())
+                    return self._refreshed_at(url, service_ms, self._floor_ms())
             raise IntegrityError(
                 f"{url}: {error}, judged by {datetime.fromtimestamp(now_ms / 1_000, UTC):%F %T} "
                 "UTC: nobody signed it anew (walle repository refresh), somebody serves an old "
                 "state, or this device's clock is wrong"
             ) from error
 
-    def _refreshed_at(self, url: str, told_ms: int | None, floor_ms: int) -> Updater:
+    def _refreshed_at(self, url: str, service_ms: int | None, floor_ms: int) -> Updater:
         updater = Updater(str(self._folder), url, fetcher=self._fetcher, bootstrap=self._root)
-        now_ms = trusted_time_ms(wall_ms(), told_ms, floor_ms)
+        now_ms = trusted_time_ms(wall_ms(), service_ms, floor_ms)
         # python-tuf has no argument for it; a test fails where this attribute goes
         updater._trusted_set.reference_time = datetime.fromtimestamp(now_ms / 1_000, UTC)  # noqa: SLF001
         updater.refresh()
@@ -140,8 +131,8 @@ class VerifiedMetadata:
             root.signed.verify_delegate("timestamp", known.signed_bytes, known.signatures)
         except (OSError, ValueError, RepositoryError):
             return 0
-        made = known.signed.unrecognized_fields.get(MADE)
-        return made if isinstance(made, int) else 0
+        signed_ms = known.signed.unrecognized_fields.get(SIGNED_AT)
+        return signed_ms if isinstance(signed_ms, int) else 0
 
     @contextmanager
     def _sole_user(self) -> Iterator[None]:
@@ -170,7 +161,7 @@ class _Fetcher(FetcherInterface):
         self._http = http
 
     def _fetch(self, url: str) -> Iterator[bytes]:
-        parts = self._http.chunks(url, _ANY_SIZE, {"Accept-Encoding": "gzip"})
+        parts = self._http.chunks(url, 8 * 1024 * 1024, {"Accept-Encoding": "gzip"})
         return (chunk for _, chunk in parts)
 
 
@@ -182,11 +173,11 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
     """
     problem = ""
     try:
-        found = Metadata[Root].from_bytes(root)
-        if isinstance(found.signed, Root):
-            found.signed.verify_delegate(Root.type, found.signed_bytes, found.signatures)
+        metadata = Metadata[Root].from_bytes(root)
+        if isinstance(metadata.signed, Root):
+            metadata.signed.verify_delegate(Root.type, metadata.signed_bytes, metadata.signatures)
         else:
-            problem = f"it is of the type {found.signed.type!r}"
+            problem = f"it is of the type {metadata.signed.type!r}"
     except (RepositoryError, ValueError) as error:
         problem = one_line(str(error))
     if problem:
@@ -196,27 +187,24 @@ def check_root(root: bytes, what: str = "the root that was given") -> None:
         )
 
 
-def trusted_time_ms(clock_ms: int, told_ms: int | None, floor_ms: int) -> int:
+def trusted_time_ms(clock_ms: int, service_ms: int | None, floor_ms: int) -> int:
     """Return the time by which expiry is judged, see the top of this file.
 
-    Args:
-        clock_ms: Of this device.
-        told_ms: Of the release service; None when it did not say.
-        floor_ms: When the newest timestamp that was verified had been signed; 0 for none.
+    ``service_ms`` is None where the service did not say, ``floor_ms`` 0 without a timestamp.
     """
-    return max(clock_ms, told_ms or 0, floor_ms)
+    return max(clock_ms, service_ms or 0, floor_ms)
 
 
 def _find(updater: Updater, names: list[str]) -> dict[str, TargetFile | None]:
-    found: dict[str, TargetFile | None] = {}
+    targets: dict[str, TargetFile | None] = {}
     for name in names:
         try:
-            found[name] = updater.get_targetinfo(name)
+            targets[name] = updater.get_targetinfo(name)
         except RepositoryError as error:
             if _NO_BIN not in str(error):
                 raise
-            found[name] = None  # bins are made when their first target comes
-    return found
+            targets[name] = None  # bins are made when their first target comes
+    return targets
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import msgspec
 
 from walle_deploy.model.profile import DeviceProfile
 
-_MB: Final = 1024 * 1024
 _LOW: Final = (3_000, 4)
 _HIGH: Final = (7_000, 8)
 
@@ -36,11 +35,7 @@ def with_interpreter(profile: DeviceProfile) -> DeviceProfile:
 
 
 def performance_class(memory_mb: int, cpu_count: int) -> Literal["", "low", "middle", "high"]:
-    """Return the class of a machine, as this package tells them apart.
-
-    Args:
-        memory_mb: 0 when it is not known.
-        cpu_count: That this process may use; 0 when it is not known.
+    """Return the class of a machine; 0 is a number that is not known.
 
     Returns:
         ``low`` below 3,000 MB or 4 CPUs, ``high`` from 7,000 MB and 8 CPUs on.
@@ -54,6 +49,6 @@ def performance_class(memory_mb: int, cpu_count: int) -> Literal["", "low", "mid
 
 def _memory_mb() -> int:
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MB
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     except (AttributeError, OSError, ValueError):
         return 0  # not every system tells

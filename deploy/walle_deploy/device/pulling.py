@@ -21,10 +21,8 @@ class PulledFiles:
     def __init__(self, files: VerifiedFiles, secrets: Mapping[str, str] | None = None) -> None:
         """Share a folder of files.
 
-        Args:
-            files: The folder.
-            secrets: By device, of its enrolment; a device without gets no version that
-                has exclusive files for it.
+        ``secrets`` are by device, of its enrolment; without one it gets no version that has
+        exclusive files for it.
         """
         self._files = files
         self._secrets = secrets or {}
@@ -32,17 +30,17 @@ class PulledFiles:
         self._collected_ms = -float(KEPT_MS)
 
     def pull(
-        self, device: DeviceProfile, task: PushedTask, metadata_url: str, told_ms: int | None
+        self, device: DeviceProfile, task: PushedTask, metadata_url: str, service_ms: int | None
     ) -> Mapping[str, bytes]:
         """Return a version's verified files by resource, the package under an empty name."""
         secret = self._secrets.get(device.device, "")
         identity = DeviceIdentity(device.device, device.user, secret)
         with _explained(self._files.folder):
-            paths = self._files.pull(task, metadata_url, identity, told_ms)
+            paths = self._files.pull(task, metadata_url, identity, service_ms)
             digests = {file.resource: file.sha256 for file in task.files}
-            found = {name: self._files.blobs.read(digests[name]) for name in paths}
-        _check_package(task, found[""])
-        return found
+            contents = {name: self._files.blobs.read(digests[name]) for name in paths}
+        _check_package(task, contents[""])
+        return contents
 
     def record(self, device: str, task: PushedTask) -> None:
         """Keep a version's files, and those of the one before; others go in time."""
@@ -60,11 +58,12 @@ class PulledFiles:
 
 def _check_package(task: PushedTask, package: bytes) -> None:
     # whoever signs says which version it is; what devices report is what the package says
-    found = read_package(package).manifest.task
-    if (found.name, found.version) != (task.task.rpartition("/")[2], task.version):
+    packaged_task = read_package(package).manifest.task
+    if (packaged_task.name, packaged_task.version) != (task.task.rpartition("/")[2], task.version):
         raise IntegrityError(
-            f"{task.task}@{task.version}: its package holds {found.name}@{found.version}: it was "
-            "signed as another version, and was not used"
+            f"{task.task}@{task.version}: its package holds "
+            f"{packaged_task.name}@{packaged_task.version}: it was signed as another version, and "
+            "was not used"
         )
 
 

@@ -43,12 +43,7 @@ class ReceiptBook:
     """Holds them. Any thread; each device's are kept by one thread at a time."""
 
     def __init__(self, folder: Path, devices: Collection[str]) -> None:
-        """Read nothing yet.
-
-        Args:
-            folder: Made when it is needed.
-            devices: Of the host; others have nothing to show.
-        """
+        """Read nothing yet; other devices than these have nothing to show."""
         self._folder = folder
         self._devices = frozenset(devices)
         self._held: dict[str, _OfDevice] = {}
@@ -61,10 +56,10 @@ class ReceiptBook:
 
     def held(self, device: str, versions: Mapping[str, str]) -> HeldReceipts:
         """Return what a device says of its receipts."""
-        found, since, others = self._of(device), 0, dict[str, HeldReceipt]()
+        receipts, since, others = self._of(device), 0, dict[str, HeldReceipt]()
         keys = set[str]()
         for task, version in versions.items():
-            kept = found.get((task, version))
+            kept = receipts.get((task, version))
             if kept is None:
                 others[task] = HeldReceipt()
                 continue
@@ -76,21 +71,19 @@ class ReceiptBook:
         return HeldReceipts(since, others, sorted(keys))
 
     def keep(self, device: str, tokens: Collection[str]) -> None:
-        """Keep receipts; blocks for the disk. Where that fails they are in memory alone.
+        """Keep receipts in place of those for the same versions; blocks.
 
-        Args:
-            device: Whose.
-            tokens: New ones, in place of those for the same versions.
+        Where the disk fails, they are in memory alone.
         """
-        found = dict(self._of(device))
-        if not sum(_put(found, token) for token in tokens):
+        receipts = dict(self._of(device))
+        if not sum(_put(receipts, token) for token in tokens):
             return  # a version that is refused comes again and again, with the same receipt
-        self._held[device] = found
+        self._held[device] = receipts
         path = self._path(device)
         part = path.with_suffix(".part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            file = _File(device, [each.proof.receipt for each in found.values()])
+            file = _File(device, [kept.proof.receipt for kept in receipts.values()])
             part.write_bytes(msgspec.json.encode(file))
             part.replace(path)
         except OSError as error:
@@ -105,38 +98,38 @@ class ReceiptBook:
             return self._held.setdefault(device, self._read(device))
 
     def _read(self, device: str) -> _OfDevice:
-        found: dict[tuple[str, str], _Kept] = {}
+        receipts: dict[tuple[str, str], _Kept] = {}
         try:
             file = msgspec.json.decode(self._path(device).read_bytes(), type=_File)
             for token in file.receipts:
-                _put(found, token)
+                _put(receipts, token)
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError, ReceiptError) as error:
             # a power cut may leave half of it
             _log.info("%s: new receipts are asked for: %s", self._path(device), error)
             return {}
-        return found
+        return receipts
 
     def _path(self, device: str) -> Path:
         # an id may hold what no file name may
         return self._folder / f"{hashlib.sha256(device.encode()).hexdigest()[:32]}.json"
 
 
-def _put(found: dict[tuple[str, str], _Kept], token: str) -> bool:
+def _put(receipts: dict[tuple[str, str], _Kept], token: str) -> bool:
     """Put a receipt in place of the one for its version; returns whether it says anything new."""
     signed, receipt = peek(token)
     proof = Proof(token, receipt.release, receipt.group)
     kept = _Kept(proof, receipt.issued_ms // HOUR_MS, signed)
     key = receipt.task, receipt.version
-    before = found.pop(key, None)
+    before = receipts.pop(key, None)
     if before is not None and before[1:] == kept[1:] and before.proof[1:] == proof[1:]:
-        found[key] = before
+        receipts[key] = before
         return False
-    of_task = [each for each in found if each[0] == receipt.task]
-    for each in of_task[: max(len(of_task) + 1 - _VERSIONS_MAX, 0)]:
-        del found[each]
-    while len(found) >= _RECEIPTS_MAX:
-        del found[next(iter(found))]
-    found[key] = kept
+    of_task = [other for other in receipts if other[0] == receipt.task]
+    for oldest in of_task[: max(len(of_task) + 1 - _VERSIONS_MAX, 0)]:
+        del receipts[oldest]
+    while len(receipts) >= _RECEIPTS_MAX:
+        del receipts[next(iter(receipts))]
+    receipts[key] = kept
     return True

@@ -26,19 +26,15 @@ _PUBLIC: Final = re.compile(
     rf"metadata/(?:timestamp\.json|[1-9][0-9]*\.[a-z][a-z0-9-]*\.json|tree/{_HASH})|targets/{_HASH}"
 )
 _EXCLUSIVE: Final = re.compile(rf"exclusive/{_HASH}")
-_NEWEST: Final = "metadata/timestamp.json"
 _log: Final = logging.getLogger(__name__)
 
 
 def build_app(
     public: Path, private: Path | None = None, signer: UrlSigner | None = None
 ) -> Starlette:
-    """Make the application; it may be run by any ASGI server.
+    """Make the ASGI application over a repository's folders.
 
-    Args:
-        public: The repository's folder ``public``.
-        private: Its folder ``private``; None: no exclusive files.
-        signer: To check their addresses; without one none is given out.
+    Without ``private`` or a ``signer`` no exclusive file is given out.
     """
 
     async def get_public(request: Request) -> Response:
@@ -46,14 +42,15 @@ def build_app(
         if not _PUBLIC.fullmatch(name):
             return _not_found()
         media = "application/json" if name.endswith(".json") else "application/octet-stream"
-        cached = "no-cache" if name == _NEWEST else FOR_EVER
+        cached = "no-cache" if name == "metadata/timestamp.json" else FOR_EVER
         return _file(public / name, media, cached)
 
     async def get_exclusive(request: Request) -> Response:
         name = _name(request)
         if private is None or not _EXCLUSIVE.fullmatch(name):
             return _not_found()
-        if not _may(signer, request, _asked(request)):
+        query = request.scope["query_string"].decode("latin-1")
+        if not _may(signer, request, f"{request.scope['path']}?{query}"):
             return _refused()
         return _file(private / name, "application/octet-stream", "private, no-store")
 
@@ -86,11 +83,6 @@ def _name(request: Request) -> str:
     # a route's parameter would have lost a line feed at its end
     path: str = request.scope["path"]
     return path.removeprefix("/")
-
-
-def _asked(request: Request) -> str:
-    query = request.scope["query_string"].decode("latin-1")
-    return f"{request.scope['path']}?{query}"
 
 
 def _file(path: Path, media: str, cached: str) -> Response:

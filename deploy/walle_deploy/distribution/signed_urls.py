@@ -27,29 +27,22 @@ from walle_stream.clock import wall_ms
 from walle_stream.errors import DeployError, IntegrityError, ProfileError
 
 PROOF_HEADER: Final = "walle-proof"
-"""Of a device's request for an exclusive file."""
-
 SKEW_MS: Final = 60_000
 """How far the clocks of the service and of the file server may be apart."""
 
 VALID_MS: Final = 600_000
-"""Default lifetime of an address."""
-
 _FOLDER: Final = "exclusive/"
-_KEEP: Final = 4
 # one form alone: what a server in front reads in another way must not be signed for
 _PATH: Final = re.compile(r"exclusive/[0-9a-f]{2}/[0-9a-f]{64}")
 _PREFIX: Final = re.compile(r"(?:/?[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?")
 _FIELDS: Final = ["device", "expires", "key", "sig"]
 _OTHERS: Final = 0o077
-_URL_MAX: Final = 4_096
 
 
 class KeyRing(msgspec.Struct, frozen=True):
     """Secret keys by their ids; the first one signs, all of them are believed."""
 
     urls: dict[str, str]
-    """Of addresses."""
     devices: dict[str, str]
     """Of enrolments: as long as one is here, its devices need not be enrolled again."""
 
@@ -59,20 +52,18 @@ class KeyRing(msgspec.Struct, frozen=True):
         return cls(_new_key(), _new_key())
 
     def rotated(self, *, devices: bool = False) -> Self:
-        """Return the ring with a new first key; all but the newest four are forgotten.
+        """Return the ring with a new first key for addresses, or else for enrolments (``devices``).
 
-        Args:
-            devices: Of enrolments, which stay until they are all enrolled anew; else of addresses.
+        All but the newest four are forgotten.
         """
         old = self.devices if devices else self.urls
-        new = dict(list((_new_key() | old).items())[:_KEEP])
+        new = dict(list((_new_key() | old).items())[:4])
         return msgspec.structs.replace(self, **{"devices" if devices else "urls": new})
 
     def device_secret(self, device: str) -> str:
         """Return the secret that a device is given when it is enrolled.
 
-        Args:
-            device: Its id; whoever calls this has made sure that it is the one who asks.
+        The caller has made sure that the device is who asks.
 
         Raises:
             ProfileError: It is no id of a device.
@@ -92,13 +83,7 @@ class UrlSigner:
         self._clock = clock
 
     def sign(self, path: str, device: str, valid_ms: int = VALID_MS) -> str:
-        """Return the address for one device.
-
-        Args:
-            path: ``exclusive/...``, relative to the CEN's address.
-            device: Its id.
-            valid_ms: How long from now.
-        """
+        """Return the address for one device of ``exclusive/...``, relative to the CEN's address."""
         expires = (self._clock() + valid_ms) // 1_000
         key = next(iter(self._ring.urls))
         sig = _mac(self._ring.urls[key], path, device, str(expires))
@@ -106,24 +91,20 @@ class UrlSigner:
         return f"{path}?{query}"
 
     def check(self, url: str, proof: str) -> str:
-        """Return the device that a request is from.
-
-        Args:
-            url: Path and query as requested.
-            proof: Value of ``PROOF_HEADER``; empty when there was none.
+        """Return the device that a request for a path and query is from; ``proof`` may be empty.
 
         Raises:
             IntegrityError: The request is not to be answered; the message says why, for the log.
         """
-        prefix, url = _parted(url)
+        prefix, url = _split_url(url)
         path, _, query = url.partition("?")
         is_plain = _PATH.fullmatch(path) and _PREFIX.fullmatch(prefix)
         if not is_plain or _FOLDER in prefix:
             raise IntegrityError(f"{(prefix + path)[:256]!r}: is no address of an exclusive file")
-        given = parse_qsl(query[:_URL_MAX], keep_blank_values=True)
-        if [name for name, _ in given] != _FIELDS:
+        fields = parse_qsl(query[:4_096], keep_blank_values=True)
+        if [name for name, _ in fields] != _FIELDS:
             raise IntegrityError(f"{path}: is not a signed address")
-        device, expires, key, sig = (value for _, value in given)
+        device, expires, key, sig = (value for _, value in fields)
         wanted = _mac(self._ring.urls.get(key, ""), path, device, expires)
         if key not in self._ring.urls or not hmac.compare_digest(wanted.encode(), sig.encode()):
             raise IntegrityError(f"{path}: its signature is not ours, or its key is retired")
@@ -140,14 +121,9 @@ class UrlSigner:
 
 
 def prove(secret: str, url: str) -> str:
-    """Return the value of ``PROOF_HEADER`` for a request.
-
-    Args:
-        secret: That the device was given when it was enrolled.
-        url: The address; scheme and host do not matter.
-    """
+    """Return the value of ``PROOF_HEADER`` for a request; scheme and host do not matter."""
     enrolled, _, own = secret.partition(".")
-    return f"{enrolled}.{_mac(own, 'proof', _parted(url)[1])}"
+    return f"{enrolled}.{_mac(own, 'proof', _split_url(url)[1])}"
 
 
 def read_ring(path: Path) -> KeyRing:
@@ -167,11 +143,11 @@ def read_ring(path: Path) -> KeyRing:
     return ring
 
 
-def _parted(url: str) -> tuple[str, str]:
+def _split_url(url: str) -> tuple[str, str]:
     # whatever host and folder the CEN's address has, and what the service signed
     path, mark, query = url.partition("?")
-    place = max(path.rfind(_FOLDER), 0)
-    return path[:place], path[place:] + mark + query
+    start = max(path.rfind(_FOLDER), 0)
+    return path[:start], path[start:] + mark + query
 
 
 def _new_key() -> dict[str, str]:

@@ -28,13 +28,8 @@ class Budget:
         """Return how many are in memory."""
         return len(self._full_at)
 
-    def take(self, name: str, amount: float, now_s: float) -> float:
-        """Take from a bucket, if anything is in it.
-
-        Args:
-            name: Whose.
-            amount: ≥ 0.
-            now_s: Of a clock that never goes back.
+    def try_spend(self, name: str, amount: float, now_s: float) -> float:
+        """Take an amount ≥ 0 from a bucket, if anything is in it; ``now_s`` never goes back.
 
         Returns:
             0 where it was taken; else how long it is until something is in it, seconds.

@@ -12,7 +12,6 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SpecFileError
 
 _FRESH_MS: Final = 60_000
-_AGAIN_MS: Final = 5_000
 _TIMEOUT_S: Final = 5.0
 _GOOD: Final = 200
 _log = logging.getLogger(__name__)
@@ -33,27 +32,26 @@ class IssuerKeys:
     def refresh(self) -> bool:
         """Ask again where the last answer is a minute old; blocks.
 
-        Returns:
-            Whether there are other keys; what cannot be had leaves those before.
+        Whether there are other keys is returned; what cannot be had leaves those before.
         """
         with self._lock:
             if monotonic_ms() < self._next_ms:
                 return False
-            self._next_ms = monotonic_ms() + _AGAIN_MS
+            self._next_ms = monotonic_ms() + 5_000
             try:
-                self.known = parse_keys(self._asked(), self._url)
+                self.known = parse_keys(self._fetch(), self._url)
             except (urllib3.exceptions.HTTPError, SpecFileError) as error:
                 _log.warning("keys of operators' tokens: %s: %s", self._url, words_of(error))
                 return False
             self._next_ms = monotonic_ms() + _FRESH_MS
             return True
 
-    def _asked(self) -> bytes:
-        answer = get_unread(self._pool, self._url, {}, urllib3.Timeout(_TIMEOUT_S))
+    def _fetch(self) -> bytes:
+        response = get_unread(self._pool, self._url, {}, urllib3.Timeout(_TIMEOUT_S))
         try:
-            data = answer.read(KEYS_MAX_BYTES + 1)
+            data = response.read(KEYS_MAX_BYTES + 1)
         finally:
-            answer.close()
-        if answer.status != _GOOD:
-            raise SpecFileError(f"answered {answer.status}")
+            response.close()
+        if response.status != _GOOD:
+            raise SpecFileError(f"answered {response.status}")
         return data

@@ -20,8 +20,6 @@ type Keys = Mapping[str, jwt.PyJWK]
 """Public keys by their ids."""
 
 KEYS_MAX_BYTES: Final = 1024 * 1024
-"""Of a set of keys."""
-
 _RSA_BITS: Final = 2_048
 _SECRET: Final = frozenset({"d", "k"})
 
@@ -44,40 +42,40 @@ def read_keys(path: Path) -> Keys:
 
 
 def parse_keys(data: bytes, path: str) -> Keys:
-    """Return the public keys of a set by their ids.
+    """Return the public keys of a JSON set by their ids.
 
-    Args:
-        data: JSON. Keys of another kind, and those for something else than signatures are passed
-            over.
-        path: Where they are from.
+    Keys of another kind, and those for something else than signatures are passed over.
 
     Raises:
         SpecFileError: It is no set of keys, has none of use, or has what is to be secret.
     """
     try:
-        found = _taken(data)
+        keys = _parse_set(data)
     except (ValueError, RecursionError, jwt.PyJWTError) as error:
         raise SpecFileError(f"{path}: holds no keys of tokens (JWKS): {error}", path) from None
-    if not found:
+    if not keys:
         raise SpecFileError(f"{path}: has no key of Ed25519, P-256 or RSA for signatures", path)
-    return found
+    return keys
 
 
-def _taken(data: bytes) -> dict[str, jwt.PyJWK]:
+def _parse_set(data: bytes) -> dict[str, jwt.PyJWK]:
     if len(data) > KEYS_MAX_BYTES:
         raise ValueError(f"more than {KEYS_MAX_BYTES} bytes")
-    found: dict[str, jwt.PyJWK] = {}
+    keys: dict[str, jwt.PyJWK] = {}
     for number, key in enumerate(msgspec.json.decode(data, type=KeySet).keys, 1):
-        made = _public_key(key, f"key {number}")
-        if made is not None and found.setdefault(made.key_id or "", made) is not made:
-            raise ValueError(f"key {number}: a second one with kid {made.key_id!r}")
-    return found
+        public_key = _public_key(key, f"key {number}")
+        if (
+            public_key is not None
+            and keys.setdefault(public_key.key_id or "", public_key) is not public_key
+        ):
+            raise ValueError(f"key {number}: a second one with kid {public_key.key_id!r}")
+    return keys
 
 
-def _public_key(key: Mapping[str, Any], place: str) -> jwt.PyJWK | None:
+def _public_key(key: Mapping[str, Any], label: str) -> jwt.PyJWK | None:
     if _SECRET & key.keys():
         raise ValueError(
-            f"{place} is a secret one: take it out, and trust nothing that it has signed"
+            f"{label} is a secret one: take it out, and trust nothing that it has signed"
         )
     kind = key.get("kty")
     algorithm = ALGORITHMS.get((str(kind), str(key.get("crv", ""))))
@@ -86,10 +84,10 @@ def _public_key(key: Mapping[str, Any], place: str) -> jwt.PyJWK | None:
     if kind == "RSA" and key.get("alg", algorithm) != algorithm:
         return None  # issuers have further ones, for RSA-PSS or SHA-512
     if key.get("alg", algorithm) not in {algorithm, "Ed25519"}:
-        raise ValueError(f"{place}: alg {key['alg']!r} is not {algorithm}, that of its kind")
+        raise ValueError(f"{label}: alg {key['alg']!r} is not {algorithm}, that of its kind")
     if not isinstance(key.get("kid"), str) or not key["kid"]:
-        raise ValueError(f"{place} has no kid")
-    made = jwt.PyJWK(dict(key), algorithm=algorithm)
-    if kind == "RSA" and made.key.key_size < _RSA_BITS:
-        raise ValueError(f"{place}: {made.key.key_size} bits of RSA, expected {_RSA_BITS}")
-    return made
+        raise ValueError(f"{label} has no kid")
+    public_key = jwt.PyJWK(dict(key), algorithm=algorithm)
+    if kind == "RSA" and public_key.key.key_size < _RSA_BITS:
+        raise ValueError(f"{label}: {public_key.key.key_size} bits of RSA, expected {_RSA_BITS}")
+    return public_key

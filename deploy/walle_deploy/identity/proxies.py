@@ -32,7 +32,6 @@ _OPENSSL: Final = {
 """What OpenSSL, and so nginx, calls what RFC 4514 has no name for."""
 
 _CACHED: Final = 10_000
-_HOPS_MAX: Final = 32
 _SECRET_MIN: Final = 16
 _VALUE_MAX: Final = 4_096
 
@@ -44,9 +43,7 @@ class Proxies:
         """Take the networks."""
         self._networks = tuple(map(ip_network, networks))
         self.is_told = bool(networks)
-        """Whether there are any."""
         self.has = lru_cache(_CACHED)(self._has)
-        """Whether an address is a proxy's."""
 
     def client(self, peer: str, forwarded: bytes) -> str:
         """Return the address that a request is from.
@@ -57,42 +54,41 @@ class Proxies:
         """
         if not forwarded or not self.has(peer):
             return peer
-        for hop in reversed(forwarded.decode("latin-1").rsplit(",", _HOPS_MAX)):
-            found = _address(hop.strip())
-            if not found:
+        for hop in reversed(forwarded.decode("latin-1").rsplit(",", 32)):
+            address = _address(hop.strip())
+            if not address:
                 break  # what stands before it may be from anybody
-            peer = found
+            peer = address
             if not self.has(peer):
                 break
         return peer
 
     def _has(self, address: str) -> bool:
         try:
-            found = _plain(address)
+            ip = _plain(address)
         except ValueError:
             return False
-        return any(found in each for each in self._networks)
+        return any(ip in network for network in self._networks)
 
 
 @lru_cache(_CACHED)
 def neighbours(address: str) -> str:
     """Return what has one budget: an address, or the network of 64 bits of an IPv6 one.
 
-    Args:
-        address: Anything; what is none is itself.
+    What is no address is itself.
     """
     try:
-        found = _plain(address)
+        ip = _plain(address)
     except ValueError:
         return address
-    if isinstance(found, IPv6Address):
-        return str(ip_network((int(found) >> 64 << 64, 64)))
-    return str(found)
+    if isinstance(ip, IPv6Address):
+        return str(ip_network((int(ip) >> 64 << 64, 64)))
+    return str(ip)
 
 
 def _plain(address: str) -> object:
-    found = ip_address(address.partition("%")[0])
-    return (isinstance(found, IPv6Address) and found.ipv4_mapped) or found
+    ip = ip_address(address.partition("%")[0])
+    return (isinstance(ip, IPv6Address) and ip.ipv4_mapped) or ip
 
 
 def _address(text: str) -> str:
@@ -145,9 +141,9 @@ class ProxyAuthenticator:
             return self._proxies.has(peer)
         if self._proxies.is_told and not self._proxies.has(peer):
             return False
-        given = headers.get(self._secret_header, b"")
+        secret = headers.get(self._secret_header, b"")
         known = self.watched[0].known or frozenset()
-        return any(hmac.compare_digest(each, given) for each in known)
+        return any(hmac.compare_digest(candidate, secret) for candidate in known)
 
     def _named(self, value: bytes) -> Proven:
         try:
@@ -175,9 +171,9 @@ def _common_name(text: str) -> str:
 
 
 def _read_secrets(path: Path) -> frozenset[bytes]:
-    found = read_lines(path)
-    if not found or min(map(len, found)) < _SECRET_MIN:
+    secrets = read_lines(path)
+    if not secrets or min(map(len, secrets)) < _SECRET_MIN:
         raise SpecFileError(
             f"{path}: expected a secret of at least {_SECRET_MIN} characters a line", str(path)
         )
-    return frozenset(each.encode() for each in found)
+    return frozenset(secret.encode() for secret in secrets)

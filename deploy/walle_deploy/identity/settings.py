@@ -3,24 +3,14 @@
 from ipaddress import ip_network
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    StrictInt,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
 from walle_stream.spec.models import PathField
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 
 DEVICES: Final = "walle-devices"
-"""Default audience of devices' tokens."""
-
 RELAYS: Final = "walle-relays"
-"""Default audience of relays' tokens."""
-
 OPERATORS: Final = "walle-operators"
 """Default audience of operators' tokens. Tokens of devices or for other services are refused."""
 

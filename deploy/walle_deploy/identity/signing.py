@@ -22,7 +22,6 @@ from walle_stream.errors import SpecFileError
 from walle_stream.store.files import put_file
 
 VALID_S: Final = 3_600
-"""Default lifetime of a token."""
 
 type Signed = Literal["device", "relay", "viewer", "author", "approver"]
 """What tokens are for: devices, relays, and operators by their roles."""
@@ -41,12 +40,12 @@ class SigningKey(msgspec.Struct, frozen=True):
     @classmethod
     def create(cls, issuer: str) -> Self:
         """Make a new one."""
-        made = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
+        jwk = OKPAlgorithm.to_jwk(Ed25519PrivateKey.generate(), as_dict=True)
         # its thumbprint (RFC 7638)
-        named = {name: made[name] for name in ("crv", "kty", "x")}
+        named = {name: jwk[name] for name in ("crv", "kty", "x")}
         digest = sha256(json.dumps(named, separators=(",", ":")).encode()).digest()
         kid = urlsafe_b64encode(digest[:12]).decode()
-        return cls(issuer, {**made, "kid": kid, "alg": "EdDSA", "use": "sig"})
+        return cls(issuer, {**jwk, "kid": kid, "alg": "EdDSA", "use": "sig"})
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -58,20 +57,18 @@ class SigningKey(msgspec.Struct, frozen=True):
         try:
             if path.stat().st_mode & _OTHERS:
                 raise SpecFileError(f"{path}: others may read this key: chmod 600 it", str(path))
-            made = msgspec.json.decode(path.read_bytes(), type=cls)
-            jwt.PyJWK(made.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
+            signing_key = msgspec.json.decode(path.read_bytes(), type=cls)
+            jwt.PyJWK(signing_key.key, algorithm=ALGORITHMS["OKP", "Ed25519"])
         except (OSError, msgspec.MsgspecError, jwt.PyJWTError, UnicodeError) as error:
             raise SpecFileError(
                 f"{path}: is no key of 'walle token key': {error}", str(path)
             ) from None
-        return made
+        return signing_key
 
     def write(self, private: Path, public: Path) -> None:
-        """Write it, and add its public half to a set of keys; blocks.
+        """Write it for its owner alone, and add its public half to a set of keys; blocks.
 
-        Args:
-            private: Made, for its owner alone.
-            public: JWKS; the keys that are there stay, so that their tokens are good.
+        The keys that are there stay, so that their tokens are good.
 
         Raises:
             SpecFileError: What is there is no set of keys.
@@ -86,21 +83,8 @@ class SigningKey(msgspec.Struct, frozen=True):
         put_file(public, msgspec.json.format(msgspec.json.encode(KeySet([half, *keys]))) + b"\n")
         put_file(private, msgspec.json.format(msgspec.json.encode(self)) + b"\n", mode=0o600)
 
-    def sign(
-        self,
-        role: Signed,
-        name: str,
-        valid_s: int = VALID_S,
-        audience: str = "",
-    ) -> str:
-        """Return a token.
-
-        Args:
-            role: What for; of an operator what he may do.
-            name: Id of the device, or name of the relay or operator.
-            valid_s: From now on.
-            audience: Empty: the default of the role.
-        """
+    def sign(self, role: Signed, name: str, valid_s: int = VALID_S, audience: str = "") -> str:
+        """Return a token of a device, relay or operator; the role has a default audience."""
         now_s = wall_ms() // 1_000
         claims = {"sub": name, "iat": now_s, "exp": now_s + valid_s}
         if role not in _AUDIENCES:

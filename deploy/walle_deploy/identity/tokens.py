@@ -21,8 +21,6 @@ from walle_deploy.policy.files import WatchedFile
 from walle_stream.errors import IdentityError
 
 TOKEN_MAX_BYTES: Final = 4_096
-"""Longest token."""
-
 _BEARER: Final = b"bearer "
 _SHOWN: Final = 200
 
@@ -50,14 +48,9 @@ class Tokens[T]:
         read: Callable[[Mapping[str, Any]], T],
         cached: int = 0,
     ) -> None:
-        """Believe nobody yet.
+        """Believe nobody yet; ``read`` says of a token's claims whose it is, or raises.
 
-        Args:
-            spec: Whose tokens, and where they are.
-            keys: Of the issuer.
-            audiences: One of which a token is for.
-            read: Says of a token's claims whose it is, or raises.
-            cached: Tokens that are not verified again.
+        ``cached`` tokens are not verified again.
         """
         self._spec = spec
         self._keys = keys
@@ -139,7 +132,7 @@ class TokenAuthenticator(Tokens[Proven]):
 
     def _proven(self, claims: Mapping[str, Any]) -> Proven:
         audiences = [claims["aud"]] if isinstance(claims["aud"], str) else claims["aud"]
-        roles = {self._roles[each] for each in audiences if each in self._roles}
+        roles = {self._roles[audience] for audience in audiences if audience in self._roles}
         if len(roles) != 1:
             raise IdentityError("the token is for devices and for relays: one of both is needed")
         return proven_as(roles.pop(), claims["sub"], str(claims.get("jti", "")))
@@ -150,12 +143,8 @@ def read_claims(
 ) -> dict[str, Any]:
     """Return what a token says whose signature holds; its times are not looked at.
 
-    Args:
-        token: A JWT.
-        keys: Of the issuer; they say which algorithm it has, not the token.
-        audiences: One of which it must be for.
-        issuer: Whose it must be; empty: anybody's who has a key.
-        wanted: Claims that it must have, beside its audience and issuer.
+    It is for one of the audiences, of the issuer (empty: of anybody who has a key), and has the
+    claims that are ``wanted`` beside these. The key says which algorithm it has, not the token.
 
     Raises:
         InvalidKeyError: Its key is not there; any other PyJWTError besides.

@@ -9,11 +9,8 @@ _LENGTH_MAX: Final = 2_048
 def is_url(text: str, *, has_path: bool = True, is_bare: bool = True) -> bool:
     """Return whether a text can be the address of a server over HTTP.
 
-    Args:
-        text: As it was given.
-        has_path: Whether it may go on behind host and port.
-        is_bare: Whether it must be without a user, a query and a fragment, as what others are
-            relative to.
+    ``has_path``: it may go on behind host and port. ``is_bare``: it is without a user, a query and
+    a fragment, as what others are relative to.
     """
     if len(text) > _LENGTH_MAX or not text.isprintable() or " " in text:
         return False

@@ -100,7 +100,6 @@ class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     """``SCENARIO/TASK``."""
     version: str
-    """Of the group ``new``."""
     before: str
     """Of the group ``control``; empty for none."""
     step_ms: int

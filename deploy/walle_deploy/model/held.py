@@ -11,7 +11,6 @@ RENEWED_MS: Final = 3 * 86_400_000
 
 HOUR_MS: Final = 3_600_000
 """How fine a device says how old its receipts are."""
-
 _FEW: Final = msgspec.Meta(max_length=32)
 
 

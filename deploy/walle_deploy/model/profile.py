@@ -18,8 +18,6 @@ from walle_deploy.model.owners import device_problem
 from walle_stream.errors import ProfileError
 
 PROFILE_HEADER: Final = "walle-profile"
-"""Name of the request's header."""
-
 PROFILE_MAX_BYTES: Final = 8_000
 """Longest value of the header: servers take 8 KiB for its line, with its name, by default."""
 
@@ -38,20 +36,16 @@ class DeviceProfile(msgspec.Struct, frozen=True, omit_defaults=True, rename=_SHO
     """
 
     device: _Id
-    """Its id."""
     app: _Text = ""
     """Name of the app that hosts the tasks."""
     app_version: _Text = ""
-    """Such as ``7.12.0``."""
     os: _Text = ""
-    """Such as ``android``."""
     os_version: _Text = ""
     interpreter: _Text = ""
     """Its Python, such as ``cpython-314``."""
     performance: Literal["", "low", "middle", "high"] = ""
     """Its class; empty when it does not know."""
     model: _Text = ""
-    """Of the hardware."""
     memory_mb: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     """0 when it does not know."""
     user: Annotated[str, msgspec.Meta(max_length=256)] = ""
@@ -87,10 +81,7 @@ def encode_profile(profile: DeviceProfile) -> str:
 
 
 def decode_profile(value: bytes | str) -> DeviceProfile:
-    """Read the header's value.
-
-    Args:
-        value: As received; nothing of it is trusted.
+    """Read the header's value, of which nothing is trusted.
 
     Raises:
         ProfileError: It is no profile.
@@ -111,9 +102,9 @@ def decode_profile(value: bytes | str) -> DeviceProfile:
         ) from error
     if problem := device_problem(profile.device):
         raise ProfileError(f"{PROFILE_HEADER}: {problem}")
-    said = len(profile.receipts.others) if profile.receipts is not None else 0
-    if max(len(profile.tasks), said) > _TASKS_MAX:
-        count = max(len(profile.tasks), said)
+    held_count = len(profile.receipts.others) if profile.receipts is not None else 0
+    if max(len(profile.tasks), held_count) > _TASKS_MAX:
+        count = max(len(profile.tasks), held_count)
         raise ProfileError(f"{PROFILE_HEADER}: {count} tasks, at most {_TASKS_MAX}")
     return profile
 

@@ -50,7 +50,6 @@ class Push(msgspec.Struct, frozen=True, omit_defaults=True):
     tasks: tuple[PushedTask, ...]
     """None where only receipts are new."""
     metadata_url: str = ""
-    """Where the signed metadata lies."""
     receipts: dict[str, str] = {}
     """By task, for the device's reports (``model.receipts``): of the version that is pushed, else
     of the one that the device has."""

@@ -22,8 +22,6 @@ type Group = Literal["", "new", "control"]
 in by the release's policy, and is beyond the share. Empty: neither."""
 
 VALID_MS: Final = 7 * 86_400_000
-"""How long a receipt is believed."""
-
 AHEAD_MS: Final = 300_000
 """How far from the future a receipt may be: clocks of databases are set."""
 
@@ -38,7 +36,6 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """What the release service says of one version of one task on one device."""
 
     device: str
-    """Its id."""
     task: str
     """``SCENARIO/TASK``."""
     version: str
@@ -54,16 +51,13 @@ class ReceiptKeys:
     """Keys of a store. Immutable; any thread; never blocks."""
 
     def __init__(self, keys: Iterable[tuple[str, bytes]]) -> None:
-        """Take them over.
-
-        Args:
-            keys: (Id, 32 secret bytes); the first one signs, all of them are believed.
+        """Take over ids with 32 secret bytes each; the first one signs, all of them are believed.
 
         Raises:
             ValueError: There is none, or one is of another length.
         """
         self._keys = dict(keys)
-        if not self._keys or any(len(each) != _KEY_BYTES for each in self._keys.values()):
+        if not self._keys or any(len(secret) != _KEY_BYTES for secret in self._keys.values()):
             raise ValueError(f"receipts need keys of {_KEY_BYTES} bytes")
         self._signing = next(iter(self._keys))
         self._secret = self._keys[self._signing]
@@ -79,27 +73,25 @@ class ReceiptKeys:
 
     def issue(self, receipt: Receipt) -> str:
         """Return a receipt as text: letters, digits, ``-`` and ``_``."""
-        said = _encode((self._signing, receipt))
-        mac = hmac.digest(self._secret, _DOMAIN + said, "sha256")[:_MAC_BYTES]
-        return urlsafe_b64encode(said + mac).rstrip(b"=").decode("ascii")
+        payload = _encode((self._signing, receipt))
+        mac = hmac.digest(self._secret, _DOMAIN + payload, "sha256")[:_MAC_BYTES]
+        return urlsafe_b64encode(payload + mac).rstrip(b"=").decode("ascii")
 
     def read(self, token: str, now_ms: int) -> Receipt:
         """Return what a receipt says, once it is sure that one of these keys said so.
 
-        Args:
-            token: As received; nothing of it is trusted.
-            now_ms: The clock of the store, epoch milliseconds.
+        Nothing of the token is trusted; ``now_ms`` is the clock of the store, epoch milliseconds.
 
         Raises:
             ReceiptError: It is forged, or of keys that are gone (``forged``), older than 7 days
                 (``expired``), or more than 5 minutes ahead (``ahead``).
         """
-        said, mac = _parted(token)
-        key, receipt = _decoded(said)
+        payload, mac = _split(token)
+        key, receipt = _decoded(payload)
         secret = self._keys.get(key)
         if secret is None:
             raise ReceiptError(f"a receipt of a key that is not here: {key[:_SHOWN]!r}", "forged")
-        right = hmac.digest(secret, _DOMAIN + said, "sha256")[:_MAC_BYTES]
+        right = hmac.digest(secret, _DOMAIN + payload, "sha256")[:_MAC_BYTES]
         if not hmac.compare_digest(right, mac):
             raise ReceiptError("a receipt that its key did not make", "forged")
         age_ms = now_ms - receipt.issued_ms
@@ -118,22 +110,19 @@ def new_key() -> tuple[str, bytes]:
 
 
 def peek(token: str) -> tuple[str, Receipt]:
-    """Return what a receipt says, true or not: a device has no key, and only carries it.
-
-    Returns:
-        The id of its key, and the receipt.
+    """Return the id of a receipt's key and what it says, true or not: a device has no key.
 
     Raises:
         ReceiptError: It is none (``forged``).
     """
-    return _decoded(_parted(token)[0])
+    return _decoded(_split(token)[0])
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decoder: Final[Any] = msgspec.msgpack.Decoder(tuple[str, Receipt])
 
 
-def _parted(token: str) -> tuple[bytes, bytes]:
+def _split(token: str) -> tuple[bytes, bytes]:
     if not token or len(token) > _LENGTH_MAX:
         raise ReceiptError(f"a receipt of {len(token)} characters", "forged")
     try:
@@ -144,9 +133,9 @@ def _parted(token: str) -> tuple[bytes, bytes]:
     return data[:-_MAC_BYTES], data[-_MAC_BYTES:]
 
 
-def _decoded(said: bytes) -> tuple[str, Receipt]:
+def _decoded(payload: bytes) -> tuple[str, Receipt]:
     try:
-        found: tuple[str, Receipt] = _decoder.decode(said)
+        content: tuple[str, Receipt] = _decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:
         raise ReceiptError("a receipt that is none", "forged") from error
-    return found
+    return content

@@ -84,5 +84,5 @@ class ReleaseTable(msgspec.Struct, frozen=True):
 
     def interpreters(self, task: str, version: str) -> tuple[str, ...]:
         """Return those that a version was checked with; empty: any."""
-        found = self.files.get(f"{task}@{version}")
-        return () if found is None else found.interpreters
+        files = self.files.get(f"{task}@{version}")
+        return () if files is None else files.interpreters

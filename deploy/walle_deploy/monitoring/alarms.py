@@ -16,12 +16,10 @@ from walle_deploy.monitoring.counts import percentile
 from walle_deploy.monitoring.definition import AlarmRule
 
 ALARM_VERSION: Final = 1
-"""Of the JSON that a receiver gets."""
 
 type _Key = tuple[str, str, str]
 
 _US: Final = 1_000.0
-_P99: Final = 0.99
 
 
 class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,19 +33,17 @@ class AlarmMessage(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     task: str
     version: str
-    measure: str
+    measure: str = ""
     """Empty where the rule is no more."""
-    value: float | None
+    value: float | None = None
     """None where nothing is there to measure any more."""
-    above: float
+    above: float = 0.0
     since_ms: int
-    """When it began."""
     at_ms: int
     runs: int = 0
     """In the window."""
     devices: int = 0
     text: str = ""
-    """For people."""
     format: int = ALARM_VERSION
 
 
@@ -69,33 +65,30 @@ class AlarmBoard:
     ) -> list[AlarmMessage]:
         """Return what is new; where something raises, nothing was.
 
-        Args:
-            seen_ms: When each version was last reported, by task and version.
-            health: Of the window, of a task's version.
-            now_ms: Epoch milliseconds.
-            is_active: Whether a version should be on devices: others may be silent.
+        ``seen_ms`` says by task and version when each was last reported; ``health`` is of the
+        window.
         """
         firing = dict(self.firing)
         messages = [_gone(firing, key, now_ms) for key in self.firing if not self._has_rule(*key)]
         for (task, version), last_ms in seen_ms.items():
-            found: VersionHealth | None = None
+            recent: VersionHealth | None = None
             for rule in self._rules:
                 if not fnmatchcase(task, rule.tasks):
                     continue
-                found = found or health(task, version)
+                recent = recent or health(task, version)
                 value: float | None
                 if rule.measure == "silence":
                     value = now_ms - last_ms if is_active(task, version) else None
                 else:
-                    value = _measured(rule, found)
-                message = _judge(firing, rule, found, value, now_ms)
+                    value = _measured(rule, recent)
+                message = _judge(firing, rule, recent, value, now_ms)
                 if message is not None:
                     messages.append(message)
         self.firing = firing
         return messages
 
     def _has_rule(self, name: str, task: str, _version: str) -> bool:
-        return any(each.name == name and fnmatchcase(task, each.tasks) for each in self._rules)
+        return any(rule.name == name and fnmatchcase(task, rule.tasks) for rule in self._rules)
 
 
 def _judge(
@@ -144,9 +137,6 @@ def _gone(firing: dict[_Key, int], key: _Key, now_ms: int) -> AlarmMessage:
         rule=rule,
         task=task,
         version=version,
-        measure="",
-        value=None,
-        above=0.0,
         since_ms=since_ms,
         at_ms=now_ms,
         text=f"{task}@{version}: {rule} resolved: no such rule is for it any more",
@@ -169,8 +159,8 @@ def _measured(rule: AlarmRule, health: VersionHealth) -> float | None:
         case "crashingDevices":
             return health.crashing_devices / devices
         case _:
-            found = percentile(health.latency_us, _P99)
-            return None if found is None else found / _US
+            p99_us = percentile(health.latency_us, 0.99)
+            return None if p99_us is None else p99_us / _US
 
 
 def _text(rule: AlarmRule, health: VersionHealth, value: float | None, state: str) -> str:

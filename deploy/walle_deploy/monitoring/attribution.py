@@ -19,7 +19,6 @@ class AttributedReport(NamedTuple):
     version: Scope
     parts: Mapping[Scope, ReportCounts]
     bare: int
-    """Devices without a receipt."""
     wrong: int
     """Devices with one that is not valid for what they report."""
 
@@ -28,11 +27,9 @@ class Attribution:
     """Looks at receipts. Any thread; never blocks."""
 
     def __init__(self, read: ReadReceipt | None, *, is_needed: bool) -> None:
-        """Keep how.
+        """Keep how receipts are read; None: none is valid.
 
-        Args:
-            read: None: no receipt is valid.
-            is_needed: Whether devices without a valid one count for nothing.
+        ``is_needed``: devices without a valid one count for nothing.
         """
         self._read = read
         self._is_needed = is_needed
@@ -42,10 +39,10 @@ class Attribution:
         version = Scope(report.task, report.version)
         scopes = (version, *_release_scopes(report))
         rest = () if self._is_needed else (version,)
-        ran = [each for each in report.devices if each.runs]
-        proven = [each for each in ran if each.receipt and self._is_valid(each, report)]
-        names = {id(each) for each in proven}
-        others = [each for each in ran if id(each) not in names]
+        ran = [device for device in report.devices if device.runs]
+        proven = [device for device in ran if device.receipt and self._is_valid(device, report)]
+        names = {id(device) for device in proven}
+        others = [device for device in ran if id(device) not in names]
         parts: dict[Scope, ReportCounts] = {}
         for wanted, devices in ((scopes, proven), (rest, others)):
             if not (wanted and devices):
@@ -58,19 +55,19 @@ class Attribution:
         if proven and others and not self._is_needed:
             # times and sizes are those of all devices of a report together
             parts[version].add_runs_of(report)
-        bare = sum(not each.receipt for each in others)
+        bare = sum(not device.receipt for device in others)
         return AttributedReport(version, parts, bare, len(others) - bare)
 
     def _is_valid(self, device: DeviceRuns, report: TaskReport) -> bool:
         if self._read is None:
             return False
         try:
-            found = self._read(device.receipt)
+            receipt = self._read(device.receipt)
         except ReceiptError:
             return False
-        said = found.device, found.task, found.version, found.release, found.group
+        claims = receipt.device, receipt.task, receipt.version, receipt.release, receipt.group
         expected = report.task, report.version, report.release, report.group
-        return said == (device.device_id, *expected)
+        return claims == (device.device_id, *expected)
 
 
 def group_scope(task: str, release: str, group: str) -> Scope:
@@ -79,9 +76,9 @@ def group_scope(task: str, release: str, group: str) -> Scope:
 
 
 def _release_scopes(report: TaskReport) -> list[Scope]:
-    found = []
+    scopes = []
     if report.release:
-        found.append(Scope(report.task, report.version, report.release))
+        scopes.append(Scope(report.task, report.version, report.release))
         if report.group:
-            found.append(group_scope(report.task, report.release, report.group))
-    return found
+            scopes.append(group_scope(report.task, report.release, report.group))
+    return scopes

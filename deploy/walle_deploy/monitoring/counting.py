@@ -9,12 +9,7 @@ from typing import Final, NamedTuple
 
 from walle_deploy.model.health import LEVELS
 from walle_deploy.monitoring.attribution import AttributedReport, group_scope
-from walle_deploy.monitoring.counts import (
-    ReportCounts,
-    WindowCounts,
-    encode_counts,
-    merged_counts,
-)
+from walle_deploy.monitoring.counts import ReportCounts, WindowCounts, encode_counts, merged_counts
 from walle_deploy.monitoring.folding import NEVER_FOLDED, kept_from
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.rows import LAST, CountedDevice, CountedWindow, Scope, StoredScope
@@ -42,11 +37,7 @@ class ReportBatch:
         self._last: dict[Scope, dict[int, Scope]] = {}
 
     def add(self, report: AttributedReport) -> bool:
-        """Take a report of a version that was published.
-
-        Returns:
-            Whether anything of it counts.
-        """
+        """Add a report of a published version, and return whether anything of it counts."""
         if report.bare or report.wrong:
             bare, wrong = self._unproven.get(report.version, (0, 0))
             self._unproven[report.version] = bare + report.bare, wrong + report.wrong
@@ -75,14 +66,22 @@ class ReportBatch:
             scopes[scope].id: scopes[other].id for scope, other in beside.items() if other in scopes
         }
         own = {
-            (scopes[scope].id, each) for scope, part in self._parts.items() for each in part.devices
+            (scopes[scope].id, device)
+            for scope, part in self._parts.items()
+            for device in part.devices
         }
-        own |= {(scopes[task].id, each) for task, last in self._last.items() for each in last}
+        own |= {(scopes[task].id, device) for task, last in self._last.items() for device in last}
         rows = dict(
-            transaction.counted(own | {(others[i], each) for i, each in own if i in others})
+            transaction.counted(own | {(others[i], device) for i, device in own if i in others})
         )
-        releases = [transaction.release(each) for each in {scope.release for scope in beside}]
-        steps = {each.release_id: each.offer.step_ms for each in releases if each and each.offer}
+        releases = [
+            transaction.release(release_id) for release_id in {scope.release for scope in beside}
+        ]
+        steps = {
+            release.release_id: release.offer.step_ms
+            for release in releases
+            if release and release.offer
+        }
         moves: _Moves = defaultdict(lambda: [0, 0, 0])
         for scope, part in self._parts.items():
             stored = scopes[scope]
@@ -94,8 +93,8 @@ class ReportBatch:
             transaction.put_window(stored.id, _grown(before, row, moved, part.counts, now_ms))
         for task, last in self._last.items():
             stored = scopes[task]
-            _move_to_last(stored, {each: scopes[last[each]].id for each in last}, rows, moves)
-            for version in {scopes[each].id for each in last.values()}:
+            _move_to_last(stored, {device: scopes[last[device]].id for device in last}, rows, moves)
+            for version in {scopes[last_scope].id for last_scope in last.values()}:
                 if transaction.window(stored.id, version) is None:
                     transaction.put_window(stored.id, CountedWindow(version, 0, 0, 0, 0, b""))
         transaction.put_counted({key: rows[key] for key in own})
@@ -132,9 +131,9 @@ def _count_devices(
     for hashed, (failures, crashes) in part.devices.items():
         old = rows.get((stored.id, hashed), _UNKNOWN)
         failed, crashed = old.failures, old.crashes
-        if other is not None and (there := rows.get((other, hashed))) is not None:
+        if other is not None and (other_row := rows.get((other, hashed))) is not None:
             # one count over both groups: whichever was written last has all of it
-            failed, crashed = max(failed, there.failures), max(crashed, there.crashes)
+            failed, crashed = max(failed, other_row.failures), max(crashed, other_row.crashes)
         is_first = old.seen != number
         counts.device_minutes += is_first
         if is_weighed := is_first and turn.is_weighed(old):
@@ -152,11 +151,11 @@ def _count_devices(
             number if crashes else old.crashed,
             number if is_weighed else old.weighed,
         )
-        for place, (before, after) in enumerate(zip(old[2:5], new[2:5], strict=True)):
+        for index, (before, after) in enumerate(zip(old[2:5], new[2:5], strict=True)):
             if before != after:
-                moves[stored.id, stored.row_of(after)][place] += 1
+                moves[stored.id, stored.row_of(after)][index] += 1
                 if before != _NEVER:
-                    moves[stored.id, stored.row_of(before)][place] -= 1
+                    moves[stored.id, stored.row_of(before)][index] -= 1
     counts.add_values(part.values, fresh)
 
 
@@ -173,10 +172,10 @@ def _move_to_last(
 
 
 def _reach(at_risk: list[int], reached: list[int], before: int, more: int) -> None:
-    for place, level in enumerate(LEVELS):
+    for index, level in enumerate(LEVELS):
         if before < level:
-            at_risk[place] += 1
-            reached[place] += before + more >= level
+            at_risk[index] += 1
+            reached[index] += before + more >= level
 
 
 def _grown(

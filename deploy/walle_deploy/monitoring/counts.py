@@ -14,15 +14,12 @@ CLASSES_MAX: Final = 64
 """Classes of errors that are told apart; all others are ``(other)``."""
 
 RELATIVE_ACCURACY: Final = 0.01
-"""Of percentiles."""
-
 UNIT: Final = 1_000
 """What one device weighs in times and sizes where it counts once."""
 
 type DeviceValues = tuple[Collection[int], Mapping[int, int], Mapping[int, int]]
 """Of one report: its devices' hashes, runs by bucket of their time, and of their output."""
 
-_OTHER: Final = "(other)"
 _MOST: Final = 2**62
 """What liars count to: beyond 64 bits nothing could be stored."""
 _LEVELS: Final = ("failures_at_risk", "failures_reached", "crashes_at_risk", "crashes_reached")
@@ -64,7 +61,7 @@ class WindowCounts(msgspec.Struct, array_like=True):
         """Add failed runs by the error's class."""
         own = self.classes
         for name, count in counts.items():
-            key = name if name in own or len(own) < CLASSES_MAX else _OTHER
+            key = name if name in own or len(own) < CLASSES_MAX else "(other)"
             own[key] = min(own.get(key, 0) + count, _MOST)
 
     def add_values(self, values: Iterable[DeviceValues], fresh: set[int]) -> None:
@@ -72,9 +69,7 @@ class WindowCounts(msgspec.Struct, array_like=True):
 
         Were runs added up, one device that says it had millions would outweigh all others.
 
-        Args:
-            values: By report.
-            fresh: Devices that are to be weighed; those that are go.
+        ``fresh`` devices are to be weighed; those that are go.
         """
         for devices, latency_us, output_bytes in values:
             weight = UNIT * len(fresh.intersection(devices))
@@ -98,19 +93,19 @@ class ReportCounts:
     @classmethod
     def of(cls, devices: Iterable[DeviceRuns]) -> Self:
         """Return what some devices did, without the times and sizes of their runs."""
-        made = cls()
-        counts, found = made.counts, made.devices
-        for each in devices:
-            failed = sum(each.failures.values())
-            counts.runs += each.runs
+        total = cls()
+        counts, by_device = total.counts, total.devices
+        for device in devices:
+            failed = sum(device.failures.values())
+            counts.runs += device.runs
             if failed:
                 counts.failures += failed
-                counts.add_classes(each.failures)
-            hashed = device_hash(each.device_id)
-            failures, crashes = found.get(hashed, (0, 0))
-            found[hashed] = failures + failed, crashes + each.crashes
-        made.first = dict(found)
-        return made
+                counts.add_classes(device.failures)
+            hashed = device_hash(device.device_id)
+            failures, crashes = by_device.get(hashed, (0, 0))
+            by_device[hashed] = failures + failed, crashes + device.crashes
+        total.first = dict(by_device)
+        return total
 
     def add_runs_of(self, report: TaskReport) -> None:
         """Add times and sizes of a report's runs, which are those of these devices."""
@@ -128,10 +123,10 @@ class ReportCounts:
 
     def plus(self, other: "ReportCounts") -> "ReportCounts":
         """Return the sum of both."""
-        made = ReportCounts()
-        made.add(self)
-        made.add(other)
-        return made
+        total = ReportCounts()
+        total.add(self)
+        total.add(other)
+        return total
 
 
 encode_counts: Final = msgspec.msgpack.Encoder().encode
@@ -139,34 +134,27 @@ _decode: Final = msgspec.msgpack.Decoder(WindowCounts).decode
 
 
 def merged_counts(parts: Iterable[bytes]) -> WindowCounts:
-    """Return the sum of encoded counts.
-
-    Args:
-        parts: Trusted, as they come from the own store; empty ones are nothing.
-    """
-    found = WindowCounts()
-    for each in parts:
-        if each:
-            found.merge(_decode(each))
-    return found
+    """Return the sum of encoded counts of the own store; empty ones are nothing."""
+    total = WindowCounts()
+    for part in parts:
+        if part:
+            total.merge(_decode(part))
+    return total
 
 
 def active_devices(part: bytes) -> int:
     """Return how many devices of a group ran in a window, but for those that crash all the time.
 
-    Args:
-        part: Encoded counts; of an hour this is the sum over its minutes.
+    Of the counts of an hour this is the sum over its minutes.
     """
     counts = _decode(part)
     return max(*counts.failures_at_risk, *counts.crashes_at_risk)
 
 
 def percentile(buckets: Mapping[int, float], share: float) -> float | None:
-    """Return a percentile of bucket counts, at most 1 % off; None where nothing was counted.
+    """Return a percentile, 0 to 1, of bucket counts in their unit, at most 1 % off.
 
-    Args:
-        buckets: Such as ``VersionHealth.latency_us``; the unit is theirs.
-        share: 0 to 1: 0.99 for the 99th.
+    None where nothing was counted.
     """
     # our buckets are DDSketch's: a value goes back into the bucket that it is the middle of
     from ddsketch import DDSketch  # noqa: PLC0415 - of the extra `deploy`
@@ -174,12 +162,12 @@ def percentile(buckets: Mapping[int, float], share: float) -> float | None:
 
     mapping = LogarithmicMapping(RELATIVE_ACCURACY)
     sketch = DDSketch(RELATIVE_ACCURACY)
-    for place, count in buckets.items():
+    for bucket, count in buckets.items():
         if count > 0:
             # runs are told apart by the size of their calls, too
-            sketch.add(mapping.value(place % CALL_BUCKETS), count)
-    found: float | None = sketch.get_quantile_value(share)
-    return found
+            sketch.add(mapping.value(bucket % CALL_BUCKETS), count)
+    value: float | None = sketch.get_quantile_value(share)
+    return value
 
 
 def device_hash(device_id: str) -> int:
@@ -192,9 +180,9 @@ def _shares(counts: Mapping[int, int], weight: int) -> dict[int, int]:
     total = sum(counts.values())
     if not (weight and total):
         return {}
-    return {place: round(count * weight / total) for place, count in counts.items()}
+    return {bucket: round(count * weight / total) for bucket, count in counts.items()}
 
 
 def _add(own: dict[int, int], counts: Mapping[int, int]) -> None:
-    for place, count in counts.items():
-        own[place] = min(own.get(place, 0) + count, _MOST)
+    for bucket, count in counts.items():
+        own[bucket] = min(own.get(bucket, 0) + count, _MOST)

@@ -47,27 +47,27 @@ class AlarmRule(Strict):
 
     @model_validator(mode="after")
     def _has_one_measure(self) -> Self:
-        if len(self._given) != 1:
+        if len(self._limits) != 1:
             raise ValueError(
                 f"expected one of {', '.join(_MEASURES.values())}, found "
-                f"{' and '.join(self._given) or 'none of them'}"
+                f"{' and '.join(self._limits) or 'none of them'}"
             )
         return self
 
     @property
     def measure(self) -> Measure:
         """What it looks at."""
-        return next(iter(self._given))
+        return next(iter(self._limits))
 
     @property
     def above(self) -> float:
         """There is an alarm while the measure is above this: a share of 0 to 1, or milliseconds."""
-        return self._given[self.measure]
+        return self._limits[self.measure]
 
     @property
-    def _given(self) -> dict[Measure, float]:
-        found = ((measure, getattr(self, name)) for name, measure in _MEASURES.items())
-        return {measure: above for measure, above in found if above is not None}
+    def _limits(self) -> dict[Measure, float]:
+        limits = ((measure, getattr(self, name)) for name, measure in _MEASURES.items())
+        return {measure: above for measure, above in limits if above is not None}
 
 
 class WebhookSpec(Strict):

@@ -16,7 +16,6 @@ _HOURS_KEPT: Final = 30 * 24 * _HOUR
 """Then they are one; a scope without a report for so long goes."""
 NEVER_FOLDED: Final = (END, END)
 """The same, of a scope whose windows are no times."""
-_STEP_DEVICES: Final = 1_000
 
 
 def kept_from(number: int) -> tuple[int, int]:
@@ -25,28 +24,24 @@ def kept_from(number: int) -> tuple[int, int]:
 
 
 def fold_step(transaction: CountTransaction, number: int) -> bool:
-    """Do a small part of what is to be done.
-
-    Returns:
-        Whether there may be more.
-    """
+    """Do a small part of what is to be done, and return whether there may be more."""
     minutes_from, hours_from = kept_from(number)
     scope = transaction.due_scope(minutes_from)
     if scope is None:
         return False
-    numbers = [each.number for each in transaction.windows(scope.id, 0, END)]
+    numbers = [window.number for window in transaction.windows(scope.id, 0, END)]
     # without windows only reports that count for nothing came: its edge says when it was made
     last = numbers[-1] if numbers else scope.hours_from + _HOURS_KEPT
     if not scope.scope.task or last < hours_from:
-        transaction.drop_scope(scope, _STEP_DEVICES)
+        transaction.drop_scope(scope, 1_000)
         return True
     # what is older and is kept as minutes becomes an hour first
     hours_from = min(hours_from, scope.minutes_from)
-    hours = [each for each in numbers if 0 < each < hours_from]
+    hours = [number for number in numbers if 0 < number < hours_from]
     if hours:
         hours_from = hours[0] + _HOUR
         _fold(transaction, scope, hours[0], hours_from, 0)
-    minutes = [each for each in numbers if scope.minutes_from <= each < minutes_from]
+    minutes = [number for number in numbers if scope.minutes_from <= number < minutes_from]
     if minutes:
         hour = _hour_of(minutes[0])
         minutes_from = hour + _HOUR
@@ -67,11 +62,11 @@ def _fold(
         scope.id,
         CountedWindow(
             into,
-            sum(each.seen for each in rows),
-            sum(each.failed for each in rows),
-            sum(each.crashed for each in rows),
-            max(each.last_ms for each in rows),
-            encode_counts(merged_counts(each.data for each in rows)),
+            sum(row.seen for row in rows),
+            sum(row.failed for row in rows),
+            sum(row.crashed for row in rows),
+            max(row.last_ms for row in rows),
+            encode_counts(merged_counts(row.data for row in rows)),
         ),
     )
 

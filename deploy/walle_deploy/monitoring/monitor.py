@@ -8,6 +8,7 @@ worker of any service may count any frame, and nothing that matters is in memory
 Time is when a report arrives, by the database's clock: those of devices may be wrong.
 """
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -21,7 +22,7 @@ from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
 from walle_deploy.monitoring.folding import fold_step
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.port import ReleaseStore
-from walle_stream.errors import EnvelopeError, ForbiddenError
+from walle_stream.errors import EnvelopeError, ForbiddenError, ServiceUnreachableError
 from walle_stream.faults import crash_point
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.reports import decode_reports
@@ -35,17 +36,16 @@ _DEVICE_MARKS: Final = 32
 
 _FOLD_MS: Final = 60_000
 """Between two looks at what is to be folded, where the last one found nothing."""
+type Call = tuple[Sequence[ReportFrame], str]
+"""What ``Monitor.take`` is given."""
 
 
 class MonitorCounts(msgspec.Struct):
     """What a monitor has done, for metrics."""
 
     frames: int = 0
-    """That were counted."""
     reports: int = 0
-    """That were counted."""
     frames_again: int = 0
-    """That were counted before."""
     frames_refused: int = 0
     """Malformed."""
     reports_refused: int = 0
@@ -61,15 +61,10 @@ class MonitorCounts(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-type Call = tuple[Sequence[ReportFrame], str]
-"""What ``Monitor.take`` is given."""
-
-
 class _Frame(NamedTuple):
     partition: tuple[str, int]
     number: int
     reports: Sequence[AttributedReport] | None
-    """None: it is malformed."""
 
 
 class Monitor:
@@ -82,13 +77,10 @@ class Monitor:
         *,
         needs_receipts: bool = False,
     ) -> None:
-        """Count nothing yet.
+        """Count nothing yet; the store stays the caller's.
 
-        Args:
-            store: Where counts are kept. Stays the caller's.
-            read_receipt: Says what a receipt says; None: none is valid.
-            needs_receipts: Whether devices without a valid receipt count for nothing, and leave
-                no row; else they count for their version, and apart.
+        Without ``read_receipt`` no receipt is valid. ``needs_receipts``: devices without a valid
+        one count for nothing, and leave no row; else they count for their version, and apart.
         """
         self.counts = MonitorCounts()
         self._store = store
@@ -97,44 +89,39 @@ class Monitor:
         self._fold_ms = 0
 
     def take(self, frames: Sequence[ReportFrame], device: str = "") -> int:
-        """Count frames, once over all processes of the store, and store that; blocks.
+        """Count frames once over all processes of the store, store that, return how many; blocks.
 
-        Args:
-            frames: Those of one partition in order; they may come again.
-            device: Who sent them, and may speak for itself alone; empty for who may for any.
-
-        Returns:
-            How many were counted now.
+        Those of one partition come in order, and may come again. A device may speak for itself
+        alone; who is none, for any.
 
         Raises:
             ForbiddenError: A device speaks for another one: nothing was counted.
             ServiceUnreachableError: They may or may not be stored: give them again, here or to
                 another worker.
         """
-        [found] = self.take_together([(frames, device)])
-        if isinstance(found, ForbiddenError):
-            raise found
-        return found
+        [result] = self.take_together([(frames, device)])
+        if isinstance(result, ForbiddenError):
+            raise result
+        return result
 
     def take_together(self, calls: Sequence[Call]) -> list[int | ForbiddenError]:
         """Do what ``take`` does for many, in one transaction; blocks.
 
-        Returns:
-            For each call what it would return, or raise.
+        For each call comes what it would return, or raise.
 
         Raises:
             ServiceUnreachableError: As of ``take``.
         """
-        turns = [self._read(*each) for each in calls]
-        done = MonitorCounts()
+        turns = [self._read(*call) for call in calls]
+        counts = MonitorCounts()
         with self._store.counting() as transaction:
-            good = [each for each in turns if not isinstance(each, ForbiddenError)]
-            new = iter(self._count(transaction, good, done))
+            good = [turn for turn in turns if not isinstance(turn, ForbiddenError)]
+            new = iter(self._count(transaction, good, counts))
             crash_point("reports.before")
         crash_point("reports.after")
         with self._lock:
-            self.counts.add(done)
-        return [each if isinstance(each, ForbiddenError) else next(new) for each in turns]
+            self.counts.add(counts)
+        return [turn if isinstance(turn, ForbiddenError) else next(new) for turn in turns]
 
     def figures(self) -> dict[str, dict[str, int]]:
         """Return what was done, as ``Parts.figures_beside`` of the release service has it."""
@@ -152,32 +139,36 @@ class Monitor:
             }
 
     def _read(self, frames: Sequence[ReportFrame], device: str) -> list[_Frame] | ForbiddenError:
-        made = []
+        result = []
         for frame in frames:
             reports = None
             with suppress(EnvelopeError):
-                found = decode_reports(frame.body)
-                names = (each.device_id for report in found for each in report.devices)
+                decoded = decode_reports(frame.body)
+                names = (runs.device_id for report in decoded for runs in report.devices)
                 if device and (others := {*names} - {device}):
                     return ForbiddenError(
                         f"device {device!r} sent a report of {min(others)[:256]!r}: each reports "
                         "for itself alone"
                     )
-                reports = [self._attribution.sort(each) for each in found]
-            made.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
-        return made
+                reports = [self._attribution.sort(report) for report in decoded]
+            result.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
+        return result
 
     def _count(
-        self, transaction: CountTransaction, turns: Sequence[Sequence[_Frame]], done: MonitorCounts
+        self,
+        transaction: CountTransaction,
+        turns: Sequence[Sequence[_Frame]],
+        counts: MonitorCounts,
     ) -> list[int]:
         now_ms = transaction.now_ms()
         batch, new = ReportBatch(), []
         moved: dict[tuple[str, int], tuple[int, int]] = {}
         marks = transaction.marks({frame.partition for turn in turns for frame in turn})
         fresh = [
-            [each for each in turn if each.number > marks.get(each.partition, -1)] for turn in turns
+            [frame for frame in turn if frame.number > marks.get(frame.partition, -1)]
+            for turn in turns
         ]
-        done.frames_again += sum(map(len, turns)) - sum(map(len, fresh))
+        counts.frames_again += sum(map(len, turns)) - sum(map(len, fresh))
         names = {
             report.version[:2]
             for frames in fresh
@@ -191,15 +182,15 @@ class Monitor:
             for frame in frames:
                 device, last = moved.get(frame.partition, (None, -1))
                 if frame.number <= last:
-                    done.frames_again += 1
-                elif _add(batch, frame, published, done):
+                    counts.frames_again += 1
+                elif _add(batch, frame, published, counts):
                     # only these: what counts for nothing leaves no row
                     moved[frame.partition] = device or _device_of(frame), frame.number
                     counted += 1
             new.append(counted)
         batch.write(transaction, now_ms)
         transaction.put_marks(moved, now_ms)
-        for device in {moved[each][0] for each in moved.keys() - marks.keys()}:
+        for device in {moved[partition][0] for partition in moved.keys() - marks.keys()}:
             transaction.trim_marks(device, _DEVICE_MARKS)
         if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
             transaction, now_ms // WINDOW_MS
@@ -210,27 +201,64 @@ class Monitor:
 
 def _device_of(frame: _Frame) -> int:
     """Return one of the devices that count in a frame: a new mark is of it."""
-    every = (counts.devices for each in frame.reports or () for counts in each.parts.values())
+    every = (counts.devices for report in frame.reports or () for counts in report.parts.values())
     return min(map(min, every))
 
 
 def _add(
-    batch: ReportBatch,
-    frame: _Frame,
-    published: Collection[tuple[str, str]],
-    done: MonitorCounts,
+    batch: ReportBatch, frame: _Frame, published: Collection[tuple[str, str]], counts: MonitorCounts
 ) -> bool:
     if frame.reports is None:
-        done.frames_refused += 1
+        counts.frames_refused += 1
         return False
     counted = 0
     for report in frame.reports:
         if report.version[:2] in published:
             name = f"{report.version.task}@{report.version.version}"
-            done.bare[name] += report.bare
-            done.wrong[name] += report.wrong
+            counts.bare[name] += report.bare
+            counts.wrong[name] += report.wrong
             counted += batch.add(report)
-    done.reports += counted
-    done.reports_refused += len(frame.reports) - counted
-    done.frames += bool(counted)
+    counts.reports += counted
+    counts.reports_refused += len(frame.reports) - counted
+    counts.frames += bool(counted)
     return bool(counted)
+
+
+class ReportGatherer:
+    """Stores reports of many requests together: none needs a thread of its own. One event loop."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        """Wait for reports; the monitor stays the caller's."""
+        self._monitor = monitor
+        self._waiting: list[tuple[Call, asyncio.Future[int]]] = []
+        self._storing: asyncio.Task[None] | None = None
+
+    async def receive(self, frames: Sequence[ReportFrame], device: str = "") -> int:
+        """See ``Monitor.take``, which this does in a thread, for all that wait at once."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(((frames, device), future))
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store())
+        return await future
+
+    async def _store(self) -> None:
+        while self._waiting:
+            part, self._waiting = self._waiting, []
+            results = await asyncio.to_thread(self._record, [call for call, _ in part])
+            for (_, future), result in zip(part, results, strict=True):
+                if future.done():
+                    continue  # who asked has gone
+                if isinstance(result, Exception):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+        self._storing = None
+
+    def _record(self, calls: list[Call]) -> list[int | Exception]:
+        try:
+            return [*self._monitor.take_together(calls)]
+        except Exception as error:  # noqa: BLE001 - raised where the call was made
+            if len(calls) == 1 or isinstance(error, ServiceUnreachableError):
+                return [error] * len(calls)
+            # what the store does not take must not keep from it what others send
+            return [result for call in calls for result in self._record([call])]

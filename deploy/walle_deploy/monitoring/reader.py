@@ -27,7 +27,7 @@ type _Kept = dict[tuple[int, int], tuple[int, WindowCounts]]
 
 
 class HealthReader:
-    """A ``HealthSource``. One thread; blocks on the store.
+    """A ``HealthSource``. One thread; blocks on the store; raises ServiceUnreachableError.
 
     What closed windows add up to is remembered, so that asking again costs as much as is new.
     """
@@ -41,24 +41,14 @@ class HealthReader:
     def health(self, task: str, version: str, since_ms: int = 0) -> VersionHealth:
         """Return how a version does on all devices that count, as of the last batch.
 
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it.
-            since_ms: Only what happened since the beginning of its minute (of its hour, more than
-                26 hours ago; of all time, more than 30 days ago); epoch milliseconds, 0 for all.
-
-        Raises:
-            ServiceUnreachableError: The store cannot be read.
+        Only what happened since the beginning of the minute of ``since_ms`` counts (of its hour,
+        more than 26 hours ago; of all time, more than 30 days ago); epoch milliseconds, 0 for all.
         """
         with self._looking(f"{task}@{version}") as look:
             return look.health(Scope(task, version), since_ms // WINDOW_MS, task, version)
 
     def release_health(self, query: ReleaseHealthQuery) -> ReleaseHealth:
-        """Return how both groups of a release do.
-
-        Raises:
-            ServiceUnreachableError: The store cannot be read.
-        """
+        """Return how both groups of a release do."""
         with self._looking(f"release {query.release_id}") as look:
             return ReleaseHealth(
                 new=look.group(query, "new", query.version),
@@ -100,14 +90,14 @@ class _Look:
         # a clock that is set back leaves windows of times to come: they are no part of a span
         end = self._now + 1 if first else END
         windows = self._transaction.windows(stored.id, stored.row_of(first), until, end)
-        closed = [each.data for each in windows if until < each.number <= self.closed]
+        closed = [window.data for window in windows if until < window.number <= self.closed]
         counts.merge(merged_counts(closed))
         self._kept[key] = max(until, self.closed), counts
-        found = merged_counts(
-            each.data for each in windows if each.number > max(until, self.closed)
+        total = merged_counts(
+            window.data for window in windows if window.number > max(until, self.closed)
         )
-        found.merge(counts)
-        return health_of(task, version, windows, found)
+        total.merge(counts)
+        return health_of(task, version, windows, total)
 
     def group(self, query: ReleaseHealthQuery, group: str, version: str) -> GroupHealth:
         every = Scope(query.task, version, query.release_id)
@@ -125,34 +115,27 @@ class _Look:
         # one that has become part of an hour tells nothing of minutes any more
         first = max(min(after, self.closed) + 1, scope.minutes_from)
         windows = self._transaction.windows(scope.id, first)
-        self.ahead.update(each.number for each in windows if each.number > self.closed)
-        return tuple(_group_window(each) for each in windows if each.number <= self.closed)
+        self.ahead.update(window.number for window in windows if window.number > self.closed)
+        return tuple(_group_window(window) for window in windows if window.number <= self.closed)
 
 
 def health_of(
     task: str, version: str, windows: Sequence[CountedWindow], counts: WindowCounts
 ) -> VersionHealth:
-    """Return what windows say.
-
-    Args:
-        task: ``SCENARIO/TASK``.
-        version: Of it.
-        windows: All from some moment on: each device is in one of them.
-        counts: Of them all.
-    """
+    """Return what windows say, of all from some moment on: each device is in one of them."""
     return VersionHealth(
         task=task,
         version=version,
-        devices=sum(each.seen for each in windows),
-        failing_devices=sum(each.failed for each in windows),
-        crashing_devices=sum(each.crashed for each in windows),
+        devices=sum(window.seen for window in windows),
+        failing_devices=sum(window.failed for window in windows),
+        crashing_devices=sum(window.crashed for window in windows),
         runs=counts.runs,
         failures=counts.failures,
         failure_classes=counts.classes,
         device_minutes=counts.device_minutes,
-        last_ms=max((each.last_ms for each in windows), default=0),
-        latency_us={place: count / UNIT for place, count in counts.latency_us.items()},
-        output_bytes={place: count / UNIT for place, count in counts.output_bytes.items()},
+        last_ms=max((window.last_ms for window in windows), default=0),
+        latency_us={bucket: count / UNIT for bucket, count in counts.latency_us.items()},
+        output_bytes={bucket: count / UNIT for bucket, count in counts.output_bytes.items()},
     )
 
 

@@ -33,9 +33,7 @@ _INFLATED: Final = 4
 def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     """Return the frames of a batch, of which nothing is counted yet.
 
-    Args:
-        batch: As received.
-        device: Who sent it, and may speak for itself alone; empty for who may speak for any.
+    A device may speak for itself alone; who is none, for any.
 
     Raises:
         EnvelopeError: It is no batch, or too large, also inflated, or has too many frames for one
@@ -43,8 +41,8 @@ def read_batch(batch: bytes, device: str = "") -> list[ReportFrame]:
     """
     frames = [ReportFrame(*frame) for frame in decode_batch(batch)]
     most = _INFLATED * (OWN_MAX_BYTES if device else BATCH_MAX_BYTES)
-    claimed = [claimed_bytes(each.body) for each in frames]  # longer ones are not decoded
-    if (size := sum(each for each in claimed if each <= REPORTS_MAX_BYTES)) > most:
+    claimed = [claimed_bytes(frame.body) for frame in frames]  # longer ones are not decoded
+    if (size := sum(length for length in claimed if length <= REPORTS_MAX_BYTES)) > most:
         raise EnvelopeError(f"a batch of {size} bytes inflated: at most {most}")
     if not device:
         return frames
@@ -76,13 +74,10 @@ class HttpReportSink:
         backoff_s: float = BACKOFF_S,
         token: Callable[[], str] | None = None,
     ) -> None:
-        """Start its thread.
+        """Start its thread; ``url`` has no path.
 
-        Args:
-            url: Of the service, without a path.
-            max_bytes: Of frames that wait.
-            backoff_s: Before the second attempt, doubled for each further one, up to 10 s.
-            token: Says who sends them, asked before each request; None: nobody says it.
+        ``max_bytes`` are of frames that wait. ``backoff_s`` is before the second attempt, doubled
+        for each further one, up to 10 s. ``token`` is asked before each request.
         """
         self._held = HeldReports((), max_bytes)
         self._changed = threading.Condition()

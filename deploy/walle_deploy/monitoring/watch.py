@@ -2,25 +2,73 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
+from walle_deploy.monitoring.counting import WINDOW_MS
+from walle_deploy.monitoring.counts import merged_counts
 from walle_deploy.monitoring.definition import AlarmsSpec
-from walle_deploy.monitoring.fleet_view import FleetView
+from walle_deploy.monitoring.reader import health_of
 from walle_deploy.monitoring.webhook import Webhook, WebhookOptions
 from walle_deploy.store.adapters import StoredRows
+from walle_deploy.store.port import ReleaseStore
+from walle_deploy.store.rows import END, CountedWindow, Scope
 from walle_stream.clock import wall_ms
 from walle_stream.errors import WalleError
 
-_log = logging.getLogger(__name__)
+type Version = tuple[str, str]
+"""``SCENARIO/TASK``, and a version of it."""
 
+RECENT_WINDOWS: Final = 15
+"""Minutes that ``recent`` is about, with the one at hand."""
+_log = logging.getLogger(__name__)
 _KEY: Final = "alarms/board"
-_S: Final = 1_000
+
+
+class FleetView:
+    """How versions did of late, whichever worker counted them. One thread; blocks on the store."""
+
+    def __init__(self, store: ReleaseStore, wanted: Callable[[], Collection[Version]]) -> None:
+        """Read nothing yet."""
+        self._store = store
+        self._wanted = wanted
+        self._windows: dict[Version, list[CountedWindow]] = {}
+        self._since_ms: dict[Version, int] = {}
+
+    def versions(self) -> dict[Version, int]:
+        """Look; return when the last report of each version came, epoch ms.
+
+        Of a version that nobody ever reported: when it was first asked for here.
+
+        Raises:
+            ServiceUnreachableError: The store cannot be read.
+        """
+        wanted = self._wanted()
+        with self._store.reading() as transaction:
+            now_ms, before = transaction.now_ms(), self._since_ms
+            end = now_ms // WINDOW_MS + 1  # none of a clock that was ahead
+            scopes = transaction.scopes([Scope(*version) for version in wanted])
+            self._since_ms = {version: before.get(version, now_ms) for version in wanted}
+            self._windows.clear()
+            for scope, stored in scopes.items():
+                windows = transaction.windows(stored.id, end - RECENT_WINDOWS, end=end)
+                self._windows[scope[:2]] = list(windows)
+                # of one that is silent when it was not
+                last = windows or transaction.windows(stored.id, 0, END, end)
+                if last:
+                    self._since_ms[scope[:2]] = max(window.last_ms for window in last)
+        return dict(self._since_ms)
+
+    def recent(self, task: str, version: str) -> VersionHealth:
+        """Return how a version did in the last ``RECENT_WINDOWS``, as of the last look."""
+        windows = self._windows.get((task, version), [])
+        return health_of(task, version, windows, merged_counts(window.data for window in windows))
 
 
 class News(Protocol):
@@ -45,7 +93,6 @@ class WatchOptions(msgspec.Struct, frozen=True):
     leads: Callable[[], bool] = lambda: True
     """Whether this process is the one of several that looks, now."""
     news: News | None = None
-    """Gives further messages."""
     is_idle: Callable[[], bool] = lambda: True
     """Whether all that was told is where it should go. What waits while the process dies is
     told again by the next one: alarms come at least once, under the same id where it is one of
@@ -57,14 +104,14 @@ class AlarmWatch:
 
     def __init__(
         self,
-        seen: FleetView,
+        fleet: FleetView,
         board: AlarmBoard,
         tell: Callable[[AlarmMessage], object],
         every_s: float,
         options: WatchOptions | None = None,
     ) -> None:
         """Start its thread."""
-        self._seen = seen
+        self._fleet = fleet
         self._board = board
         self._tell = tell
         self._every_s = every_s
@@ -75,10 +122,7 @@ class AlarmWatch:
         self._thread.start()
 
     def look(self, now_ms: int) -> list[AlarmMessage]:
-        """Look once and tell; the thread does so by itself. Blocks on the store.
-
-        Returns:
-            What was told.
+        """Look once, tell, and return what was told; blocks. The thread does so by itself.
 
         Raises:
             StoreError: It was told, and will be again after a restart.
@@ -90,12 +134,12 @@ class AlarmWatch:
             firing = msgspec.msgpack.decode(row, type=list[tuple[str, str, str, int]])
             board.firing = {(rule, task, version): since for rule, task, version, since in firing}
         before = board.firing
-        found = board.look(
-            self._seen.versions(), self._seen.recent, now_ms, self._options.is_active
+        alarms = board.look(
+            self._fleet.versions(), self._fleet.recent, now_ms, self._options.is_active
         )
         try:
             news = self._options.news
-            messages = [*(news.look() if news is not None else ()), *found]
+            messages = [*(news.look() if news is not None else ()), *alarms]
         except BaseException:
             board.firing = before  # nobody was told: the next look finds it again
             raise
@@ -141,18 +185,14 @@ class AlarmWatch:
 
 @contextmanager
 def watching(
-    seen: FleetView, alarms: AlarmsSpec, board: AlarmBoard, options: WatchOptions
+    fleet: FleetView, alarms: AlarmsSpec, board: AlarmBoard, options: WatchOptions
 ) -> Iterator[None]:
-    """Watch; blocks on the store, at the end also on what waits for the webhook.
-
-    Yields:
-        Nothing.
-    """
+    """Watch; blocks on the store, at the end also on what waits for the webhook."""
     hook = alarms.webhook
-    how = WebhookOptions(timeout_s=hook.timeout / _S, attempts=hook.attempts)
+    how = WebhookOptions(timeout_s=hook.timeout / 1_000, attempts=hook.attempts)
     webhook = Webhook(hook.url, hook.secret.encode(), how)
     options = replace(options, is_idle=webhook.is_idle)
-    watch = AlarmWatch(seen, board, webhook.send, alarms.every / _S, options)
+    watch = AlarmWatch(fleet, board, webhook.send, alarms.every / 1_000, options)
     try:
         yield
     finally:

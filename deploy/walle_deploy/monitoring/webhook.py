@@ -14,18 +14,16 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+import urllib3
 
 from walle_deploy.monitoring.alarms import AlarmMessage
+from walle_deploy.outbound.bounded import limit_headers, words_of
 from walle_stream.clock import wall_ms
 
 _log = logging.getLogger(__name__)
 
 SIGNATURE_HEADER: Final = "walle-signature"
-"""Name of the header that proves who sent it."""
-
 ALARM_HEADER: Final = "walle-alarm"
-"""Name of the header with the message's id."""
-
 _OK: Final = 300
 _REFUSED: Final = range(400, 500)
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
@@ -51,9 +49,7 @@ class Webhook:
     def __init__(self, url: str, secret: bytes, options: WebhookOptions | None = None) -> None:
         """Start its thread."""
         self.sent = 0
-        """Messages that the receiver took."""
         self.dropped = 0
-        """Messages that nobody took."""
         self._url = url
         self._secret = secret
         self._options = options or WebhookOptions()
@@ -81,8 +77,7 @@ class Webhook:
     def close(self, timeout_s: float = 5.0) -> None:
         """Send what waits, for so long at most; then what is left is dropped.
 
-        Args:
-            timeout_s: Longest wait; an attempt that hangs may take a time-out longer.
+        An attempt that hangs may take a time-out longer.
         """
         with self._changed:
             self._is_closed = True
@@ -98,10 +93,6 @@ class Webhook:
             self._is_over = True
 
     def _live(self) -> None:
-        import urllib3  # noqa: PLC0415 - of the extra `deploy`
-
-        from walle_deploy.outbound.bounded import limit_headers  # noqa: PLC0415 - the same
-
         with urllib3.PoolManager(retries=False, timeout=self._options.timeout_s) as http:
             limit_headers(http, self._options.timeout_s)
             while (message := self._next()) is not None:
@@ -118,7 +109,7 @@ class Webhook:
             self._is_busy = bool(self._waiting) and not self._ends.is_set()
             return self._waiting.popleft() if self._is_busy else None
 
-    def _deliver(self, http: object, message: AlarmMessage) -> bool:
+    def _deliver(self, http: urllib3.PoolManager, message: AlarmMessage) -> bool:
         options, backoff_s = self._options, self._options.backoff_s
         for attempt in range(options.attempts):
             if attempt and self._ends.wait(backoff_s):
@@ -134,11 +125,7 @@ class Webhook:
         _log.warning("alarm %s was not taken by %s: it is dropped", message.id, host)
         return False
 
-    def _post(self, http: object, message: AlarmMessage) -> int:
-        import urllib3  # noqa: PLC0415 - of the extra `deploy`
-
-        from walle_deploy.outbound.bounded import words_of  # noqa: PLC0415 - the same
-
+    def _post(self, http: urllib3.PoolManager, message: AlarmMessage) -> int:
         body = msgspec.json.encode(message)
         headers = {
             "content-type": "application/json",
@@ -146,15 +133,14 @@ class Webhook:
             SIGNATURE_HEADER: sign(self._secret, wall_ms(), body),
         }
         try:
-            answer = http.request(  # type: ignore[attr-defined]
+            response = http.request(
                 "POST", self._url, body=body, headers=headers, redirect=False, preload_content=False
             )
         except urllib3.exceptions.HTTPError as error:
             _log.info("alarm %s waits: %s", message.id, words_of(error))
             return 0
-        status: int = answer.status
-        answer.close()  # what else a receiver has to say may have no end
-        return status
+        response.close()  # what else a receiver has to say may have no end
+        return response.status
 
 
 def sign(secret: bytes, time_ms: int, body: bytes) -> str:

@@ -1,7 +1,7 @@
 """Finds out which operator asks: a token of the issuer, for this audience, with a role."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from walle_deploy.identity.issuer import IssuerKeys
 from walle_deploy.identity.keys import read_keys
@@ -11,8 +11,6 @@ from walle_deploy.operators.operator import ROLES, Operator
 from walle_deploy.operators.settings import OperatorsSpec
 from walle_deploy.policy.files import WatchedFile, read_lines
 from walle_stream.errors import ForbiddenError, IdentityError
-
-_RESERVED: Final = "controller"  # who it is in the audit log where nobody did it
 
 
 class OperatorAuthenticator:
@@ -25,7 +23,6 @@ class OperatorAuthenticator:
             SpecFileError: One of its files cannot be read.
         """
         self.spec = spec
-        """How it is set up."""
         self._revoked = (
             None if spec.revoked is None else WatchedFile.opened(spec.revoked, read_lines)
         )
@@ -39,12 +36,7 @@ class OperatorAuthenticator:
         """Those of a request that it looks at, in lower case."""
 
     def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Operator:
-        """Return who asks; blocks where keys have to be read again.
-
-        Args:
-            headers: What the request has of ``headers``; nothing of it is trusted.
-            peer: Address of who connected.
-            now_s: Epoch seconds.
+        """Return who asks, see ``DeviceAuthenticator``; blocks where keys have to be read again.
 
         Raises:
             IdentityError: Nobody is proven; the answer is 401.
@@ -58,17 +50,18 @@ class OperatorAuthenticator:
     def _operator(self, claims: Mapping[str, Any]) -> Operator:
         spec = self.spec
         subject, name = claims["sub"], claims.get(spec.name_claim)
-        if not isinstance(name, str) or name == _RESERVED:
+        # whom the audit log calls the controller is nobody
+        if not isinstance(name, str) or name == "controller":
             raise IdentityError(f"the token has no name of an operator in {spec.name_claim!r}")
-        for each in (subject, name):
-            proven_as("anybody", each)
+        for text in (subject, name):
+            proven_as("anybody", text)
         revoked = (self._revoked and self._revoked.known) or frozenset()
         if not revoked.isdisjoint({subject, name, str(claims.get("jti", ""))}):
             raise IdentityError(f"operator {name!r}, or the token, is revoked")
-        said = claims.get(spec.role_claim, [])
-        said = said if isinstance(said, list) else [said]
-        roles = {spec.roles.get(each) for each in said if isinstance(each, str)}
-        role = next((each for each in reversed(ROLES) if each in roles), None)
+        claimed = claims.get(spec.role_claim, [])
+        claimed = claimed if isinstance(claimed, list) else [claimed]
+        roles = {spec.roles.get(value) for value in claimed if isinstance(value, str)}
+        role = next((role for role in reversed(ROLES) if role in roles), None)
         if role is None:
             raise ForbiddenError(
                 f"operator {name!r} has no role: no value of the claim {spec.role_claim!r} is in "

@@ -18,7 +18,6 @@ class Operator(msgspec.Struct, frozen=True):
     """Who works on releases."""
 
     name: str
-    """For people."""
     role: Role
     issuer: str = ""
     """Who says so; empty where nobody does."""

@@ -12,13 +12,12 @@ from walle_stream.spec.models import PathField
 
 _BROWSERS: Final = {"cache-control", "connection", "cookie", "host", "origin", "pragma", "referer"}
 _BROWSERS_BEGIN: Final = ("accept", "content-", "proxy-", "sec-", "upgrade", "user-agent")
-_LOCAL: Final = {"127.0.0.1", "::1", "localhost"}
 _Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
 
 
 def _safe_url(text: str) -> str:
     parts = urlsplit(checked_url(text))
-    if parts.scheme != "https" and parts.hostname not in _LOCAL:
+    if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
         raise ValueError("expected https://: who can change the keys on their way is an operator")
     return text
 
@@ -37,7 +36,7 @@ class OperatorsSpec(IssuerSpec):
     name_claim: _Text = Field(default="sub", description="What the audit log calls an operator.")
     role_claim: _Text = Field(default="role", description="A text, or a list of texts.")
     roles: dict[_Text, Role] = Field(
-        default={each: each for each in ROLES},
+        default={role: role for role in ROLES},
         max_length=10_000,
         description="What values of that claim may do; the most of them counts.",
     )

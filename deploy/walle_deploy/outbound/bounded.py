@@ -21,11 +21,9 @@ _SHOWN: Final = 200
 
 
 def limit_headers(pools: urllib3.PoolManager, headers_s: float) -> None:
-    """Have a server that takes too long for its headers cut off.
+    """Cut off a server that takes longer than so many seconds for all of an answer's headers.
 
-    Args:
-        pools: Not used yet.
-        headers_s: Seconds, for all headers of an answer together.
+    The pools were not used yet.
     """
     pools.pool_classes_by_scheme = _pools(headers_s)
 
@@ -38,11 +36,7 @@ def get_unread(
     Where a kept connection ends without an answer, it is sent once more: the server may have
     closed it just as it was used again (RFC 9112, section 9.3.1).
 
-    Args:
-        pools: Of connections, after ``limit_headers``.
-        url: Absolute; where it leads elsewhere nobody follows.
-        headers: Of the request, beside those of the pools.
-        timeout: For each attempt.
+    Nobody follows where the address leads elsewhere. The time-out is of each attempt.
 
     Raises:
         ProtocolError: The connection ended; any other HTTPError of urllib3 besides.
@@ -78,7 +72,7 @@ def words_of(error: BaseException) -> str:
             break  # what is behind that one was handled while the request was made
     if isinstance(chain[-1], OSError) and chain[-1].strerror:
         return one_line(chain[-1].strerror)
-    if any(isinstance(each, (TimeoutError, urllib3.exceptions.TimeoutError)) for each in chain):
+    if any(isinstance(cause, (TimeoutError, urllib3.exceptions.TimeoutError)) for cause in chain):
         return "no answer in time"
     return one_line(str(chain[-1])) or type(chain[-1]).__name__
 
@@ -96,7 +90,7 @@ def _pools(headers_s: float) -> dict[str, Any]:
                 timer.daemon = True
                 timer.start()
                 try:
-                    answer = super().getresponse(*args, **kwargs)
+                    response = super().getresponse(*args, **kwargs)
                 except (HTTPException, OSError) as error:
                     if cut.is_set():  # not the server hung up
                         raise TimeoutError from None
@@ -106,10 +100,10 @@ def _pools(headers_s: float) -> dict[str, Any]:
                 finally:
                     timer.cancel()
                 if cut.is_set():  # half of the headers look like all of them
-                    answer.close()
+                    response.close()
                     raise TimeoutError
                 self.answered = sock
-                return answer
+                return response
 
         return Limited
 

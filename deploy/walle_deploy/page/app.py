@@ -24,7 +24,6 @@ from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError, IdentityError, WalleError
 
 COOKIE: Final = "walle_operator"
-"""Has the token of who is signed in."""
 
 
 type OperatorOf = Callable[
@@ -53,13 +52,9 @@ _HEADERS: Final = {
 def page_routes(
     store: ReleaseStore, operator_of: OperatorOf, stop: Stop, header: str = "authorization"
 ) -> list[Route]:
-    """Return the pages.
+    """Return the pages over a store, which stays the caller's.
 
-    Args:
-        store: To read in; stays the caller's.
-        operator_of: Says who looks.
-        stop: The one change.
-        header: Where ``operator_of`` looks for a token, in lower case.
+    ``header`` is where ``operator_of`` looks for a token, in lower case.
     """
     pages = _Pages(store, operator_of, stop, header)
     posts = {
@@ -85,23 +80,23 @@ class _Pages:
 
     async def show(self, request: Request) -> Response:
         operator = await self._prove(request, request.cookies.get(COOKIE, ""))
-        given = {**request.query_params, **request.path_params}
+        parameters = {**request.query_params, **request.path_params}
 
         def make() -> Html:
             with self._store.reading() as transaction:
-                return PAGES[request.scope["route"].path](transaction, operator.role, given)
+                return PAGES[request.scope["route"].path](transaction, operator.role, parameters)
 
-        return _shown(await asyncio.to_thread(make), given.get("name", "releases"), operator)
+        return _shown(await asyncio.to_thread(make), parameters.get("name", "releases"), operator)
 
     async def stop(self, request: Request) -> Response:
         operator = await self._prove(request, request.cookies.get(COOKIE, ""))
         if operator.role == "viewer":
             raise ForbiddenError("a viewer changes nothing")
-        name, given = request.path_params["name"], await self._form(request)
-        action, revision = given.get("action"), given.get("revision", "")
+        name, form = request.path_params["name"], await self._form(request)
+        action, revision = form.get("action"), form.get("revision", "")
         if action not in STOPS or not _REVISION.fullmatch(revision):
             raise EnvelopeError("that is no form of ours: open the release again")
-        why = "".join(each for each in given.get("why", "") if each.isprintable())
+        why = "".join(character for character in form.get("why", "") if character.isprintable())
         await asyncio.to_thread(self._stop, operator, name, action, why[:_WHY_MAX], int(revision))
         return RedirectResponse(f"/releases/{quote(name, safe='')}", 303)
 
@@ -141,7 +136,7 @@ class _Pages:
 def _answering(page: _Page) -> _Page:
     """Return a page with our headers, or with what is wrong in words."""
 
-    async def answer(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         try:
             if request.method == "POST":
                 _check_origin(request)
@@ -163,7 +158,7 @@ def _answering(page: _Page) -> _Page:
         response.headers.update(_HEADERS)
         return response
 
-    return answer
+    return respond
 
 
 def _check_origin(request: Request) -> None:

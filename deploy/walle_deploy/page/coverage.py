@@ -22,10 +22,7 @@ _DAY, _BINS, _TICKS = 1_440, 150, 10
 def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[AuditEntry]) -> Html:
     """Return shares of devices over time, as steps plan them and as devices reported.
 
-    Args:
-        look: To read in what was counted.
-        progress: Of the release.
-        log: Its entries of the audit log, the oldest first.
+    The log is that of the release, the oldest entry first.
     """
     begin = progress.created_ms
     end = max(look.now_ms() if progress.is_open else progress.since_ms, begin + WINDOW_MS)
@@ -36,13 +33,13 @@ def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[Audi
 
     most = _round_up(max((max(new, control) for _, new, control in moments), default=0))
     planned, names, room = [(x(begin), 0.0)], [], float(_WIDTH)
-    for each in log:
-        planned += [(x(each.at_ms), planned[-1][1]), (x(each.at_ms), each.percent / 100)]
-    for each in reversed(log):  # of two without room for both names, the later one has it
-        left = min(x(each.at_ms), _WIDTH - _LABEL)
+    for entry in log:
+        planned += [(x(entry.at_ms), planned[-1][1]), (x(entry.at_ms), entry.percent / 100)]
+    for entry in reversed(log):  # of two without room for both names, the later one has it
+        left = min(x(entry.at_ms), _WIDTH - _LABEL)
         if left + _LABEL <= room:
-            share = f" {each.percent:g} %" if each.stage == "gray" else ""
-            names.append((left, f"{each.stage.replace('_', ' ')}{share}"))
+            share = f" {entry.percent:g} %" if entry.stage == "gray" else ""
+            names.append((left, f"{entry.stage.replace('_', ' ')}{share}"))
             room = left
     last = planned[-1][1]
     return filled(
@@ -53,7 +50,7 @@ def coverage_chart(look: ReadTransaction, progress: Progress, log: Sequence[Audi
         control=_line([(x(at), c / most) for at, _, c in moments]),
         most=most,
         half=most / 2,
-        steps=[x(each.at_ms) for each in log],
+        steps=[x(entry.at_ms) for entry in log],
         names=names[::-1],
         times=[(x(at_ms), text) for at_ms, text in _times(begin, end)],
     )
@@ -65,18 +62,18 @@ def _moments(
     """Yield epoch ms, and devices of both groups that reported, a minute on average."""
     end = until_ms // WINDOW_MS
     counted: dict[int, list[int]] = {}
-    for place, group in enumerate(("new", "control")):
+    for index, group in enumerate(("new", "control")):
         scope = group_scope(progress.task, progress.release, group)
         for stored in look.scopes([scope]).values():
             # 0 is all that is longer ago than a month, and the minute at hand is not over
-            for each in look.windows(stored.id, 1, end=end):
-                counted.setdefault(each.number, [0, 0])[place] += active_devices(each.data)
+            for window in look.windows(stored.id, 1, end=end):
+                counted.setdefault(window.number, [0, 0])[index] += active_devices(window.data)
     first, last = min(counted, default=0), max(counted, default=0)
     size = _size(last - first, _BINS)
     sums: dict[int, list[int]] = {}
     for number, (new, control) in sorted(counted.items()):
-        found = sums.setdefault(number // size, [0, 0])
-        found[:] = found[0] + new, found[1] + control
+        devices = sums.setdefault(number // size, [0, 0])
+        devices[:] = devices[0] + new, devices[1] + control
     for number, (new, control) in sums.items():
         begins, ends = max(first, number * size), min(end, (number + 1) * size)
         minutes = ends - begins
@@ -98,9 +95,9 @@ def _line(every: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ..
 
 
 def _size(minutes: float, most: int) -> int:
-    return next((each for each in _SIZES if minutes / each < most), _SIZES[-1])
+    return next((size for size in _SIZES if minutes / size < most), _SIZES[-1])
 
 
 def _round_up(value: float) -> float:
     size = 10.0 ** (len(str(int(value))) - 1)
-    return next(each * size for each in (1, 2, 5, 10) if each * size >= value)
+    return next(factor * size for factor in (1, 2, 5, 10) if factor * size >= value)

@@ -18,8 +18,6 @@ from typing import Any, Final, override
 from urllib.parse import quote
 
 SERVED: Final = Path(__file__).parent / "served"
-"""Templates, stylesheet and script."""
-
 _SHOWN_MAX: Final = 2_000
 
 
@@ -43,7 +41,7 @@ class _Filling(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec in _templates:
             every = value if isinstance(value, list | tuple) else [value]
-            return "".join(filled(format_spec, it=each).text for each in every if each is not None)
+            return "".join(filled(format_spec, it=item).text for item in every if item is not None)
         if isinstance(value, Html):
             return value.text
         if format_spec == "points":  # of a line: numbers, of which none is left out
@@ -57,7 +55,9 @@ class _Filling(Formatter):
 def _escaped(text: str) -> str:
     if len(text) > _SHOWN_MAX:
         text = f"{text[:_SHOWN_MAX]}… ({len(text):,} characters)"
-    return escape("".join(each if each.isprintable() else _visible(each) for each in text))
+    return escape(
+        "".join(character if character.isprintable() else _visible(character) for character in text)
+    )
 
 
 def _visible(character: str) -> str:

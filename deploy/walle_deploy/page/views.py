@@ -17,25 +17,24 @@ from walle_deploy.store.receipt_keys import open_until_ms
 from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
 STOPS: Final = ("rollback", "pause")
-"""Ways to stop a release."""
 
 _ROWS, _ENTRIES, _LAST, _KINDS = 500, 200, 20, 20
 
 
 def _releases(look: ReadTransaction, _: str, __: Mapping[str, str]) -> Html:
     # those in progress, and then the newest, first
-    every = sorted(look.releases(), key=lambda each: each.is_open)[::-1]
-    tasks = {each.task for each in every[:_ROWS]}
+    every = sorted(look.releases(), key=lambda release: release.is_open)[::-1]
+    tasks = {release.task for release in every[:_ROWS]}
     devices = {task: look.device_counts(task) for task in tasks}
     open_ms = open_until_ms(look)
     rows = [
         {
-            "of": each,
-            "state": read_state(each),
-            "devices": devices[each.task].get(each.version, 0),
-            "unproven": "" if open_ms >= each.created_ms else None,
+            "of": release,
+            "state": read_state(release),
+            "devices": devices[release.task].get(release.version, 0),
+            "unproven": "" if open_ms >= release.created_ms else None,
         }
-        for each in every[:_ROWS]
+        for release in every[:_ROWS]
     ]
     entries = map(read_entry, look.audit(after=look.audit_head().number - _LAST))
     return filled(
@@ -49,10 +48,10 @@ def _releases(look: ReadTransaction, _: str, __: Mapping[str, str]) -> Html:
     )
 
 
-def _release(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html:
-    stored = find_release(look, given["name"])
+def _release(look: ReadTransaction, role: str, query: Mapping[str, str]) -> Html:
+    stored = find_release(look, query["name"])
     progress = describe(look, stored)
-    entries = [read_entry(each) for each in look.audit(stored.release_id)]
+    entries = [read_entry(entry) for entry in look.audit(stored.release_id)]
     may_stop = role != "viewer" and not set(STOPS).isdisjoint(progress.can)
     return filled(
         "release",
@@ -71,18 +70,18 @@ def _release(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html
     )
 
 
-def _stop(look: ReadTransaction, role: str, given: Mapping[str, str]) -> Html:
+def _stop(look: ReadTransaction, role: str, query: Mapping[str, str]) -> Html:
     if role == "viewer":
         raise ForbiddenError("a viewer changes nothing")
-    progress = describe(look, find_release(look, given["name"]))
-    if given.get("revision") != str(progress.revision):
+    progress = describe(look, find_release(look, query["name"]))
+    if query.get("revision") != str(progress.revision):
         raise ConflictError(
             f"release {progress.release!r} was changed since your page showed it, and is at "
             f"revision {progress.revision}: look at it as it is now"
         )
     if set(STOPS).isdisjoint(progress.can):
         raise ReleaseStateError(f"release {progress.release!r} is over: there is nothing to stop")
-    ways = {f"can_{each}": progress if each in progress.can else None for each in STOPS}
+    ways = {f"can_{way}": progress if way in progress.can else None for way in STOPS}
     return filled("stop", of=progress, **ways)
 
 
@@ -92,16 +91,16 @@ def _kinds(look: ReadTransaction, name: str) -> Iterator[dict[str, Any]]:
     if health is None:
         return
     both = health.new.release, health.control.release
-    every = {kind for each in both for kind in each.failure_classes}
-    counts = {kind: [each.failure_classes.get(kind, 0) for each in both] for kind in every}
-    often = sorted(counts.items(), key=lambda each: (-sum(each[1]), each[0]))[:_KINDS]
-    rows = [("all failed runs", [each.failures for each in both]), *often]
-    runs = [each.runs for each in both]
-    rates = {kind: list(map(share_of, found, runs)) for kind, found in rows}
-    most = max((each.high for found in rates.values() for each in found if each), default=1) or 1
-    for kind, found in rates.items():
-        bars = tuple(each and Rate(*(at / most for at in astuple(each))) for each in found)
-        yield {"kind": kind, "rates": found, "bars": [bars]}
+    every = {kind for group in both for kind in group.failure_classes}
+    counts = {kind: [group.failure_classes.get(kind, 0) for group in both] for kind in every}
+    often = sorted(counts.items(), key=lambda item: (-sum(item[1]), item[0]))[:_KINDS]
+    rows = [("all failed runs", [group.failures for group in both]), *often]
+    runs = [group.runs for group in both]
+    rates = {kind: list(map(share_of, failures, runs)) for kind, failures in rows}
+    most = max((rate.high for pair in rates.values() for rate in pair if rate), default=1) or 1
+    for kind, pair in rates.items():
+        bars = tuple(rate and Rate(*(at / most for at in astuple(rate))) for rate in pair)
+        yield {"kind": kind, "rates": pair, "bars": [bars]}
 
 
 PAGES: Final[dict[str, Callable[[ReadTransaction, str, Mapping[str, str]], Html]]] = {

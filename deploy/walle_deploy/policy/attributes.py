@@ -22,7 +22,6 @@ from walle_stream.spec.models import PathField
 from walle_stream.spec.strict import Strict
 
 _RECORDS_MAX: Final = 1_000_000
-_CELL_MAX: Final = 10_000
 
 
 class Attributes(NamedTuple):
@@ -47,15 +46,15 @@ class AttributeTable:
         users: list[int] = []
 
         def ids() -> Iterator[str]:
-            for user, found in rows:
-                number = numbers.setdefault(found, len(numbers))
+            for user, attributes in rows:
+                number = numbers.setdefault(attributes, len(numbers))
                 if number == len(self._records):
                     if number == _RECORDS_MAX:
                         raise SpecFileError(
                             f"attributes: more than {_RECORDS_MAX:,} different combinations of "
                             "age band, region and tags: keep fewer tags"
                         )
-                    self._records.append(found)
+                    self._records.append(attributes)
                 users.append(number)
                 yield user
 
@@ -105,23 +104,23 @@ class AttributeSource(Strict):
                 raise SpecFileError(
                     f"{path}: there is no column {self.user!r} of users, found {', '.join(head)}"
                 )
-            table = AttributeTable(self._taken(head, islice(rows, self.users_max)))
+            table = AttributeTable(self._users_of(head, islice(rows, self.users_max)))
             if next(rows, None) is not None:
                 raise SpecFileError(f"{path}: more users than usersMax: {self.users_max}")
         return table
 
-    def _taken(
+    def _users_of(
         self, head: list[str], rows: Iterable[list[str]]
     ) -> Iterator[tuple[str, Attributes]]:
-        places = [
+        columns = [
             head.index(name) if name in head else -1
             for name in (self.user, self.age_band, self.region, self.interest_tags)
         ]
         for row in rows:
             user, age, region, tags = (
-                row[place].strip() if 0 <= place < len(row) else "" for place in places
+                row[column].strip() if 0 <= column < len(row) else "" for column in columns
             )
-            parts = (each.strip() for each in tags[:_CELL_MAX].split(self.tag_separator))
+            parts = (tag.strip() for tag in tags[:10_000].split(self.tag_separator))
             if user:
                 yield user, Attributes(age, region, frozenset(filter(None, parts)))
 

@@ -7,42 +7,33 @@ offered, never what may be read.
 
 from collections.abc import Iterable
 from itertools import batched
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from walle_deploy.policy.hashing import id_hash
-
-_BATCH: Final = 65_536
-_INDEX_BITS_MAX: Final = 24
 
 
 class CompactIds:
     """A set of ids, or a mapping from ids to small numbers; never changed."""
 
     def __init__(self, ids: Iterable[str], numbers: Iterable[int] | None = None) -> None:
-        """Read all ids.
+        """Read all ids in any order; of one that is there twice the last one counts.
 
-        Args:
-            ids: In any order; of one that is there twice the last one counts.
-            numbers: For each id one from 0 to 2**32 - 1; None for a set.
+        ``numbers`` has for each id one from 0 to 2**32 - 1; None for a set.
         """
         parts = [
             np.fromiter(map(id_hash, part), np.uint64)
-            for part in batched(ids, _BATCH, strict=False)
+            for part in batched(ids, 65_536, strict=False)
         ]
         hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
         values = None if numbers is None else np.fromiter(numbers, np.uint32)
-        self._fill(hashes, values)
-
-    def _fill(self, hashes: NDArray[np.uint64], values: NDArray[np.uint32] | None) -> None:
         order = np.argsort(hashes, kind="stable")
         hashes = hashes[order]
         is_last = np.ones(len(hashes), bool)
         is_last[:-1] = hashes[1:] != hashes[:-1]
         hashes = hashes[is_last]
-        bits = min(max(len(hashes).bit_length(), 1), _INDEX_BITS_MAX)
+        bits = min(max(len(hashes).bit_length(), 1), 24)
         self._shift = 64 - bits
         buckets = (hashes >> np.uint64(self._shift)).astype(np.uint32)
         starts = np.searchsorted(buckets, np.arange(2**bits + 1, dtype=np.uint32)).astype(np.uint32)
@@ -61,13 +52,13 @@ class CompactIds:
 
     def number(self, hashed: int) -> int:
         """Return an id's number by its ``id_hash``, -1 where the id is not there."""
-        place = self._find(hashed)
-        return -1 if place < 0 else int(self._values[place])
+        index = self._find(hashed)
+        return -1 if index < 0 else int(self._values[index])
 
     def _find(self, hashed: int) -> int:
         bucket = hashed >> self._shift
         hashes = self._hashes
-        for place in range(self._starts[bucket], self._starts[bucket + 1]):
-            if hashes[place] == hashed:
-                return place
+        for index in range(self._starts[bucket], self._starts[bucket + 1]):
+            if hashes[index] == hashed:
+                return index
         return -1

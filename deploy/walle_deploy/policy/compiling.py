@@ -12,7 +12,7 @@ from typing import Any, Final
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import MASK, policy_salt, salt_key, share_limit
 from walle_deploy.policy.model import IdFile, Policy
-from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static, Test
+from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static
 from walle_deploy.policy.truth import Truth
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range, try_version
 
@@ -33,19 +33,15 @@ class Compiler:
         self._numbers: dict[Hashable, Static] = {}
 
     def compile(self, policy: Policy, salt: str) -> Node:
-        """Return the tree of a policy.
-
-        Raises:
-            ValueError: Never of a policy that was validated.
-        """
+        """Return the tree of a policy."""
         parts: list[Node] = [*self._static(policy), *self._dynamic(policy, salt)]
-        parts += [self.compile(each, salt) for each in policy.all_]
+        parts += [self.compile(part, salt) for part in policy.all_]
         if policy.any_ is not None:
-            inner = tuple(self.compile(each, salt) for each in policy.any_)
+            inner = tuple(self.compile(part, salt) for part in policy.any_)
             parts.append(Group(is_all=False, parts=inner))
         if policy.not_ is not None:
             parts.append(Not(self.compile(policy.not_, salt)))
-        parts += [Not(self.compile(each, salt)) for each in policy.exclude]
+        parts += [Not(self.compile(part, salt)) for part in policy.exclude]
         return parts[0] if len(parts) == 1 else Group(is_all=True, parts=tuple(parts))
 
     def compile_code(self, interpreters: tuple[str, ...]) -> Static:
@@ -66,11 +62,11 @@ class Compiler:
     def _leaf(self, field: str, wanted: Hashable, test: Callable[[Any], Truth]) -> Static:
         index = FIELDS.index(field)
         key = (index, wanted)
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = Static(index, len(self._tests[index]))
+        leaf = self._numbers.get(key)
+        if leaf is None:
+            leaf = self._numbers[key] = Static(index, len(self._tests[index]))
             self._tests[index].append(test)
-        return found
+        return leaf
 
     def _static(self, policy: Policy) -> list[Node]:
         nodes: list[Node] = []
@@ -93,7 +89,8 @@ class Compiler:
         nodes: list[Node] = []
         if policy.percent is not None:
             own = policy.salt if policy.salt is not None else policy_salt(salt)
-            nodes.append(Dynamic(_share_test(salt_key(own), share_limit(policy.percent))))
+            key, limit = salt_key(own), share_limit(policy.percent)
+            nodes.append(Dynamic(lambda facts: (facts.device_hash * key & MASK) <= limit))
         if policy.devices is not None:
             nodes.append(self._ids(policy.devices, is_user=False))
         if policy.users is not None:
@@ -104,7 +101,9 @@ class Compiler:
             nodes.append(_attribute_test("region", _patterns(policy.region)))
         if policy.interest_tags is not None:
             tags = frozenset(policy.interest_tags)
-            nodes.append(_attribute_test("interest_tags", lambda found: not tags.isdisjoint(found)))
+            nodes.append(
+                _attribute_test("interest_tags", lambda values: not tags.isdisjoint(values))
+            )
         return nodes
 
     def _ids(self, ids: tuple[str, ...] | IdFile, *, is_user: bool) -> Dynamic:
@@ -112,17 +111,15 @@ class Compiler:
             return guarded(Guard(is_user, frozenset(ids)))
         watched = self._sources.ids(ids.file)
 
-        def device_test(facts: Facts) -> Truth:
-            known = watched.known
-            return None if known is None else known.has(facts.device_hash)
-
-        def user_test(facts: Facts) -> Truth:
+        def test(facts: Facts) -> Truth:
             known = watched.known
             if known is None:
                 return None
-            return bool(facts.profile.user) and known.has(facts.user_hash)
+            if is_user:
+                return bool(facts.profile.user) and known.has(facts.user_hash)
+            return known.has(facts.device_hash)
 
-        return Dynamic(user_test if is_user else device_test)
+        return Dynamic(test)
 
 
 def guarded(guard: Guard) -> Dynamic:
@@ -150,10 +147,6 @@ def _version_test(range_: str) -> Callable[[Any], Truth]:
 def _patterns(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     match = re.compile("|".join(map(translate, patterns))).match
     return lambda value: match(value) is not None
-
-
-def _share_test(key: int, limit: int) -> Test:
-    return lambda facts: (facts.device_hash * key & MASK) <= limit
 
 
 def _attribute_test(name: str, test: Callable[[Any], bool]) -> Dynamic:

@@ -5,20 +5,21 @@ release service asks gives the same (held against each other by a property test)
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ReleaseTable
 from walle_deploy.policy.facts import Facts, Sources
 from walle_deploy.policy.hashing import id_hash
-from walle_deploy.policy.judging import choose
-from walle_deploy.policy.reasons import why_of
+from walle_deploy.policy.judging import WITHDRAWN, Choice, Verdict, choose
+from walle_deploy.policy.truth import Truth
 
 EXAMPLES: Final = 5
 """Devices shown for each reason."""
+_SYMBOLS: Final[dict[Truth, str]] = {True: "yes", False: "no", None: "not known"}
 
 
-class Answer(NamedTuple):
+class Decision(NamedTuple):
     """What one device would have of one task."""
 
     device: str
@@ -30,7 +31,6 @@ class Answer(NamedTuple):
     why: str
     """For each release that was asked, the condition that decided."""
     has_it: bool
-    """Whether the version is what the device says that it has."""
 
 
 class Group(NamedTuple):
@@ -42,52 +42,105 @@ class Group(NamedTuple):
     why: str
     devices: int
     have_it: int
-    """Of these."""
     examples: tuple[str, ...]
     """Ids of the first ``EXAMPLES`` devices."""
 
 
-def answers(
+def decisions(
     table: ReleaseTable, profiles: Iterable[DeviceProfile], sources: Sources, about: str = ""
-) -> Iterator[Answer]:
+) -> Iterator[Decision]:
     """Yield for each device, and each task of the table, what it would have.
 
-    Args:
-        table: All releases that are offered.
-        profiles: Of the population.
-        sources: For policies that look into files.
-        about: The release in question: it is said where another one comes before it.
+    ``about`` is the release in question: it is said where another one comes before it.
     """
-    tasks = {each.release_id: each.task for each in table.releases}
+    tasks = {release.release_id: release.task for release in table.releases}
     for profile in profiles:
         for choice in choose(table, Facts(profile, sources, id_hash(profile.device))):
             version, task = choice.version, choice.task
             has_it = bool(task) and version is not None and profile.tasks.get(task, "") == version
             later = about if tasks.get(about) == task else ""
             why = why_of(choice, later)
-            yield Answer(profile.device, task, version, choice.release_id, why, has_it)
+            yield Decision(profile.device, task, version, choice.release_id, why, has_it)
 
 
-def grouped(found: Iterable[Answer]) -> list[Group]:
+def grouped(rows: Iterable[Decision]) -> list[Group]:
     """Return answers by what devices get and why; by task, the most devices first.
 
     Those that keep what they have stand at a task's end.
     """
     counts: dict[tuple[str, str | None, str, str], list[int]] = {}
     examples: dict[tuple[str, str | None, str, str], list[str]] = {}
-    for each in found:
-        key = (each.task, each.version, each.release, each.why)
+    for row in rows:
+        key = (row.task, row.version, row.release, row.why)
         count = counts.setdefault(key, [0, 0])
         count[0] += 1
-        count[1] += each.has_it
+        count[1] += row.has_it
         shown = examples.setdefault(key, [])
         if len(shown) < EXAMPLES:
-            shown.append(each.device)
+            shown.append(row.device)
     groups = [
         Group(*key, devices, have_it, tuple(examples[key]))
         for key, (devices, have_it) in counts.items()
     ]
     return sorted(
-        groups,
-        key=lambda group: (group.task, group.version is None, -group.devices, group.why),
+        groups, key=lambda group: (group.task, group.version is None, -group.devices, group.why)
     )
+
+
+def why_of(choice: Choice, about: str = "") -> str:
+    """Return in a few words why a device gets what it gets.
+
+    ``about`` is a release of the task that may not have been asked.
+    """
+    verdicts = dict(choice.verdicts)
+    parts = [
+        f"{name or 'stable version'}: {reason_of(verdict)}"
+        for name, verdict in choice.verdicts
+        if verdict.truth is not True
+    ]
+    if WITHDRAWN in verdicts:
+        parts.append(verdicts[WITHDRAWN].what)
+    if choice.release_id:
+        met = "all conditions are met"
+        parts.append(f"{choice.release_id}: {met}" if parts else met)
+        if about and about not in verdicts:
+            parts[-1] += f", and it comes before {about}"
+    return "; ".join(parts) or "no release of the task is offered"
+
+
+def reason_of(verdict: Verdict) -> str:
+    """Return in a few words why a device gets a release, or does not."""
+    if verdict.truth is True:
+        return "all conditions are met"
+    # what is false decides, whatever is not known besides
+    for truth in (False, None):
+        for part in verdict.inner:
+            if part.truth is truth:
+                why = "is not met" if truth is False else "is not known of it"
+                return f"{_described(part)} {why}"
+    return "a condition is not met"
+
+
+def explained(verdict: Verdict, level: int = 0) -> Iterator[str]:
+    """Yield a line for each condition: whether it is met, and what the device has."""
+    for part in verdict.inner:
+        shown = f" (has {part.value})" if part.value else ""
+        yield f"{'  ' * level}{_SYMBOLS[part.truth]:<9} {part.what}{shown}"
+        yield from explained(part, level + 1)
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as plain JSON."""
+    plain: dict[str, Any] = {"what": verdict.what, "truth": verdict.truth, "found": verdict.value}
+    if verdict.inner:
+        plain["inner"] = [as_json(part) for part in verdict.inner]
+    return plain
+
+
+def _described(verdict: Verdict) -> str:
+    if not verdict.inner:
+        return verdict.what
+    if verdict.what == "all" and len(verdict.inner) == 1:
+        return _described(verdict.inner[0])
+    inner = ", ".join(_described(part) for part in verdict.inner)
+    return f"{verdict.what}({inner})"

@@ -10,23 +10,18 @@ from walle_deploy.policy.files import WatchedFile, read_ids
 from walle_deploy.policy.hashing import id_hash
 
 NOBODY: Final = Attributes()
-"""Attributes of a user of whom nothing is known."""
 
 
 class Sources:
     """Attribute source and files of ids; all policies of a process share one."""
 
     def __init__(self, attributes: AttributeSource | None = None) -> None:
-        """Read nothing yet.
-
-        Args:
-            attributes: Where users' attributes are; None: nothing is known of any.
-        """
+        """Read nothing yet; without ``attributes`` nothing is known of any user."""
         self._attributes: WatchedFile[AttributeTable] | None = None
         if attributes is not None:
             self._attributes = WatchedFile(attributes.file, attributes.read)
         self._ids: dict[Path, WatchedFile[CompactIds]] = {}
-        self._asked: set[Path] = set()
+        self._named_paths: set[Path] = set()
 
     def attributes_of(self, user: str) -> Attributes:
         """Return what is known of a user, empty for nobody; never blocks."""
@@ -37,32 +32,32 @@ class Sources:
 
     def ids(self, path: Path) -> WatchedFile[CompactIds]:
         """Return a file of ids, read when it is asked for the first time; may block then."""
-        self._asked.add(path)
-        found = self._ids.get(path)
-        if found is None:
-            found = self._ids[path] = WatchedFile(path, read_ids)
-            found.refresh()
-        return found
+        self._named_paths.add(path)
+        file = self._ids.get(path)
+        if file is None:
+            file = self._ids[path] = WatchedFile(path, read_ids)
+            file.refresh()
+        return file
 
     def drop_unasked(self) -> None:
         """Let go the files of ids that nobody asked for since the last call.
 
         Called when a new index is made, which has asked for all that its policies name.
         """
-        self._ids = {path: self._ids[path] for path in self._asked}
-        self._asked = set()
+        self._ids = {path: self._ids[path] for path in self._named_paths}
+        self._named_paths = set()
 
     def refresh(self) -> None:
         """Read again what has changed; blocks, so it runs in a thread beside the event loop."""
         if self._attributes is not None:
             self._attributes.refresh()
-        for each in list(self._ids.values()):
-            each.refresh()
+        for file in list(self._ids.values()):
+            file.refresh()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Why files could not be read, a line each."""
-        problems = [each.problem for each in self._ids.values()]
+        problems = [file.problem for file in self._ids.values()]
         if self._attributes is not None:
             problems.append(self._attributes.problem)
         return tuple(filter(None, problems))

@@ -27,12 +27,7 @@ class WatchedFile[T]:
     """What a file holds, as of its last reading."""
 
     def __init__(self, path: Path, read: Callable[[Path], T]) -> None:
-        """Read nothing yet.
-
-        Args:
-            path: Of the file.
-            read: Makes of it what is known; may block; raises SpecFileError or OSError.
-        """
+        """Read nothing yet; ``read`` may block, and raises SpecFileError or OSError."""
         self.path = path
         self.known: T | None = None
         """None before it was read."""
@@ -48,20 +43,16 @@ class WatchedFile[T]:
         Raises:
             SpecFileError: It cannot be read.
         """
-        made = cls(path, read)
-        stamp = made._look()
+        watched = cls(path, read)
+        stamp = watched._look()
         try:
-            made.known, made._stamp = made._known(), stamp
+            watched.known, watched._stamp = watched._known(), stamp
         except _UNREAD as error:
-            raise SpecFileError(made._why(error), str(path)) from error
-        return made
+            raise SpecFileError(watched._why(error), str(path)) from error
+        return watched
 
     def refresh(self) -> bool:
-        """Read the file if it has changed; blocks.
-
-        Returns:
-            Whether something else is known now.
-        """
+        """Read the file if it has changed; return whether something else is known now. Blocks."""
         stamp = self._look()
         if stamp == self._stamp:
             return False
@@ -94,11 +85,7 @@ class WatchedFile[T]:
 
 
 def read_ids(path: Path) -> CompactIds:
-    """Read a file of ids.
-
-    Args:
-        path: UTF-8 text, an id per line; empty lines and those that begin with ``#`` are
-            passed over.
+    """Read a file of ids: UTF-8 text, an id per line; empty lines and ``#...`` are passed over.
 
     Raises:
         SpecFileError: More than 20 million ids, or a line that is longer than any id.
@@ -135,7 +122,7 @@ def _ids_of(path: Path, lines: Iterator[str]) -> Iterator[str]:
 
 def _stamp_of(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

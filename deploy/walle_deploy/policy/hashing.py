@@ -21,11 +21,7 @@ def id_hash(name: str) -> int:
 
 
 def salt_key(salt: str) -> int:
-    """Return the odd number of a salt.
-
-    Args:
-        salt: Any text, such as a release's id.
-    """
+    """Return the odd number of a salt: any text, such as a release's id."""
     digest = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=8, person=b"salt").digest()
     return int.from_bytes(digest, "little") | 1
 

@@ -86,7 +86,6 @@ class _Candidate(NamedTuple):
     version: str
     release_id: str
     standing: Standing
-    """Of those whom it takes in."""
     before: str
     """Who is beyond the limit and has this version is of its control group; empty: nobody."""
 
@@ -147,7 +146,11 @@ class ReleaseIndex:
         self._table = table
         self._names = _Names()
         self._tasks = [
-            _Task(task, [each for one in releases for each in self._compiled(one)], self._names)
+            _Task(
+                task,
+                [compiled for release in releases for compiled in self._compiled(release)],
+                self._names,
+            )
             for task, releases in releases_by_task(table).items()
         ]
         self._gone = frozenset(
@@ -155,7 +158,7 @@ class ReleaseIndex:
         )
         self.tasks = frozenset(releases_by_task(table))
         """Those that it knows anything of."""
-        self._is_watching = any(each.is_watched for each in table.releases)
+        self._is_watching = any(release.is_watched for release in table.releases)
         self._unfit: dict[str, set[int]] = {}
         self._fields = self._compiler.fields
         self._outcomes: list[dict[Any, tuple[bool | None, ...]]] = [{} for _ in FIELDS]
@@ -165,40 +168,33 @@ class ReleaseIndex:
     def decide(self, profile: DeviceProfile, device_hash: int | None = None) -> list[Offer]:
         """Return what a device is to have and has not; never blocks.
 
-        Args:
-            profile: Of the device.
-            device_hash: ``id_hash`` of its id, where it is known already.
+        ``device_hash`` is the ``id_hash`` of its id, where it is known already.
         """
         fields = _get_fields(profile)
-        found = self._by_profile.get(fields)
-        if found is None:
-            found = self._class_of(fields)
+        device_class = self._by_profile.get(fields)
+        if device_class is None:
+            device_class = self._class_of(fields)
         hashed = id_hash(profile.device) if device_hash is None else device_hash
-        if found.unfit:
-            for release_id in found.unfit:
+        if device_class.unfit:
+            for release_id in device_class.unfit:
                 known = self._unfit.setdefault(release_id, set())
                 if len(known) < _UNFIT_MAX:
                     known.add(hashed)
-        return found.decide(Facts(profile, self._sources, hashed))
+        return device_class.decide(Facts(profile, self._sources, hashed))
 
     def standings(
         self, profile: DeviceProfile, device_hash: int, versions: Mapping[str, str]
     ) -> dict[str, Standing]:
         """Return where a device stands in releases in progress, by task; never blocks.
 
-        Args:
-            profile: Of the device.
-            device_hash: ``id_hash`` of its id.
-            versions: What it has of each task, or is about to have.
-
-        Returns:
-            Tasks of which no release in progress concerns it are not there.
+        ``versions`` is what it has of each task, or is about to have. Tasks of which no release in
+        progress concerns it are not there.
         """
         if not self._is_watching:
             return {}
         fields = _get_fields(profile)
-        found = self._by_profile.get(fields) or self._class_of(fields)
-        return found.standings(Facts(profile, self._sources, device_hash), versions)
+        device_class = self._by_profile.get(fields) or self._class_of(fields)
+        return device_class.standings(Facts(profile, self._sources, device_hash), versions)
 
     @property
     def unfit_devices(self) -> dict[str, int]:
@@ -230,26 +226,26 @@ class ReleaseIndex:
             self._outcomes_of(number, fields[number]) if number in self._fields else ()
             for number in range(len(FIELDS))
         )
-        found = self._classes.get(outcomes)
-        if found is None:
+        device_class = self._classes.get(outcomes)
+        if device_class is None:
             if len(self._classes) >= CLASSES_MAX:
                 del self._classes[next(iter(self._classes))]
                 self._by_profile.clear()
             rows = [task.row(outcomes) for task in self._tasks]
-            found = self._classes[outcomes] = _Class(rows, self._gone, self._names)
+            device_class = self._classes[outcomes] = _Class(rows, self._gone, self._names)
         if len(self._by_profile) >= _PROFILES_MAX:
             self._by_profile.clear()
-        self._by_profile[fields] = found
-        return found
+        self._by_profile[fields] = device_class
+        return device_class
 
     def _outcomes_of(self, number: int, value: Any) -> tuple[bool | None, ...]:
         known = self._outcomes[number]
-        found = known.get(value)
-        if found is None:
+        outcomes = known.get(value)
+        if outcomes is None:
             if len(known) >= _OUTCOMES_MAX:
                 known.clear()
-            found = known[value] = self._compiler.outcomes(number, value)
-        return found
+            outcomes = known[value] = self._compiler.outcomes(number, value)
+        return outcomes
 
     def warm(self, before: "ReleaseIndex") -> None:
         """Make the classes that another index has in use; may run beside its decisions."""
@@ -264,9 +260,9 @@ class _Task:
         self._name = name
         self._names = names
         self._compiled = compiled
-        found = {leaf: None for each in compiled for leaf in static_leaves(each.node)}
-        found |= {each.code: None for each in compiled if each.code is not None}
-        self._leaves = tuple(found)
+        leaves = {leaf: None for item in compiled for leaf in static_leaves(item.node)}
+        leaves |= {item.code: None for item in compiled if item.code is not None}
+        self._leaves = tuple(leaves)
         self._rows: dict[tuple[bool | None, ...], _Guarded] = {}
 
     def row(self, outcomes: Outcomes) -> _Guarded:
@@ -277,40 +273,40 @@ class _Task:
         except KeyError:
             if len(self._rows) >= _ROWS_MAX:
                 self._rows.clear()
-            found = self._rows[key] = self._made(outcomes)
-            return found
+            result = self._rows[key] = self._build_row(outcomes)
+            return result
 
-    def _made(self, outcomes: Outcomes) -> _Guarded:
+    def _build_row(self, outcomes: Outcomes) -> _Guarded:
         opened, every = [], []
         unfit: dict[str, None] = {}
-        for each in self._compiled:
-            node = specialise(each.node, outcomes)
-            if each.limit < 0 or not can_hold(node):
+        for item in self._compiled:
+            node = specialise(item.node, outcomes)
+            if item.limit < 0 or not can_hold(node):
                 continue
-            if each.code is not None and outcomes[each.code.field][each.code.number] is False:
-                unfit[each.release.release_id] = None
+            if item.code is not None and outcomes[item.code.field][item.code.number] is False:
+                unfit[item.release.release_id] = None
                 continue
             guard = guard_of(node)
             test = None if node is True else test_of(node)
-            release = each.release
+            release = item.release
             is_watched = release.is_watched
             candidate = _Candidate(
-                each.key,
-                each.limit,
+                item.key,
+                item.limit,
                 test,
                 release.version,
                 release.release_id,
-                Standing(release.release_id, each.group) if is_watched else _NOWHERE,
-                release.before if is_watched and each.group else "",
+                Standing(release.release_id, item.group) if is_watched else _NOWHERE,
+                release.before if is_watched and item.group else "",
             )
             every.append(candidate)
             if guard is not None:
                 self._names.add(self._name, guard)
                 continue
             opened.append(candidate)
-            if test is None and each.limit == MASK:
+            if test is None and item.limit == MASK:
                 break  # takes everybody: nobody behind it is asked
-        is_watched = any(each.standing.release_id for each in every)
+        is_watched = any(candidate.standing.release_id for candidate in every)
         row = _Row(self._name, tuple(opened), tuple(every), is_watched) if every else None
         return _Guarded(row, tuple(unfit))
 
@@ -323,9 +319,9 @@ class _Class:
     ) -> None:
         self._gone = gone
         self._names = names
-        self._rows = [each.row for each in rows if each.row is not None]
+        self._rows = [row.row for row in rows if row.row is not None]
         self._numbers: dict[str, int] = {}
-        self.unfit = tuple({each: None for row in rows for each in row.unfit})
+        self.unfit = tuple({release_id: None for row in rows for release_id in row.unfit})
         self._plain = [(number, row.task, row.open) for number, row in enumerate(self._rows)]
         self._watched = {row.task: row for row in self._rows if row.is_watched}
         count = sum(len(row.open) for row in self._rows)
@@ -337,13 +333,13 @@ class _Class:
         return self._decide_wide(facts) if self._is_wide else self._decide_narrow(facts)
 
     def standings(self, facts: Facts, versions: Mapping[str, str]) -> dict[str, Standing]:
-        found = {}
+        standings = {}
         for task in self._watched.keys() & versions.keys():
             version = versions[task]
             standing = _stand(self._watched[task].every, facts, version) if version else _NOWHERE
             if standing.release_id:
-                found[task] = standing
-        return found
+                standings[task] = standing
+        return standings
 
     def _with_losses(self, offers: list[Offer], facts: Facts) -> list[Offer]:
         """Whom nobody gives anything loses what was withdrawn."""
@@ -351,7 +347,7 @@ class _Class:
         if self._gone.isdisjoint(has):
             return offers
         # few devices
-        gone = {task for task, _ in self._gone.intersection(has)} - {each.task for each in offers}
+        gone = {task for task, _ in self._gone.intersection(has)} - {offer.task for offer in offers}
         gone -= {
             row.task
             for row in self._rows
@@ -362,14 +358,14 @@ class _Class:
     def _named(self, facts: Facts) -> list[int]:
         """Rows with a release that may name this device or its user."""
         names = self._names
-        found = names.of_device.get(facts.profile.device, ())
+        tasks = names.of_device.get(facts.profile.device, ())
         if names.of_user and facts.profile.user:
-            found = (*found, *names.of_user.get(facts.profile.user, ()))
-        if not found:
+            tasks = (*tasks, *names.of_user.get(facts.profile.user, ()))
+        if not tasks:
             return []
         if not self._numbers:
             self._numbers = {row.task: number for number, row in enumerate(self._rows)}
-        return [self._numbers[task] for task in found if task in self._numbers]
+        return [self._numbers[task] for task in tasks if task in self._numbers]
 
     def _decide_narrow(self, facts: Facts) -> list[Offer]:
         named = self._named(facts)
@@ -399,14 +395,17 @@ class _Class:
         self._releases: list[str] = []
         for number, row in enumerate(rows):
             count = len(row.open)
-            self._keys[number, :count] = [each.key for each in row.open]
-            self._limits[number, :count] = [each.limit for each in row.open]
-            has_test[number, :count] = [each.test is not None for each in row.open]
-            versions += [*(each.version for each in row.open), *[None] * (width - count)]
-            self._releases += [*(each.release_id for each in row.open), *[""] * (width - count)]
+            self._keys[number, :count] = [candidate.key for candidate in row.open]
+            self._limits[number, :count] = [candidate.limit for candidate in row.open]
+            has_test[number, :count] = [candidate.test is not None for candidate in row.open]
+            versions += [*(candidate.version for candidate in row.open), *[None] * (width - count)]
+            self._releases += [
+                *(candidate.release_id for candidate in row.open),
+                *[""] * (width - count),
+            ]
         self._versions = np.array(versions, object)
         # "" is wanted of who has nothing
-        self._is_whole = "" not in {each.version for row in rows for each in row.every}
+        self._is_whole = "" not in {candidate.version for row in rows for candidate in row.every}
         self._has_test = has_test.reshape(-1)
         self._has_tests = bool(has_test.any())
         self._task_names = [row.task for row in rows]
@@ -440,7 +439,7 @@ class _Class:
 def _stand(candidates: tuple[_Candidate, ...], facts: Facts, version: str) -> Standing:
     hashed = facts.device_hash
     beyond = _NOWHERE
-    for key, limit, test, given, release_id, standing, before in candidates:
+    for key, limit, test, wanted, release_id, standing, before in candidates:
         is_beyond = (hashed * key & MASK) > limit
         if is_beyond and before != version:
             continue
@@ -448,7 +447,7 @@ def _stand(candidates: tuple[_Candidate, ...], facts: Facts, version: str) -> St
             continue
         if is_beyond:
             beyond = Standing(release_id, "control")
-        elif given != version:
+        elif wanted != version:
             return _NOWHERE  # it is to have another one
         else:
             return beyond if beyond.release_id else standing

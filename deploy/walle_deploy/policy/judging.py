@@ -27,7 +27,7 @@ class Verdict(NamedTuple):
     what: str
     """The condition, such as ``os in android``; ``all``, ``any``, ``not`` of those within."""
     truth: Truth
-    found: str = ""
+    value: str = ""
     """What the device has there."""
     inner: tuple["Verdict", ...] = ()
 
@@ -48,13 +48,10 @@ class Choice(NamedTuple):
 def judge(policy: Policy, facts: Facts, salt: str) -> Verdict:
     """Judge a policy for a device.
 
-    Args:
-        policy: Of a release.
-        facts: Of the device.
-        salt: Of the release; the policy's own share has another order, from it.
+    The policy's own share has another order, from the release's salt.
     """
     inner = tuple(_conditions(policy, facts, salt))
-    return Verdict("all", all_of([each.truth for each in inner]), "", inner)
+    return Verdict("all", all_of([verdict.truth for verdict in inner]), "", inner)
 
 
 def judge_release(
@@ -62,19 +59,16 @@ def judge_release(
 ) -> Verdict:
     """Judge whether a release takes a device in: its stage, its policy, its interpreter.
 
-    Args:
-        release: Any.
-        facts: Of the device.
-        interpreters: Those that its version was checked with; empty: any.
+    Without ``interpreters`` any will do.
     """
     inner = [_stage(release, facts)]
     if interpreters:
-        found = facts.profile.interpreter
+        interpreter = facts.profile.interpreter
         # who does not say finds out when he installs it
         what = f"it was checked with {_shown(interpreters)}"
-        inner.append(Verdict(what, not found or found in interpreters, found))
+        inner.append(Verdict(what, not interpreter or interpreter in interpreters, interpreter))
     policy = judge(Policy.of(release.policy), facts, release.salt)
-    truth = all_of([each.truth for each in (*inner, policy)])
+    truth = all_of([verdict.truth for verdict in (*inner, policy)])
     return Verdict("all", truth, "", (*inner, *policy.inner))
 
 
@@ -102,14 +96,14 @@ def releases_by_task(table: ReleaseTable) -> dict[str, list[ActiveRelease]]:
     The stable version stands at the end, as a full release without an id. Tasks whose versions
     were only ever withdrawn have none.
     """
-    found: dict[str, list[ActiveRelease]] = {}
+    by_task: dict[str, list[ActiveRelease]] = {}
     for release in sorted(table.releases, key=lambda r: (-r.priority, -r.created_ms, r.release_id)):
-        found.setdefault(release.task, []).append(release)
+        by_task.setdefault(release.task, []).append(release)
     for task, version in table.stable.items():
-        found.setdefault(task, []).append(ActiveRelease("", task, version, "full"))
+        by_task.setdefault(task, []).append(ActiveRelease("", task, version, "full"))
     for task in table.withdrawn:
-        found.setdefault(task, [])
-    return found
+        by_task.setdefault(task, [])
+    return by_task
 
 
 def _stage(release: ActiveRelease, facts: Facts) -> Verdict:
@@ -138,39 +132,39 @@ def _share(name: str, percent: float, salt: str, facts: Facts) -> Verdict:
 def _conditions(policy: Policy, facts: Facts, salt: str) -> Iterator[Verdict]:
     yield from _of_device(policy, facts, salt)
     yield from _of_user(policy, facts)
-    for each in policy.all_:
-        yield judge(each, facts, salt)
+    for part in policy.all_:
+        yield judge(part, facts, salt)
     if policy.any_ is not None:
-        inner = tuple(judge(each, facts, salt) for each in policy.any_)
-        yield Verdict("any", any_of([each.truth for each in inner]), "", inner)
-    negative = [("exclude", each) for each in policy.exclude]
+        inner = tuple(judge(part, facts, salt) for part in policy.any_)
+        yield Verdict("any", any_of([verdict.truth for verdict in inner]), "", inner)
+    negative = [("exclude", part) for part in policy.exclude]
     if policy.not_ is not None:
         negative.append(("not", policy.not_))
     for name, refused in negative:
-        found = judge(refused, facts, salt)
-        yield Verdict(name, negated(found.truth), "", found.inner)
+        verdict = judge(refused, facts, salt)
+        yield Verdict(name, negated(verdict.truth), "", verdict.inner)
 
 
 def _of_device(policy: Policy, facts: Facts, salt: str) -> Iterator[Verdict]:
     profile = facts.profile
-    for name, wanted, found in (
+    for name, wanted, value in (
         ("app", policy.app, profile.app),
         ("os", policy.os, profile.os),
         ("performance", policy.performance, profile.performance),
         ("interpreter", policy.interpreter, profile.interpreter),
     ):
         if wanted is not None:
-            yield _verdict(f"{name} is {_shown(wanted)}", found, found in wanted)
-    for name, range_, found in (
+            yield _verdict(f"{name} is {_shown(wanted)}", value, value in wanted)
+    for name, range_, value in (
         ("appVersion", policy.app_version, profile.app_version),
         ("osVersion", policy.os_version, profile.os_version),
     ):
         if range_ is not None:
-            version = try_version(found)
+            version = try_version(value)
             is_in = version is not None and parse_version_range(range_)(version)
-            yield Verdict(f"{name} {range_}", is_in if version is not None else None, found)
+            yield Verdict(f"{name} {range_}", is_in if version is not None else None, value)
     if policy.model is not None:
-        is_in = any(fnmatchcase(profile.model, each) for each in policy.model)
+        is_in = any(fnmatchcase(profile.model, pattern) for pattern in policy.model)
         yield _verdict(f"model is {_shown(policy.model)}", profile.model, is_in)
     if policy.memory is not None:
         is_in = parse_memory_range(policy.memory)(profile.memory_mb)
@@ -188,7 +182,7 @@ def _of_user(policy: Policy, facts: Facts) -> Iterator[Verdict]:
         is_in = known.age_band in policy.age_band
         yield _verdict(f"ageBand is {_shown(policy.age_band)}", known.age_band, is_in)
     if policy.region is not None:
-        is_in = any(fnmatchcase(known.region, each) for each in policy.region)
+        is_in = any(fnmatchcase(known.region, pattern) for pattern in policy.region)
         yield _verdict(f"region is {_shown(policy.region)}", known.region, is_in)
     if policy.interest_tags is not None:
         is_in = not known.interest_tags.isdisjoint(policy.interest_tags)
@@ -210,8 +204,8 @@ def _of_ids(
         yield Verdict(f"{what} is {_shown(ids)}", name in ids, name)
 
 
-def _verdict(what: str, found: str, is_met: bool) -> Verdict:
-    return Verdict(what, is_met if found else None, found)
+def _verdict(what: str, value: str, is_met: bool) -> Verdict:
+    return Verdict(what, is_met if value else None, value)
 
 
 def _shown(values: Sequence[str]) -> str:

@@ -31,8 +31,6 @@ from walle_stream.spec.strict import Strict
 DEPTH_MAX: Final = 20
 """Policies within policies."""
 
-_TEXT_MAX: Final = 256
-
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
@@ -48,7 +46,7 @@ def _memory_range(text: str) -> str:
     return text
 
 
-_Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=_TEXT_MAX)]
+_Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
 _Texts = Annotated[tuple[_Text, ...], BeforeValidator(_listed), Field(min_length=1)]
 _VersionRange = Annotated[_Text, AfterValidator(_version_range)]
 _MemoryRange = Annotated[_Text, AfterValidator(_memory_range)]
@@ -130,8 +128,8 @@ class Policy(Strict):
             return cls.model_validate(plain, by_alias=True, by_name=False)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place = ".".join(map(str, first["loc"]))
-            raise SpecFileError(f"policy: {place}: {first['msg']}") from error
+            location = ".".join(map(str, first["loc"]))
+            raise SpecFileError(f"policy: {location}: {first['msg']}") from error
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -144,13 +142,13 @@ def _depth(value: Any) -> int:
     level, depth = [value], 0
     while level:
         inner: list[Any] = []
-        for each in level:
-            if isinstance(each, Mapping):
+        for node in level:
+            if isinstance(node, Mapping):
                 inner += [
                     policy
                     for key in ("all", "any", "not", "exclude")
                     for policy in (
-                        each[key] if isinstance(each.get(key), (list, tuple)) else [each.get(key)]
+                        node[key] if isinstance(node.get(key), (list, tuple)) else [node.get(key)]
                     )
                     if isinstance(policy, Mapping)
                 ]

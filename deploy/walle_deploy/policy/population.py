@@ -14,22 +14,19 @@ _decoder: Final = msgspec.json.Decoder(DeviceProfile)
 
 
 def read_population(path: Path) -> list[DeviceProfile]:
-    """Return the profiles of a file, each device once; blocks.
-
-    Args:
-        path: JSON Lines; empty lines are passed over.
+    """Return the profiles of a file of JSON Lines, each device once; blocks.
 
     Raises:
         SpecFileError: It cannot be read, holds no device, or a line is no profile or is of a
             device that an earlier one is of; the message names file and lines.
     """
-    found: dict[str, tuple[int, DeviceProfile]] = {}
+    by_device: dict[str, tuple[int, DeviceProfile]] = {}
     try:
         with path.open("rb") as lines:
             for number, line in enumerate(iter(lambda: lines.readline(_LINE_MAX), b""), 1):
                 if line.strip():
                     profile = _profile(path, number, line)
-                    first, _ = found.setdefault(profile.device, (number, profile))
+                    first, _ = by_device.setdefault(profile.device, (number, profile))
                     if first != number:
                         raise SpecFileError(
                             f"{path}:{number}:1: device {profile.device!r} stands in line {first} "
@@ -40,13 +37,13 @@ def read_population(path: Path) -> list[DeviceProfile]:
         raise SpecFileError(
             f"{path}: cannot be read: {error.strerror or error}", str(path)
         ) from error
-    if not found:
+    if not by_device:
         raise SpecFileError(
             f"{path}: there is no device in it: expected a profile per line, such as "
             '{"device": "d-17", "app": "shop"}',
             str(path),
         )
-    return [profile for _, profile in found.values()]
+    return [profile for _, profile in by_device.values()]
 
 
 def _profile(path: Path, number: int, line: bytes) -> DeviceProfile:

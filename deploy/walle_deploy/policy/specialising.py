@@ -38,11 +38,11 @@ def _split(parts: tuple[Node, ...], outcomes: Outcomes) -> tuple[tuple[Node, ...
     left: list[Node] = []
     truths: list[Truth] = []
     for part in parts:
-        found = specialise(part, outcomes)
-        if found is None or isinstance(found, bool):
-            truths.append(found)
+        result = specialise(part, outcomes)
+        if result is None or isinstance(result, bool):
+            truths.append(result)
         else:
-            left.append(found)
+            left.append(result)
     return tuple(left), truths
 
 
@@ -77,8 +77,8 @@ def guard_of(node: Node) -> Guard | None:
         case Dynamic(_, guard):
             return guard
         case Group(True, parts):
-            found = [guard for part in parts if (guard := guard_of(part)) is not None]
-            return min(found, key=lambda guard: len(guard.ids), default=None)
+            guards = [guard for part in parts if (guard := guard_of(part)) is not None]
+            return min(guards, key=lambda guard: len(guard.ids), default=None)
         case _:
             return None
 
@@ -102,11 +102,11 @@ def _joined(tests: tuple[Test, ...], *, decisive: bool) -> Test:
 
     def test(facts: Facts) -> Truth:
         truth: Truth = not decisive
-        for each in tests:
-            found = each(facts)
-            if found is decisive:
-                return found
-            if found is None:
+        for part in tests:
+            outcome = part(facts)
+            if outcome is decisive:
+                return outcome
+            if outcome is None:
                 truth = None
         return truth
 

@@ -32,8 +32,6 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "": operator.eq,
 }
-_RELEASED: Final = (1,)
-_MB: Final = 1024 * 1024
 
 
 def try_version(text: str) -> VersionKey | None:
@@ -46,7 +44,7 @@ def try_version(text: str) -> VersionKey | None:
         numbers.pop()
     pre = match["pre"]
     if pre is None:
-        return tuple(numbers), _RELEASED
+        return tuple(numbers), (1,)  # above its pre-releases
     parts = tuple(
         (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre.split(".")
     )
@@ -54,34 +52,24 @@ def try_version(text: str) -> VersionKey | None:
 
 
 def parse_version_range(text: str) -> Callable[[VersionKey], bool]:
-    """Read comparisons that must all hold.
+    """Return a test of comparisons that must all hold, such as ``>=7.1 <8``.
 
-    Args:
-        text: Such as ``>=7.1 <8``; a bare version means ``=``.
-
-    Returns:
-        Whether a version is in the range.
+    A bare version means ``=``.
 
     Raises:
         ValueError: It is no range.
     """
     terms = []
-    for sign, each in _terms(_TERM, text, "a range of versions like '>=7.1 <8'"):
-        key = try_version(each)
+    for sign, version in _terms(_TERM, text, "a range of versions like '>=7.1 <8'"):
+        key = try_version(version)
         if key is None:
-            raise ValueError(f"expected a version like 7.1.0, found {each!r}")
+            raise ValueError(f"expected a version like 7.1.0, found {version!r}")
         terms.append((_OPERATORS[sign], key))
-    return lambda found: all(holds(found, key) for holds, key in terms)
+    return lambda version: all(holds(version, key) for holds, key in terms)
 
 
 def parse_memory_range(text: str) -> Callable[[int], bool]:
-    """Read comparisons of sizes that must all hold.
-
-    Args:
-        text: Such as ``>=4GiB`` or ``>=2GiB <4GiB``.
-
-    Returns:
-        Whether a memory of so many MiB is in the range.
+    """Return a test of MiB by comparisons that must all hold, such as ``>=2GiB <4GiB``.
 
     Raises:
         ValueError: It is no range.
@@ -90,11 +78,11 @@ def parse_memory_range(text: str) -> Callable[[int], bool]:
         (_OPERATORS[sign], parse_size_bytes(size.strip()))
         for sign, size in _terms(_SIZE_TERM, text, "a range of sizes like '>= 4GiB'")
     ]
-    return lambda found: all(holds(found * _MB, size) for holds, size in terms)
+    return lambda memory_mb: all(holds(memory_mb * 2**20, size) for holds, size in terms)
 
 
 def _terms(pattern: re.Pattern[str], text: str, expected: str) -> list[tuple[str, str]]:
-    found = [(match[1] or "", match[2]) for match in pattern.finditer(text)]
-    if not found or pattern.sub("", text).strip(" ,"):
+    terms = [(match[1] or "", match[2]) for match in pattern.finditer(text)]
+    if not terms or pattern.sub("", text).strip(" ,"):
         raise ValueError(f"expected {expected}, found {text[:60]!r}")
-    return found
+    return terms

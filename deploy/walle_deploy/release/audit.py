@@ -9,7 +9,7 @@ anew, but not the head that somebody has written down elsewhere.
 
 import hashlib
 import json
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -57,24 +57,19 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str = ""
     """SHA-256 of what the store keeps: the release's row, or the version's files."""
     previous: str = ""
-    """Hash of the entry before."""
 
 
 def record(transaction: WriteTransaction, entry: AuditEntry) -> AuditEntry:
-    """Seal an entry onto the log's end.
+    """Seal an entry onto the log's end, and return it.
 
-    Args:
-        transaction: In which what it tells of is written, too.
-        entry: Number, time and previous hash are filled in here.
-
-    Returns:
-        The entry as it was written.
+    Number, time and previous hash are filled in here.
     """
     head = transaction.audit_head()
     entry = msgspec.structs.replace(
         entry, number=head.number + 1, at_ms=transaction.now_ms(), previous=head.hash
     )
-    text = _canonical(msgspec.to_builtins(entry))
+    fields = msgspec.to_builtins(entry)
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     sealed = SealedEntry(entry.number, entry.release, text, digest_text(text))
     transaction.append_audit(sealed, head)
     return entry
@@ -113,7 +108,3 @@ def digest(of: StoredRelease | VersionFiles) -> str:
 def digest_text(text: str) -> str:
     """Return the hash of an entry's text; what no text of ours has is hashed, too."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

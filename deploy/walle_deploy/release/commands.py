@@ -39,13 +39,7 @@ def _changing_by(event: Callable[[int, str, str], AnyEvent]) -> Callable[..., St
     def change(
         commands: "ReleaseCommands", release_id: str, why: str = "", revision: int | None = None
     ) -> StoredRelease:
-        """Change a release.
-
-        Args:
-            commands: Whose method it is.
-            release_id: Which.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
+        """Change a release, unless it was changed since a revision.
 
         Raises:
             ConflictError: Somebody changed it since, or approved it first.
@@ -68,21 +62,18 @@ class ReleaseCommands:
         store: ReleaseStore,
         by: str | Operator,
         request: str = "",
-        asked: bytes = b"",
+        content_digest: bytes = b"",
         *,
         needs_second: bool = False,
     ) -> None:
-        """Work on a store.
+        """Work on a store, which stays the caller's.
 
-        Args:
-            store: Stays the caller's.
-            by: A person; or the name of a program.
-            request: Id of the one change that is asked for: it is not made again for this id.
-            asked: Tells that change from others, which are refused under the same id.
-            needs_second: Whether what is created begins when another person has approved it.
+        ``request`` is the id of the one change that is asked for: it is not made again for this id.
+        ``content_digest`` tells that change from others, which are refused under the same id.
+        ``needs_second``: what is created begins when another person has approved it.
         """
         self._store = store
-        self._request, self._asked = request, asked
+        self._request, self._content_digest = request, content_digest
         self.person = by.person if isinstance(by, Operator) else by
         """What tells whoever it is from others."""
         self._needs_second = needs_second
@@ -105,10 +96,7 @@ class ReleaseCommands:
     def adopt(self, task: str, version: str, why: str = "") -> None:
         """Say which version devices have already, of a task that was never released here.
 
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: A published one; from now on what releases are compared with.
-            why: For the audit log.
+        It is a published one; from now on releases are compared with it.
 
         Raises:
             ConflictError: The task has a stable version, or a release, which would end on what
@@ -141,13 +129,7 @@ class ReleaseCommands:
     def create(self, release: Release, why: str = "", *, supersede: bool = False) -> StoredRelease:
         """Begin a release; the controller takes it from there.
 
-        Args:
-            release: What it is to do.
-            why: For the audit log.
-            supersede: End the one that is in progress for the task, if there is one.
-
-        Returns:
-            The release as it is stored.
+        ``supersede`` ends the one that is in progress for the task, if there is one.
 
         Raises:
             ConflictError: There is one of that name, or one in progress for the task.
@@ -188,7 +170,6 @@ class ReleaseCommands:
     """Stop the progress; devices keep what they have, the gates go on looking."""
 
     resume = _changing_by(lambda now, why, _: Resumed(now, why))
-    """Let a paused release go on."""
 
     approve = _changing_by(lambda now, why, person: Approved(now, person, why))
     """Let a release begin that another person created."""
@@ -202,10 +183,7 @@ class ReleaseCommands:
 
         A gate that says stop of what was reported last stops the release instead.
 
-        Args:
-            release_id: Which.
-            why: For the audit log.
-            revision: Refuse it where the release was changed since this one.
+        It is refused where the release was changed since ``revision``.
 
         Raises:
             ConflictError: Somebody changed it since.
@@ -228,16 +206,10 @@ class ReleaseCommands:
         revision: int | None = None,
         guard: Guard | None = None,
     ) -> StoredRelease:
-        """Give a release an event, in a transaction of its own.
+        """Give a release an event in a transaction of its own, and return it as it is then.
 
-        Args:
-            release_id: Which.
-            make_event: Makes it within the transaction, of the release as it is.
-            revision: Refuse it where the release was changed since this one.
-            guard: Looked at within the transaction.
-
-        Returns:
-            The release afterwards.
+        The event is made, and ``guard`` looked at, within the transaction. It is refused where the
+        release was changed since ``revision``.
 
         Raises:
             ConflictError: Somebody changed it since.
@@ -271,8 +243,8 @@ class ReleaseCommands:
         known = transaction.snapshot(_REQUESTS, name)
         if known is None:
             # it is kept if this transaction is
-            transaction.put_snapshot(_REQUESTS, name, self._asked)
-        elif known != self._asked:
+            transaction.put_snapshot(_REQUESTS, name, self._content_digest)
+        elif known != self._content_digest:
             raise ConflictError(
                 f"the request id {self._request!r} was used for another change, and nothing was "
                 "done now: give each change an id of its own"
@@ -348,8 +320,8 @@ class ReleaseCommands:
         return stored
 
     def _record(self, transaction: WriteTransaction, **fields: object) -> None:
-        given = {**self._who, "request": self._request, **fields}
-        record(transaction, AuditEntry(number=0, at_ms=0, **given))  # type: ignore[arg-type]
+        values = {**self._who, "request": self._request, **fields}
+        record(transaction, AuditEntry(number=0, at_ms=0, **values))  # type: ignore[arg-type]
 
 
 def _still_offered(transaction: ReadTransaction, task: str) -> str:
@@ -373,7 +345,7 @@ def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease
     """
     stored = transaction.release(release_id)
     if stored is None:
-        names = [each.release_id for each in transaction.releases()]
+        names = [release.release_id for release in transaction.releases()]
         raise RefNotFoundError(
             f"there is no release {json.dumps(release_id)}{_instead(release_id, names)}"
         )

@@ -32,7 +32,6 @@ from walle_stream.faults import crash_point
 CONTROLLER: Final = "controller"
 """Who it is, in the audit log."""
 LEASE_MS: Final = 10_000
-"""For how long a controller leads from a turn on."""
 BEHIND_MS: Final = 900_000
 """For how long a clock may be behind the begin of a step before that begins anew."""
 
@@ -57,12 +56,7 @@ class Controller:
     ) -> None:
         """Make one; nothing happens before ``turn`` or ``run``.
 
-        Args:
-            store: Stays the caller's.
-            health: How versions do.
-            simulator: Tries versions.
-            lease_ms: For how long it leads from a turn on: another one waits so long after a
-                death.
+        It leads for ``lease_ms`` from a turn on: another one waits so long after a death.
         """
         self._store = store
         self._health = health
@@ -98,10 +92,9 @@ class Controller:
                 transaction.take_lease(LEADER, self._owner, 0)
 
     def turn(self) -> bool:
-        """Look at every open release once; blocks for I/O, not for simulations.
+        """Look at every open release once, if this one leads, and return whether it does.
 
-        Returns:
-            Whether this one leads.
+        It blocks for I/O, not for simulations.
 
         Raises:
             ServiceUnreachableError: The store does not answer.
@@ -111,7 +104,7 @@ class Controller:
             releases = transaction.releases(only_open=True) if leads else ()
             now_ms = transaction.now_ms()
         # of those that ended, or are another one's now, nobody wants to know
-        self._stop_simulations({each.release_id for each in releases})
+        self._stop_simulations({release.release_id for release in releases})
         crash_point("turn.before")
         for stored in releases:
             try:
@@ -172,11 +165,7 @@ class Controller:
         return self._packages[key]
 
     def _look(self, stored: StoredRelease, state: ReleaseState) -> Memory:
-        """Fold what was counted since the last look, and keep that, for whoever looks next.
-
-        Raises:
-            ConflictError: Another one leads now.
-        """
+        """Fold what was counted since the last look, and keep that, for whoever looks next."""
         with self._store.reading() as reading:
             before = read_memory(reading, stored.release_id)
         query = ReleaseHealthQuery(

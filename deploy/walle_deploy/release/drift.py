@@ -22,8 +22,6 @@ from walle_deploy.release.limits import DriftGate, LatencyGate
 from walle_stream.wire.buckets import CALL_BUCKETS, bucket_of
 
 SLOWER: Final = (0.5, 0.9, 0.99)
-"""Quantiles at which latency is compared."""
-
 _SIZES: Final = (0.1, 0.5, 0.9)
 
 
@@ -38,17 +36,17 @@ class Values(msgspec.Struct, frozen=True):
     def quantile(self, share: float) -> int:
         """Return the bucket up to which a share of the runs, 0 to 1, lies."""
         wanted = share * sum(self.buckets.values())
-        seen = 0.0
+        total = 0.0
         for bucket in sorted(self.buckets):
-            seen += self.buckets[bucket]
-            if seen >= wanted:
+            total += self.buckets[bucket]
+            if total >= wanted:
                 return bucket
         return 0
 
     def above(self, bucket: int) -> Counts:
         """Return how many devices' worth of runs lies above a bucket, without itself."""
         runs: float = sum(self.buckets.values())
-        marked = sum(count for each, count in self.buckets.items() if each > bucket)
+        marked = sum(count for other, count in self.buckets.items() if other > bucket)
         # not every device that reported has a value
         worth = min(self.devices, runs)
         return Counts(worth * marked / runs, worth)
@@ -87,10 +85,9 @@ class Moved(NamedTuple):
     def evidence(self, more: int = 0) -> float:
         """Return the logarithm of the e-value against: they moved by what is tolerated at most.
 
-        Args:
-            more: As with so many more new devices whose values are above all others.
+        ``more`` is as with so many more new devices whose values are above all others.
         """
-        return _mean([each.evidence(more) for each in self.tests]) if self.tests else 0.0
+        return _mean([test.evidence(more) for test in self.tests]) if self.tests else 0.0
 
     def ratio(self, share: float) -> float:
         """Return how many times as large a quantile, 0 to 1, of the new values is."""
@@ -98,36 +95,24 @@ class Moved(NamedTuple):
 
 
 def moved_latency(gate: LatencyGate, new: VersionHealth, old: VersionHealth) -> Moved:
-    """Compare the times of runs of two groups.
-
-    Args:
-        gate: What is tolerated.
-        new: Of the new version, over the span that ``old`` is of.
-        old: Of the one before.
-    """
-    found = Moved(Values(new.latency_us, new.devices), Values(old.latency_us, old.devices))
-    if not (gate.enabled and found.is_known):
-        return found
+    """Compare the times of runs of two groups."""
+    moved = Moved(Values(new.latency_us, new.devices), Values(old.latency_us, old.devices))
+    if not (gate.enabled and moved.is_known):
+        return moved
     least = bucket_of(1_000.0 * gate.floor)
-    mine, usual = _matched(found.new, found.old, least)
+    mine, usual = _matched(moved.new, moved.old, least)
     if mine.buckets:
         return Moved(mine, usual, _grew(mine, usual, gate.tolerated))
-    tests = _grew(*_bounded(found.new, found.old, least), gate.tolerated)
-    return Moved(found.new, found.old, tests, is_alike=False)
+    tests = _grew(*_bounded(moved.new, moved.old, least), gate.tolerated)
+    return Moved(moved.new, moved.old, tests, is_alike=False)
 
 
 def moved_output(gate: DriftGate, new: VersionHealth, old: VersionHealth) -> Moved:
-    """Compare the sizes of the output of runs of two groups.
-
-    Args:
-        gate: What is tolerated.
-        new: Of the new version, over the span that ``old`` is of.
-        old: Of the one before.
-    """
+    """Compare the sizes of the output of runs of two groups."""
     mine, usual = Values(new.output_bytes, new.devices), Values(old.output_bytes, old.devices)
-    found = Moved(mine, usual)
-    if not (gate.enabled and found.is_known):
-        return found
+    moved = Moved(mine, usual)
+    if not (gate.enabled and moved.is_known):
+        return moved
     return Moved(mine, usual, _changed(mine, usual, gate.tolerated))
 
 
@@ -137,9 +122,6 @@ def _matched(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     Runs of calls of a size that one version has not are left out; the old ones get the weights
     of the new ones' sizes (direct standardisation), and count for as many as they are worth
     then (Kish's effective number).
-
-    Returns:
-        New and old times by bucket; without runs where no calls are alike.
     """
     mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
     pairs = [(mine[size], usual[size]) for size in mine.keys() & usual.keys()]
@@ -156,7 +138,7 @@ def _bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
     mine, usual = _by_call(new.buckets, least), _by_call(old.buckets, least)
     pairs = []
     for size, times in mine.items():
-        near = min(usual, key=lambda each: (abs(each - size), each))
+        near = min(usual, key=lambda candidate: (abs(candidate - size), candidate))
         if size > near:
             pairs.append((times, usual[near]))
         else:
@@ -168,7 +150,7 @@ def _bounded(new: Values, old: Values, least: int) -> tuple[Values, Values]:
 def _shifted(buckets: Mapping[int, float], size: int) -> dict[int, float]:
     # a rounded shift is the same for equal sizes; of unequal ones half a bucket is nothing
     shift = round(size * math.log(2) / math.log(GAMMA))
-    return {place + shift: count for place, count in buckets.items()}
+    return {bucket + shift: count for bucket, count in buckets.items()}
 
 
 def _standardised(
@@ -177,29 +159,29 @@ def _standardised(
     old_devices: float,
 ) -> tuple[Values, Values]:
     total = sum(sum(mine.values()) for mine, _ in pairs)
-    found: dict[int, float] = {}
+    merged: dict[int, float] = {}
     weighted: dict[int, float] = {}
     worth = runs = 0.0
     for mine, usual in pairs:
         share = sum(mine.values()) / total
         runs = float(sum(usual.values()))
         worth += share * share / runs
-        for place, count in mine.items():
-            found[place] = found.get(place, 0.0) + count
-        for place, count in usual.items():
-            weighted[place] = weighted.get(place, 0.0) + share * count / runs
+        for bucket, count in mine.items():
+            merged[bucket] = merged.get(bucket, 0.0) + count
+        for bucket, count in usual.items():
+            weighted[bucket] = weighted.get(bucket, 0.0) + share * count / runs
     runs = 1 / worth if worth else 0.0
-    weighted = {place: runs * share for place, share in weighted.items()}
-    return Values(found, new_devices), Values(weighted, old_devices)
+    weighted = {bucket: runs * share for bucket, share in weighted.items()}
+    return Values(merged, new_devices), Values(weighted, old_devices)
 
 
 def _by_call(buckets: Mapping[int, float], least: int) -> dict[int, dict[int, float]]:
-    found: dict[int, dict[int, float]] = {}
-    for place, count in buckets.items():
-        own = found.setdefault(place // CALL_BUCKETS, {})
-        at = max(place % CALL_BUCKETS, least)
+    calls: dict[int, dict[int, float]] = {}
+    for bucket, count in buckets.items():
+        own = calls.setdefault(bucket // CALL_BUCKETS, {})
+        at = max(bucket % CALL_BUCKETS, least)
         own[at] = own.get(at, 0.0) + count
-    return found
+    return calls
 
 
 def _grew(new: Values, old: Values, tolerated: float) -> tuple[Beyond, ...]:
@@ -211,15 +193,15 @@ def _grew(new: Values, old: Values, tolerated: float) -> tuple[Beyond, ...]:
 def _changed(new: Values, old: Values, tolerated: float) -> tuple[Beyond, ...]:
     """Return tests of: values grew or shrank by that at most."""
     shift = _buckets(tolerated)
-    found = []
+    tests = []
     for share in _SIZES:
         bucket = old.quantile(share)
-        found.append(_larger(new, old, share, shift))
+        tests.append(_larger(new, old, share, shift))
         # the bucket itself is not among those below it: a value that stays is no change
         smaller, usual = new.above(bucket - 1 - shift), old.above(bucket - 1)
         what = f"below p{100 * share:g}"
-        found.append(Beyond(what, _without(smaller), _without(usual), is_above=False))
-    return tuple(found)
+        tests.append(Beyond(what, _without(smaller), _without(usual), is_above=False))
+    return tuple(tests)
 
 
 def _larger(new: Values, old: Values, share: float, shift: int) -> Beyond:

@@ -20,7 +20,6 @@ class Tick(_Event, frozen=True):
     """Of this step that reported runs of the new version."""
     why: str = ""
     exposure: float = inf
-    """See ``Judgement.exposure``."""
     is_behind: bool = False
     """Whether the clock is behind the begin of the step, and has been so for a while."""
 
@@ -56,7 +55,6 @@ class Approved(_Event, frozen=True):
     """Somebody else than who created it lets it begin."""
 
     by: str
-    """``Operator.person``."""
     why: str = ""
 
 

@@ -24,7 +24,6 @@ SHARES_BETS: Final = ((2.0, 0.05), (8.0, 0.6), (64.0, 0.25))
 DRIFT_BETS: Final = ((1.5, 0.25), (2.5, 0.3), (5.0, 0.25), (25.0, 0.1))
 """For shares of about a half, as those of runs slower than the median."""
 
-_GRID: Final = 96
 _SMALL: Final = 1e-5
 
 
@@ -48,12 +47,11 @@ def exceeds_other(new: Counts, old: Counts, bets: tuple[tuple[float, float], ...
     "at most that" times what the old counts win against "at least that"; the share counts
     that lets it win least.
     """
-    shares = _spread(np.linspace(np.log(_SMALL), np.log(1 / _SMALL), _GRID))
-    return float(np.min(_above(new, shares, bets) + _below(old, shares, bets)))
-
-
-def _spread(log_odds: Array) -> Array:
-    return np.asarray(1.0 / (1.0 + np.exp(-log_odds)))
+    log_odds = np.linspace(np.log(_SMALL), np.log(1 / _SMALL), 96)
+    shares = np.asarray(1.0 / (1.0 + np.exp(-log_odds)))
+    # fewer with the mark are more without it
+    without = Counts(old.total - old.marked, old.total)
+    return float(np.min(_above(new, shares, bets) + _above(without, 1.0 - shares, bets)))
 
 
 def _above(counts: Counts, limits: Array, bets: tuple[tuple[float, float], ...]) -> Array:
@@ -68,8 +66,3 @@ def _above(counts: Counts, limits: Array, bets: tuple[tuple[float, float], ...])
         lost = others * (np.log1p(-share) - np.log1p(-limits))
         total = np.logaddexp(total, np.log(weight) + won + lost)
     return total
-
-
-def _below(counts: Counts, limits: Array, bets: tuple[tuple[float, float], ...]) -> Array:
-    # fewer with the mark are more without it
-    return _above(Counts(counts.total - counts.marked, counts.total), 1.0 - limits, bets)

@@ -85,7 +85,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     evidence: float
     """0 to 1 and more: at 1 the release is stopped. Logarithmic."""
     text: str
-    """For people, with the figures."""
     beyond_tolerated: float | None = None
     """Of failures and crashes: the evidence against what is tolerated; at 1 it would suffice."""
     beyond_control: float | None = None
@@ -126,7 +125,7 @@ class Judgement(msgspec.Struct, frozen=True):
     def why(self) -> str:
         """The gates that decided, for the audit log."""
         if self.outcome == "stop":
-            return "; ".join(each.text for each in self.verdicts if each.outcome == "stop")
+            return "; ".join(verdict.text for verdict in self.verdicts if verdict.outcome == "stop")
         return f"{self.step_devices} devices in this step, no gate stops it"
 
 
@@ -154,7 +153,7 @@ def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
             )
             verdicts.append(_drift(text, memory.output, limit, moved, health, is_over=is_over))
     step, silent = health.new.step, tuple(_silent(memory, health))
-    is_stopped = any(each.outcome == "stop" for each in verdicts)
+    is_stopped = any(verdict.outcome == "stop" for verdict in verdicts)
     outcome: Outcome = "stop" if is_stopped else "wait" if silent else "go"
     exposure = step.device_minutes / step.devices if step.devices else 0.0
     devices = health.new.release.devices
@@ -192,15 +191,15 @@ class _Tests:
     def evidence(self, tolerated: float, limit: float, more: int = 0) -> tuple[float, float | None]:
         """Return the evidence against what is tolerated, and against the control group."""
         counts = Counts((self._new.affected or 0) + more, self._new.devices)
-        found = exceeds(counts, tolerated, SHARES_BETS) / limit
+        beyond = exceeds(counts, tolerated, SHARES_BETS) / limit
         if self._control is None:
-            return found, None
+            return beyond, None
         logs = self._logs.copy()
         if more:
             mine, others = self._beside
             logs[0] += gains(_group(mine, more), _group(others, 0))[0]
         is_sound = (self._control.affected or 0) <= tolerated * self._control.devices
-        return found, float(strength(logs)) / (min(limit, _WEAK) if is_sound else limit)
+        return beyond, float(strength(logs)) / (min(limit, _WEAK) if is_sound else limit)
 
     def decides(self, tolerated: float, limit: float) -> int | None:
         """Return how few more would do, by bisection: evidence grows with each."""
@@ -220,8 +219,8 @@ def _least(is_stopped: Callable[[int], bool], most: int) -> int | None:
 
 
 def _both(evidence: tuple[float, float | None]) -> float:
-    found, compared = evidence
-    return found if compared is None else min(found, compared)
+    beyond, compared = evidence
+    return beyond if compared is None else min(beyond, compared)
 
 
 def _beside(health: ReleaseHealth) -> tuple[float, float]:
@@ -247,16 +246,16 @@ def _share(
     control = _side(gate, health.control, folded, 1) if has_control else None
     tests = _Tests(new, control, folded, _beside(health))
     beyond, compared = tests.evidence(tolerated, limit)
-    found, more = _both((beyond, compared)), tests.decides(tolerated, limit)
+    evidence, more = _both((beyond, compared)), tests.decides(tolerated, limit)
     text = f"{gate}: {_devices(new)}"
     text += ", no control group" if control is None else f", {_devices(control)} beside"
     text += f", tolerated {tolerated:.2%}"
-    if found < 1 and more is not None:
+    if evidence < 1 and more is not None:
         text += f"; {more} more would stop it"
     return Verdict(
         gate=gate,
-        outcome=_outcome(found, health.new.step.devices),
-        evidence=_shown(found),
+        outcome=_outcome(evidence, health.new.step.devices),
+        evidence=_shown(evidence),
         text=text,
         beyond_tolerated=_shown(beyond),
         beyond_control=None if compared is None else _shown(compared),
@@ -266,15 +265,15 @@ def _share(
     )
 
 
-def _side(gate: str, group: GroupHealth, folded: Folded, place: int) -> Side:
-    health, minutes = group.release, folded.at_risk[place]
+def _side(gate: str, group: GroupHealth, folded: Folded, index: int) -> Side:
+    health, minutes = group.release, folded.at_risk[index]
     is_failures = gate == "failures"
     return Side(
         version=health.version,
         devices=health.devices,
         affected=health.failing_devices if is_failures else health.crashing_devices,
         device_minutes=minutes,
-        per_device_hour=rate_of(folded.reached[place], minutes / _HOUR),
+        per_device_hour=rate_of(folded.reached[index], minutes / _HOUR),
         per_run=share_of(health.failures, health.runs) if is_failures else None,
     )
 
@@ -292,7 +291,7 @@ def _drift(
     text: str, kept: float, limit: float, moved: Moved, health: ReleaseHealth, *, is_over: bool
 ) -> Verdict:
     gate, new = text.partition(":")[0], health.new.step
-    found = (kept + moved.evidence()) / limit
+    evidence = (kept + moved.evidence()) / limit
     sides = [
         Side(
             version=group.version,
@@ -303,13 +302,13 @@ def _drift(
     ]
     return Verdict(
         gate=gate,
-        outcome=_outcome(found, 1),
-        evidence=_shown(found),
+        outcome=_outcome(evidence, 1),
+        evidence=_shown(evidence),
         text=text if moved.is_known else f"{gate}: no runs to compare yet",
         new=sides[0],
         control=sides[1],
         shifts=tuple(
-            Shift(each.what, share_of(*each.new), share_of(*each.old)) for each in moved.tests
+            Shift(test.what, share_of(*test.new), share_of(*test.old)) for test in moved.tests
         ),
         decides=None
         if is_over
@@ -317,12 +316,12 @@ def _drift(
     )
 
 
-def _outcome(found: float, devices: int) -> Outcome:
-    return "stop" if found >= 1 else "go" if devices else "wait"
+def _outcome(evidence: float, devices: int) -> Outcome:
+    return "stop" if evidence >= 1 else "go" if devices else "wait"
 
 
-def _shown(found: float) -> float:
-    return round(max(0.0, found), 3)
+def _shown(evidence: float) -> float:
+    return round(max(0.0, evidence), 3)
 
 
 def _devices(side: Side) -> str:

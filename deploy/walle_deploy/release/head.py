@@ -17,7 +17,6 @@ from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError, SpecFileError
 
 _AUDIENCE: Final = "walle-audit"
-_MAX_BYTES: Final = 4_096
 
 
 def sign_head(head: AuditHead, key: Path) -> str:
@@ -38,7 +37,7 @@ def read_head(file: Path, keys: Path) -> AuditHead:
         IntegrityError: It is no head, or not signed by these keys.
     """
     try:
-        known, data = read_keys(keys), file.read_bytes()[:_MAX_BYTES]
+        known, data = read_keys(keys), file.read_bytes()[:4_096]
     except OSError as error:
         raise SpecFileError(f"{error.filename}: {error.strerror}", str(error.filename)) from error
     try:

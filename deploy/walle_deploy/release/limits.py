@@ -10,14 +10,13 @@ from walle_stream.spec.strict import Strict
 # written back as it is read
 Duration = Annotated[DurationMs, PlainSerializer(lambda value: f"{value}ms")]
 """Milliseconds, as ``10m`` in YAML."""
-_Ratio = Annotated[float, Field(gt=0, le=0.5)]
 _Tolerance = Annotated[float, Field(gt=1, le=1_000)]
 
 
 class ShareGate(Strict):
     """Devices to which something bad happened."""
 
-    tolerated: _Ratio = 0.001
+    tolerated: Annotated[float, Field(gt=0, le=0.5)] = 0.001
     """Share of the devices, 0 to 0.5, to which it may happen, whatever the version before does."""
 
 

@@ -48,25 +48,21 @@ def gains(new: tuple[Array, Array], control: tuple[Array, Array]) -> Array:
     Returns:
         Of that shape, and a last axis for ``BETS``.
     """
-    found = np.zeros((*new[0].shape, len(BETS)))
+    logs = np.zeros((*new[0].shape, len(BETS)))
     some = new[1] + control[1] > 0  # where nothing fails, nothing is won or lost
-    mine, won = (each[some][:, None] for each in new)
-    others, lost = (each[some][:, None] for each in control)
+    mine, won = (counts[some][:, None] for counts in new)
+    others, lost = (counts[some][:, None] for counts in control)
     devices, failing = mine + others, won + lost
     share, rate = mine / devices, failing / devices
     log_odds, up, down = np.log(_ODDS), _ODDS - 1.0, 1.0 / _ODDS - 1.0
     fair = np.minimum(failing * np.log1p(share * up), mine * np.log1p(rate * up))
     sound = mine * log_odds + (devices - failing) * np.log1p(share * down)
     spared = failing * log_odds + others * np.log1p(rate * down)
-    found[some] = won * log_odds - np.minimum(fair, np.minimum(sound, spared))
-    return found
+    logs[some] = won * log_odds - np.minimum(fair, np.minimum(sound, spared))
+    return logs
 
 
 def strength(logs: Array) -> Array:
-    """Return the logarithm of the money of all bets of all levels.
-
-    Args:
-        logs: Of the shape ``(..., levels, bets)``.
-    """
-    made = np.logaddexp.reduce((logs + _WEIGHTS).reshape(*logs.shape[:-2], -1), axis=-1)
-    return np.asarray(np.logaddexp(made, _KEPT))
+    """Return the logarithm of the money of all bets, of the shape ``(..., levels, bets)``."""
+    total = np.logaddexp.reduce((logs + _WEIGHTS).reshape(*logs.shape[:-2], -1), axis=-1)
+    return np.asarray(np.logaddexp(total, _KEPT))

@@ -142,7 +142,7 @@ def _after(state: ReleaseState) -> Iterator[tuple[Stage, int, Step | None]]:
         stages.append(("beta", 0, spec.beta))
     stages += [("gray", index, step) for index, step in enumerate(spec.gray)]
     stages += [("full", 0, spec.full), ("done", 0, None)]
-    here = [index for index, each in enumerate(stages) if each[:2] == (state.stage, state.step)]
+    here = [index for index, entry in enumerate(stages) if entry[:2] == (state.stage, state.step)]
     yield from stages[here[0] + 1 if here else 0 :]
 
 
@@ -210,8 +210,8 @@ def _end(
         reason=event.why,
     )
     stable = state.previous if stage == "rolled_back" and state.stage == "done" else None
-    done = action if was_offered or action != "rollback" else "stop"
-    return Change(ended, done, event.why, stable)
+    change_action = action if was_offered or action != "rollback" else "stop"
+    return Change(ended, change_action, event.why, stable)
 
 
 def _taken_back(state: ReleaseState, event: RolledBack | Superseded) -> Change:

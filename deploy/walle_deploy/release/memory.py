@@ -54,14 +54,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 def look(
     memory: Memory, gates: Gates, health: ReleaseHealth, step_ms: int, *, control_percent: float
 ) -> Memory:
-    """Return what the gates have seen after one more look.
+    """Return what the gates have seen after one more look, with windows after the last one.
 
-    Args:
-        memory: After the look before.
-        gates: Of the release.
-        health: With the windows after ``memory.window``, of both groups.
-        step_ms: When the step began.
-        control_percent: Share of the devices that are its control group; 0 for none.
+    ``step_ms`` is when the step began; ``control_percent`` the share of the devices that are the
+    release's control group, 0 for none.
     """
     if step_ms != memory.step_ms and memory.health is not None and memory.control_percent > 0:
         new, old = memory.health.new.step, memory.health.control.step
@@ -71,25 +67,27 @@ def look(
             output=memory.output + moved_output(gates.output, new, old).evidence(),
         )
     # a clock that was ahead must hide no window of the right one, and none may count twice
-    early = {*memory.early, *(each for each in health.ahead if each <= memory.window)}
+    early = {*memory.early, *(number for number in health.ahead if number <= memory.window)}
     folded = min(memory.window, health.closed)
     new_windows, control_windows = (
-        [each for each in group.windows if each.number > folded and each.number not in early]
+        [
+            window
+            for window in group.windows
+            if window.number > folded and window.number not in early
+        ]
         for group in (health.new, health.control)
     )
     every = (*health.new.windows, *health.control.windows)
-    window = max((folded, *(each.number for each in every)))
+    window = max((folded, *(entry.number for entry in every)))
     return replace(
         memory,
         health=replace(
-            health,
-            new=replace(health.new, windows=()),
-            control=replace(health.control, windows=()),
+            health, new=replace(health.new, windows=()), control=replace(health.control, windows=())
         ),
         control_percent=control_percent,
         step_ms=step_ms,
         window=window,
-        early=tuple(sorted(each for each in early if each > window)),
+        early=tuple(sorted(number for number in early if number > window)),
         failures=_fold(memory.failures, "failures", new_windows, control_windows),
         crashes=_fold(memory.crashes, "crashes", new_windows, control_windows),
     )
@@ -98,16 +96,16 @@ def look(
 def _fold(
     folded: Folded, gate: str, new: Sequence[GroupWindow], control: Sequence[GroupWindow]
 ) -> Folded:
-    numbers = sorted({each.number for each in (*new, *control)})
+    numbers = sorted({window.number for window in (*new, *control)})
     if not numbers:
         return folded
     mine, others = _arrays(gate, new, numbers), _arrays(gate, control, numbers)
     logs = np.asarray(folded.logs) + gains(mine, others).sum(axis=0)
-    seen = [[int(each[:, 0].sum()) for each in group] for group in (mine, others)]
+    totals = [[int(counts[:, 0].sum()) for counts in group] for group in (mine, others)]
     return Folded(
-        tuple(tuple(each) for each in logs.tolist()),
-        (folded.at_risk[0] + seen[0][0], folded.at_risk[1] + seen[1][0]),
-        (folded.reached[0] + seen[0][1], folded.reached[1] + seen[1][1]),
+        tuple(tuple(row) for row in logs.tolist()),
+        (folded.at_risk[0] + totals[0][0], folded.at_risk[1] + totals[1][0]),
+        (folded.reached[0] + totals[0][1], folded.reached[1] + totals[1][1]),
     )
 
 
@@ -115,9 +113,9 @@ def _arrays(
     gate: str, windows: Iterable[GroupWindow], numbers: Sequence[int]
 ) -> tuple[Array, Array]:
     """Return how many devices were at risk, and reached a level: by window and level."""
-    by_number = {each.number: each for each in windows}
-    found = []
+    by_number = {window.number: window for window in windows}
+    arrays = []
     for what in ("at_risk", "reached"):
-        rows = [getattr(by_number.get(each), f"{gate}_{what}", _NONE) for each in numbers]
-        found.append(np.array(rows, dtype=np.float64))
-    return found[0], found[1]
+        rows = [getattr(by_number.get(number), f"{gate}_{what}", _NONE) for number in numbers]
+        arrays.append(np.array(rows, dtype=np.float64))
+    return arrays[0], arrays[1]

@@ -5,7 +5,7 @@ them, ``state`` keeps them with the release.
 """
 
 from itertools import pairwise
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, StrictInt, model_validator
 
@@ -17,9 +17,7 @@ from walle_stream.errors import RefNotFoundError, SpecFileError
 from walle_stream.spec.models import Name
 from walle_stream.spec.strict import Strict
 
-_STEPS_MAX: Final = 50
 _Text = Annotated[str, Field(min_length=1, max_length=256)]
-_DEFAULT_GRAY: Final = tuple(GrayStep(percent=each) for each in (1.0, 5.0, 20.0, 50.0, 100.0))
 
 
 class ReleaseMetadata(Strict):
@@ -39,7 +37,9 @@ class ReleaseSpec(Strict):
     """Who may get it; nothing for everybody."""
     simulation: SimulationStep | None = None
     beta: BetaStep | None = None
-    gray: Annotated[tuple[GrayStep, ...], Field(max_length=_STEPS_MAX)] = _DEFAULT_GRAY
+    gray: Annotated[tuple[GrayStep, ...], Field(max_length=50)] = tuple(
+        GrayStep(percent=percent) for percent in (1.0, 5.0, 20.0, 50.0, 100.0)
+    )
     hold_out: Annotated[float, Field(ge=0, le=50)] = 1.0
     """Percent of the devices that keep the version before, where there is one, in gray and full,
     so that there is always something to compare with; they get the version when it is done."""
@@ -63,7 +63,7 @@ class ReleaseSpec(Strict):
             Policy.of(self.policy.plain)
         except SpecFileError as error:
             raise ValueError(f"policy: {error.message}") from None
-        percents = [each.percent for each in self.gray]
+        percents = [step.percent for step in self.gray]
         if any(later <= earlier for earlier, later in pairwise(percents)):
             raise ValueError("gray: each step must have more percent than the one before")
         return self

@@ -33,10 +33,7 @@ def plan(transaction: ReadTransaction, release: Release | None, moment: Moment) 
 
     A task has one release in progress: another one of the task is taken as superseded.
 
-    Args:
-        transaction: Where the others are.
-        release: As ``create`` would take it, or has; None: the table is that of now, whole.
-        moment: Where it stands.
+    Without a release it is the table of now, whole.
     """
     if release is None:
         return Plan(transaction.table(), ())
@@ -58,7 +55,10 @@ def plan(transaction: ReadTransaction, release: Release | None, moment: Moment) 
     existing = transaction.release(name)
     if existing is not None and not existing.is_open:
         notes.append(f"there was a release {name!r}: create will ask for another name")
-    files = {f"{task}@{each}": found for each, found in transaction.versions(task).items()}
+    files = {
+        f"{task}@{version}": version_files
+        for version, version_files in transaction.versions(task).items()
+    }
     if f"{task}@{release.spec.version}" not in files:
         notes.append(f"{task}@{release.spec.version} is not published: create will ask for it")
     is_over = existing is None or not (existing.is_open or existing.is_offered)

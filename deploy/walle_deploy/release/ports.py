@@ -36,11 +36,7 @@ class Simulator(Protocol):
     """Runs a version in VMs that mimic kinds of devices."""
 
     def simulate(
-        self,
-        files: VersionFiles,
-        previous: VersionFiles | None,
-        step: SimulationStep,
-        stop: Event,
+        self, files: VersionFiles, previous: VersionFiles | None, step: SimulationStep, stop: Event
     ) -> SimulationResult:
         """Run it; in a thread of its own, may take minutes, may be asked the same again.
 

@@ -7,7 +7,7 @@ import msgspec
 
 from walle_deploy.release.commands import read_state
 from walle_deploy.release.gates import Judgement, Verdict
-from walle_deploy.release.state import OFFERED, ReleaseState, current_step, reach_of
+from walle_deploy.release.state import ReleaseState, current_step, reach_of
 from walle_deploy.release.steps import Step
 from walle_deploy.release.stored_health import judge_stored, read_memory
 from walle_deploy.store.port import LEADER
@@ -34,9 +34,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool
     is_paused: bool
     reason: str
-    """Why it stands where it stands."""
     waits_for: tuple[str, ...]
-    """What has to be so before it goes on."""
     can: tuple[str, ...]
     """Which of ``pause``, ``resume``, ``advance``, ``approve`` and ``rollback`` can be done."""
     created_ms: int
@@ -51,7 +49,6 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...]
     """Versions of groups of which no device has reported since the step began."""
     bare_reports: int
-    """Of devices that reported it without a receipt."""
     wrong_reports: int
     """Of devices that reported it with an invalid one."""
     gates: tuple[Verdict, ...]
@@ -68,7 +65,7 @@ def shown_time(at_ms: int) -> str:
 def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
     """Return how a release goes."""
     state = read_state(stored)
-    judgement = judge_stored(transaction, state)
+    judgement = judge_stored(transaction, state) or Judgement("wait", (), 0)
     health = read_memory(transaction, stored.release_id).health
     groups = () if health is None else (health.new.release, health.control.release)
     version = Scope(stored.task, stored.version)
@@ -94,12 +91,12 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         created_ms=state.created_ms,
         since_ms=state.since_ms or state.created_ms,
         known_devices=dict(transaction.device_counts(stored.task)),
-        reporting_devices=judgement.devices if judgement is not None else 0,
-        last_reports_ms={each.version: each.last_ms for each in groups if each.version},
-        silent=tuple(each.version for each in judgement.silent) if judgement is not None else (),
+        reporting_devices=judgement.devices,
+        last_reports_ms={group.version: group.last_ms for group in groups if group.version},
+        silent=tuple(group.version for group in judgement.silent),
         bare_reports=counted.bare if counted is not None else 0,
         wrong_reports=counted.wrong if counted is not None else 0,
-        gates=judgement.verdicts if judgement is not None else (),
+        gates=judgement.verdicts,
         is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
     )
 
@@ -116,7 +113,7 @@ def _can(state: ReleaseState) -> tuple[str, ...]:
     return ("pause", "advance", "rollback")
 
 
-def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) -> list[str]:
+def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement) -> list[str]:
     if not state.is_open:
         return []
     if state.is_unapproved:
@@ -127,11 +124,9 @@ def _waits_for(state: ReleaseState, now_ms: int, judgement: Judgement | None) ->
         return ["resume, as it is paused"]
     if state.stage == "simulation" and not state.is_simulated:
         return ["the simulation"]
-    step = current_step(state) if state.stage in OFFERED else None
-    found: list[str] = []
-    if step is not None and judgement is not None:
-        found += _step_waits_for(state, step, now_ms, judgement)
-    return found or ["the controller's next turn, or the next step's schedule"]
+    step = current_step(state)
+    reasons = [] if step is None else list(_step_waits_for(state, step, now_ms, judgement))
+    return reasons or ["the controller's next turn, or the next step's schedule"]
 
 
 def _step_waits_for(
@@ -140,9 +135,9 @@ def _step_waits_for(
     left_ms = state.since_ms + step.min_duration - now_ms
     if left_ms > 0:
         yield f"{left_ms / 1000:,.0f} s to go by"
-    for each in judgement.silent:
-        since = f"since {shown_time(each.last_ms)}" if each.last_ms else "yet"
-        yield f"reports of {each.version}: nobody has sent one {since}"
+    for group in judgement.silent:
+        since = f"since {shown_time(group.last_ms)}" if group.last_ms else "yet"
+        yield f"reports of {group.version}: nobody has sent one {since}"
     missing = step.min_devices - judgement.step_devices
     if missing > 0:
         # a share of a small fleet may hold too few, for ever
@@ -153,6 +148,6 @@ def _step_waits_for(
     if judgement.step_devices and judgement.exposure < step.min_exposure:
         so_far = f"(so far {judgement.exposure:.1f})"
         yield f"its devices to run in {step.min_exposure:g} minutes each {so_far}"
-    unknown = [each.gate for each in judgement.verdicts if each.outcome == "wait"]
+    unknown = [verdict.gate for verdict in judgement.verdicts if verdict.outcome == "wait"]
     if unknown:
         yield f"something to look at for {', '.join(unknown)}"

@@ -23,9 +23,7 @@ class Rate(msgspec.Struct, frozen=True):
 def share_of(marked: float, total: float) -> Rate | None:
     """Return a share with Wilson's interval; None of nothing.
 
-    Args:
-        marked: 0 to ``total``.
-        total: Of independent ones: where runs of a device are alike, the interval is too narrow.
+    Where runs of a device are alike, they are not independent, and the interval is too narrow.
     """
     if total <= 0:
         return None
@@ -36,12 +34,7 @@ def share_of(marked: float, total: float) -> Rate | None:
 
 
 def rate_of(events: float, exposure: float) -> Rate | None:
-    """Return events per exposure with Byar's interval, nearly Poisson's; None of nothing.
-
-    Args:
-        events: ≥ 0.
-        exposure: In the unit that is asked for.
-    """
+    """Return events per exposure with Byar's interval, nearly Poisson's; None of nothing."""
     if exposure <= 0:
         return None
     low = events * _cubed(1 - 1 / (9 * events) - _Z / (3 * math.sqrt(events))) if events else 0.0

@@ -11,15 +11,7 @@ from walle_deploy.release.model import Release, ReleaseSpec
 from walle_deploy.release.steps import Step
 
 type Stage = Literal[
-    "created",
-    "simulation",
-    "beta",
-    "gray",
-    "full",
-    "done",
-    "stopped",
-    "rolled_back",
-    "superseded",
+    "created", "simulation", "beta", "gray", "full", "done", "stopped", "rolled_back", "superseded"
 ]
 """``stopped`` ended before any device was offered it, ``rolled_back`` afterwards,
 ``superseded`` by another release of its task."""
@@ -54,15 +46,11 @@ class ReleaseState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     paused_ms: int | None = None
     """When it was paused; None when it is not."""
     reason: str = ""
-    """Why it stands where it stands, for people."""
     author: str = ""
     """``Operator.person`` of who created it; empty where it needs nobody's approval."""
     is_approved: bool = False
-    """Whether another person let it begin."""
     is_simulated: bool = False
-    """Whether the simulation was passed."""
     is_offered: bool = False
-    """Whether devices get it now."""
     is_withdrawn: bool = False
     """Whether devices that have it, and are given no other version, lose it: it was taken back, or
     replaced, before it was done."""
@@ -165,12 +153,8 @@ def offer_at(
 ) -> ActiveRelease:
     """Return what devices are given at a stage of a release in progress.
 
-    Args:
-        release: Its definition.
-        stage: Of it.
-        percent: Of the devices, at stage ``gray``; the hold-out is no part of it.
-        created_ms: When it was created.
-        before: The version that it is compared with; empty for none.
+    ``percent`` is of the devices, at stage ``gray``; the hold-out is no part of it. ``before`` is
+    the version that it is compared with; empty for none.
     """
     spec = release.spec
     return ActiveRelease(

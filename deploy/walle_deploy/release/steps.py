@@ -12,8 +12,6 @@ from walle_deploy.release.limits import Duration
 from walle_stream.spec.models import PathMarker
 from walle_stream.spec.strict import Strict
 
-_STEP_MS: Final = 600_000
-_DEVICES_MAX: Final = 10_000
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 type Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -83,7 +81,7 @@ class Hours(Strict):
 class Step(Strict):
     """What has to be so before the next step begins."""
 
-    min_duration: Duration = _STEP_MS
+    min_duration: Duration = 600_000
     """How long it lasts at least; what fails seldom or late must have had its time to."""
     min_devices: Annotated[StrictInt, Field(ge=1, le=10**9)] = 1
     """Of the release's share that must have reported runs of the new version in this step."""
@@ -107,7 +105,7 @@ class Step(Strict):
 class BetaStep(Step):
     """Named devices come first."""
 
-    devices: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=_DEVICES_MAX)]
+    devices: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=10_000)]
 
 
 class GrayStep(Step):

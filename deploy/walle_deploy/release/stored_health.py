@@ -40,11 +40,7 @@ def _read(release_id: str, data: bytes | None) -> Memory:
 
 
 def judge_stored(transaction: ReadTransaction, state: ReleaseState) -> Judgement | None:
-    """Return what a release's gates say of what they saw last, None before the first offer.
-
-    Raises:
-        IntegrityError: What is there is no memory of gates.
-    """
+    """Return what a release's gates say of what they saw last, None before the first offer."""
     if not state.offered_ms:
         return None
     release, name = state.release, state.release.metadata.name

@@ -18,21 +18,18 @@ type Kept = Mapping[str, Mapping[str, str]]
 def kept_by(transaction: ReadTransaction) -> Kept:
     """Return digests of releases, the oldest first, and of versions; and the stable versions."""
     return {
-        "release": {each.release_id: digest(each) for each in transaction.releases()},
+        "release": {release.release_id: digest(release) for release in transaction.releases()},
         "version": {
-            f"{task}@{version}": digest(found)
+            f"{task}@{version}": digest(files)
             for task in transaction.tasks()
-            for version, found in transaction.versions(task).items()
+            for version, files in transaction.versions(task).items()
         },
         "stable version of": transaction.stable(),
     }
 
 
 def verify(transaction: ReadTransaction) -> AuditHead:
-    """Go through the whole log, and compare it with what the store keeps.
-
-    Returns:
-        The log's end.
+    """Go through the whole log, compare it with what the store keeps, and return its end.
 
     Raises:
         IntegrityError: Something was altered; the message names the first place.
@@ -48,12 +45,14 @@ def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
     Raises:
         IntegrityError: Something was altered past the log; the message names the first place.
     """
-    read = [read_entry(each) for each in entries]
-    published = [each for each in read if each.action == "publish"]
+    read = [read_entry(entry) for entry in entries]
+    published = [entry for entry in read if entry.action == "publish"]
     logged: dict[str, dict[str, str]] = {
-        "release": {each.release: each.digest for each in read if each.release},
-        "version": {f"{each.task}@{each.version}": each.digest for each in published},
-        "stable version of": {each.task: each.stable for each in read if each.stable is not None},
+        "release": {entry.release: entry.digest for entry in read if entry.release},
+        "version": {f"{entry.task}@{entry.version}": entry.digest for entry in published},
+        "stable version of": {
+            entry.task: entry.stable for entry in read if entry.stable is not None
+        },
     }
     for what, names in logged.items():
         _compare(names, kept.get(what, {}), what)
@@ -69,12 +68,9 @@ def compare(entries: Sequence[SealedEntry], kept: Kept) -> None:
 def verify_chain(
     entries: Sequence[SealedEntry], head: AuditHead | None, before: AuditHead = _START
 ) -> Sequence[SealedEntry]:
-    """Check the entries' hashes and order.
+    """Check the hashes and the order of entries behind ``before``, and return them.
 
-    Args:
-        entries: Of the log.
-        head: The end of the log; None: the last one of them is not it.
-        before: The one before the first of them.
+    Without ``head`` the last one of them is not the log's end.
 
     Raises:
         IntegrityError: An entry was altered, left out, added or moved.
@@ -104,15 +100,13 @@ def verify_chain(
 def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
     """Refuse a log that does not contain a head that was kept elsewhere.
 
-    Args:
-        entries: All of the log, after ``verify_chain``, or those from the kept one on.
-        kept: Its end at that time.
+    The entries were checked, and are all of the log, or those from the kept one on.
 
     Raises:
         IntegrityError: It was made anew, or cut off, such as by an old copy of the database.
     """
-    found = next((each.hash for each in entries if each.number == kept.number), "")
-    if found != kept.hash:
+    sealed_hash = next((entry.hash for entry in entries if entry.number == kept.number), "")
+    if sealed_hash != kept.hash:
         end = f"at entry {entries[-1].number}" if entries else "before that one"
         raise IntegrityError(
             f"audit log: entry {kept.number} is not the one that was written down: the log was "
@@ -120,9 +114,9 @@ def need_head(entries: Sequence[SealedEntry], kept: AuditHead) -> None:
         )
 
 
-def _compare(logged: Mapping[str, object], found: Mapping[str, object], what: str) -> None:
-    for name in sorted(logged.keys() | found.keys()):
-        if logged.get(name) != found.get(name):
+def _compare(logged: Mapping[str, object], stored: Mapping[str, object], what: str) -> None:
+    for name in sorted(logged.keys() | stored.keys()):
+        if logged.get(name) != stored.get(name):
             problem = "is not in the log" if name not in logged else "differs from the log"
-            problem = "is gone from the store" if name not in found else problem
+            problem = "is gone from the store" if name not in stored else problem
             raise IntegrityError(f"audit log: {what} {name!r} {problem}: it was altered past it")

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from walle_deploy.identity.budgets import Budget
-from walle_deploy.identity.ports import DeviceAuthenticator
-from walle_deploy.identity.proven import ANYBODY, Proven
+from walle_deploy.identity.proven import ANYBODY, DeviceAuthenticator, Proven
 from walle_deploy.identity.proxies import FORWARDED, Proxies, ProxyAuthenticator, neighbours
 from walle_deploy.identity.rates import AddressBudget, BudgetsSpec, DeviceBudget
 from walle_deploy.identity.settings import OpenSpec
@@ -20,7 +19,7 @@ from walle_deploy.identity.tokens import TokenAuthenticator
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator
 from walle_deploy.policy.files import WatchedFile, read_lines
-from walle_deploy.service.refused import RefusedRequests
+from walle_deploy.service.refusals import RefusedRequests
 from walle_deploy.service.settings import ServiceSpec
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import ForbiddenError, IdentityError, ServiceBusyError, WalleError
@@ -29,14 +28,10 @@ OPEN_MODE: Final = (
     "authentication is open: nobody is asked who he is, so reports are no evidence of who sent "
     "them; write spec.authentication into the ReleaseService YAML (docs/deploy/identity.md)"
 )
-"""Warning of the open mode, logged at the start."""
-
 CLOSED: Final = (
     "this service lets nobody see or change releases over HTTP: write spec.operators into its "
     "ReleaseService YAML (docs/deploy/operators.md)"
 )
-"""What is answered where no operators are named."""
-
 _UNPROVEN_COST: Final = 10
 """Of an address, in checks: to verify a signature takes as long as some of them."""
 
@@ -58,23 +53,22 @@ class Admission:
         Raises:
             SpecFileError: One of its files cannot be read.
         """
-        asked = spec.authentication
-        self.mode = asked.mode
+        authentication = spec.authentication
+        self.mode = authentication.mode
         """``open``, ``tokens`` or ``proxy``."""
         self.refused: Counter[str] = Counter()
         """Requests by why: ``unproven``, ``forbidden``, ``over_budget``."""
         self._proxies = Proxies(spec.proxies)
         self._authenticator = _authenticator(spec, self._proxies)
         self._revoked: WatchedFile[frozenset[str]] | None = None
-        if not isinstance(asked, OpenSpec) and asked.revoked is not None:
-            self._revoked = WatchedFile.opened(asked.revoked, read_lines)
+        if not isinstance(authentication, OpenSpec) and authentication.revoked is not None:
+            self._revoked = WatchedFile.opened(authentication.revoked, read_lines)
         self.operators = None if spec.operators is None else OperatorAuthenticator(spec.operators)
         """Who may change releases; None: nobody."""
         self._devices = _budgets(spec.budgets, spec.budgets.device)
         self._addresses = _budgets(spec.budgets, spec.budgets.address)
         own = self._authenticator.headers if self._authenticator is not None else frozenset()
         self.headers = own | ({FORWARDED} if spec.proxies else frozenset())
-        """Those of a request that are looked at."""
         self._refusals = RefusedRequests(self.refused)
 
     @property
@@ -83,14 +77,9 @@ class Admission:
         return self._authenticator is None
 
     def admit_check(self, headers: Mapping[bytes, bytes], client: tuple[str, int] | None) -> str:
-        """Let a check in.
+        """Let a check in, and return the device's id; empty where nobody is asked.
 
-        Args:
-            headers: What the request has of ``headers``, see ``picked``.
-            client: Who connected; None where it has no address.
-
-        Returns:
-            Id of the device that asks; empty where nobody is asked.
+        ``headers`` are what ``picked`` gives; ``client`` is None where it has no address.
 
         Raises:
             IdentityError: It has not proven who it is.
@@ -129,20 +118,22 @@ class Admission:
         """
         if self.operators is None:
             raise ForbiddenError(CLOSED)
-        found = picked(headers, self.operators.headers | self.headers)
+        own_headers = picked(headers, self.operators.headers | self.headers)
         peer, now_s = client[0] if client else "", monotonic_ms() / 1_000
-        address = neighbours(self._proxies.client(peer, found.get(FORWARDED, b"")))
-        if address and (after_s := self._addresses["checks"].take(address, 1, now_s)):
+        address = neighbours(self._proxies.client(peer, own_headers.get(FORWARDED, b"")))
+        if address and (after_s := self._addresses["checks"].try_spend(address, 1, now_s)):
             raise self._too_much(f"{address}: this address", "checks", after_s, address)
         try:
             # its keys may be at the issuer's
-            return await asyncio.to_thread(self.operators.prove, found, peer, wall_ms() / 1_000)
+            return await asyncio.to_thread(
+                self.operators.prove, own_headers, peer, wall_ms() / 1_000
+            )
         except (IdentityError, ForbiddenError) as error:
             self._addresses["checks"].spend(address, _UNPROVEN_COST - 1, now_s)
             is_proven = isinstance(error, ForbiddenError)
             raise self._refused("forbidden" if is_proven else "unproven", address, error) from None
 
-    def took(self, visit: Visit, frames: int, size_bytes: int) -> None:
+    def spend(self, visit: Visit, frames: int, size_bytes: int) -> None:
         """Take from budgets what a batch was."""
         now_s = monotonic_ms() / 1_000
         for what, amount in (("frames", frames), ("bytes", size_bytes)):
@@ -152,12 +143,7 @@ class Admission:
                 self._devices[what].spend(visit.proven.name, amount, now_s)
 
     def refused_later(self, address: str, error: ForbiddenError) -> ForbiddenError:
-        """Count, and seldom log, what was let in and turned out to be for somebody else.
-
-        Args:
-            address: Of who asked; empty where it is not known.
-            error: Why.
-        """
+        """Count, and seldom log, what was let in and turned out to be for somebody else."""
         return self._refused("forbidden", address, error)
 
     def is_revoked(self, name: str) -> bool:
@@ -170,13 +156,13 @@ class Admission:
 
     def refresh(self) -> None:
         """Read files again that have changed; blocks, any thread."""
-        for each in self._watched():
-            each.refresh()
+        for file in self._watched():
+            file.refresh()
 
     @property
     def problems(self) -> tuple[str, ...]:
         """Why files could not be read again, a line each."""
-        return tuple(each.problem for each in self._watched() if each.problem)
+        return tuple(file.problem for file in self._watched() if file.problem)
 
     def _watched(self) -> list[WatchedFile[Any]]:
         own = [] if self._authenticator is None else list(self._authenticator.watched)
@@ -193,7 +179,7 @@ class Admission:
         address = neighbours(self._proxies.client(peer, headers.get(FORWARDED, b"")))
         if address:
             for what in budgets:
-                if after_s := self._addresses[what].take(address, 1, now_s):
+                if after_s := self._addresses[what].try_spend(address, 1, now_s):
                     raise self._too_much(f"{address}: this address", what, after_s, address)
         if self._authenticator is None:
             return Visit(ANYBODY, address)
@@ -205,7 +191,7 @@ class Admission:
             raise self._refused("unproven", address, error) from None
         if proven.role == "device":
             for what in budgets:
-                if after_s := self._devices[what].take(proven.name, 1, now_s):
+                if after_s := self._devices[what].try_spend(proven.name, 1, now_s):
                     raise self._too_much(f"device {proven.name!r}", what, after_s, address)
         return Visit(proven, address)
 
@@ -229,19 +215,19 @@ def _budgets(spec: BudgetsSpec, rates: DeviceBudget | AddressBudget) -> dict[str
 
 
 def _authenticator(spec: ServiceSpec, proxies: Proxies) -> DeviceAuthenticator | None:
-    asked = spec.authentication
-    if asked.mode == "open":
+    authentication = spec.authentication
+    if authentication.mode == "open":
         return None
-    if asked.mode == "tokens":
-        return TokenAuthenticator(asked)
-    return ProxyAuthenticator(asked, proxies)
+    if authentication.mode == "tokens":
+        return TokenAuthenticator(authentication)
+    return ProxyAuthenticator(authentication, proxies)
 
 
 def picked(headers: Iterable[tuple[bytes, bytes]], wanted: frozenset[bytes]) -> dict[bytes, bytes]:
     """Return the headers that somebody looks at; of one that stands there twice both values."""
-    found: dict[bytes, bytes] = {}
+    values: dict[bytes, bytes] = {}
     for name, value in headers:
         if name in wanted:
             # a second one must not stand for the first, nor the first for the second (RFC 9110)
-            found[name] = value if name not in found else found[name] + b", " + value
-    return found
+            values[name] = value if name not in values else values[name] + b", " + value
+    return values

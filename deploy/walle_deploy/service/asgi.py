@@ -4,17 +4,26 @@ A check is ``GET /v1/check`` with the header ``walle-profile``; the answer is 20
 is new, else 200 with a ``Push`` as JSON; 400 for a header that is no profile, 401 for who has not
 proven who he is, 403 for a profile of another device, 413 for a body that is too long, 429 with
 ``Retry-After`` for who asks too often, 503 with ``Retry-After`` while there is no table.
+
+The rest is for the inside of a network, so a proxy in front passes ``/v1/check`` alone:
+``/healthz`` (the process answers), ``/readyz`` (there is a table), ``/metrics`` (Prometheus),
+``/v1/known`` (devices by version).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_TYPE
-from walle_deploy.service.admin import admin_app
 from walle_deploy.service.admission import picked
+from walle_deploy.service.figures import render_figures
 from walle_deploy.service.refusals import REFUSALS, refusal
 from walle_deploy.service.service import ReleaseService
 
@@ -27,7 +36,6 @@ CHECK_PATH: Final = "/v1/check"
 
 _PROFILE: Final = PROFILE_HEADER.encode()
 _LENGTH: Final = b"content-length"
-_PUSH_TYPE: Final = PUSH_TYPE.encode()
 _NO_STORE: Final = (b"cache-control", b"no-store")
 _NOTHING_NEW: Final[Message] = {
     "type": "http.response.start",
@@ -39,11 +47,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def service_app(service: ReleaseService) -> App:
-    """Return the ASGI application of a service.
-
-    Args:
-        service: Runs from the application's start-up to its shutdown.
-    """
+    """Return the ASGI application of a service, which runs from its start-up to its shutdown."""
     admin = admin_app(service)
     user_header = service.spec.user_header.encode()
     body_max = service.spec.limits.body_bytes
@@ -60,8 +64,8 @@ def service_app(service: ReleaseService) -> App:
         headers = picked(scope["headers"], wanted)
         length = headers.get(_LENGTH, b"0")
         if scope["path"] not in others and length.isdigit() and int(length) > body_max:
-            said = {"error": f"a body of more than {body_max} bytes"}
-            await _answer(send, 413, said, {"connection": "close"})
+            problem = {"error": f"a body of more than {body_max} bytes"}
+            await _reply(send, 413, problem, {"connection": "close"})
         elif scope["path"] == CHECK_PATH:
             await check(send, headers, scope["client"])
         else:
@@ -76,13 +80,13 @@ def service_app(service: ReleaseService) -> App:
             push = service.check(headers.get(_PROFILE, b""), user, device)
         except REFUSALS as error:
             status, more = refusal(error, retry_s)
-            await _answer(send, status, {"error": error.message}, more)
+            await _reply(send, status, {"error": error.message}, more)
         else:
             if push is None:
                 await send(_NOTHING_NEW)
                 await send(_END)
             else:
-                await _answer(send, 200, push, kind=_PUSH_TYPE)
+                await _reply(send, 200, push, kind=PUSH_TYPE.encode())
 
     return app
 
@@ -95,7 +99,7 @@ async def _live(service: ReleaseService, receive: Receive, send: Send) -> None:
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _answer(
+async def _reply(
     send: Send,
     status: int,
     value: Any,
@@ -104,11 +108,50 @@ async def _answer(
     kind: bytes = b"application/json",
 ) -> None:
     body = _encode(value)
-    headers = [
-        (b"content-type", kind),
-        (b"content-length", str(len(body)).encode()),
-        _NO_STORE,
-    ]
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), _NO_STORE]
     headers += [(name.encode(), text.encode()) for name, text in (more or {}).items()]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def admin_app(service: ReleaseService) -> Starlette:
+    """Return the application of everything but checks."""
+
+    async def healthz(_: Request) -> Response:
+        return PlainTextResponse(f"ok\nauthentication: {service.admission.mode}\n")
+
+    async def readyz(_: Request) -> Response:
+        if service.is_ready:
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse(f"no releases: {service.problem or 'starting'}\n", 503)
+
+    async def metrics(_: Request) -> Response:
+        own = service.figures()
+        text = render_figures([*own, *await asyncio.to_thread(service.others_figures)])
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def known(_: Request) -> Response:
+        return JSONResponse(known_devices(service))
+
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+            Route("/v1/known", known),
+            *service.routes,
+        ]
+    )
+
+
+def known_devices(service: ReleaseService) -> dict[str, object]:
+    """Return what a worker knows of devices, as plain JSON."""
+    return {
+        "worker": service.worker,
+        "devices": len(service.known),
+        "forgotten": service.known.forgotten,
+        "versions": [
+            {"task": task, "version": version, "devices": count}
+            for (task, version), count in sorted(service.known.counts().items())
+        ],
+    }

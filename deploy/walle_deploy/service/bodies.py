@@ -24,7 +24,7 @@ class BodyRoom:
         finally:
             self._used_bytes -= share.held_bytes
 
-    def take(self, size_bytes: int) -> bool:
+    def reserve(self, size_bytes: int) -> bool:
         """Take room, if there is some."""
         if self._used_bytes + size_bytes > self._max_bytes:
             return False
@@ -42,7 +42,7 @@ class BodyShare:
 
     def grow(self, size_bytes: int) -> bool:
         """Take more room, if there is some."""
-        if not self._room.take(size_bytes):
+        if not self._room.reserve(size_bytes):
             return False
         self.held_bytes += size_bytes
         return True
@@ -51,10 +51,7 @@ class BodyShare:
 async def read_body(request: Request, max_bytes: int, share: BodyShare) -> bytes | Response:
     """Return a request's body, or the answer to one that is none; keeps no more than the bound.
 
-    Args:
-        request: Whose body nobody has read yet.
-        max_bytes: Longest body.
-        share: Room for it, held until the body is of no use any more.
+    Nobody has read it yet; its share of the room is held until it is of no use any more.
 
     Returns:
         The body; else 413 where it is longer, 503 where there is no room for it now, which both

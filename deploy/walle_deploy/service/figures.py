@@ -62,14 +62,14 @@ def render_figures(figures: Iterable[Figure]) -> str:
         name: metrics.gauge(f"walle_release_{name}", text, ["worker", label][: 2 if label else 1])
         for name, (text, label) in _GAUGES.items()
     }
-    for each in figures:
-        if each.name in _COUNTERS:
-            labels = {"worker": each.worker, _COUNTERS[each.name][1]: each.label}
-            counters[each.name].raise_to(each.value, **labels)
-        elif each.name in _GAUGES:
-            name = _GAUGES[each.name][1]
-            labels = {"worker": each.worker} | ({name: each.label} if name else {})
-            gauges[each.name].set(each.value, **labels)
+    for figure in figures:
+        if figure.name in _COUNTERS:
+            labels = {"worker": figure.worker, _COUNTERS[figure.name][1]: figure.label}
+            counters[figure.name].raise_to(figure.value, **labels)
+        elif figure.name in _GAUGES:
+            name = _GAUGES[figure.name][1]
+            labels = {"worker": figure.worker} | ({name: figure.label} if name else {})
+            gauges[figure.name].set(figure.value, **labels)
     return metrics.render()
 
 
@@ -93,7 +93,7 @@ class FiguresFolder:
 
     def others(self) -> list[Figure]:
         """Return what the other workers left; of one that died, nothing."""
-        found: list[Figure] = []
+        figures: list[Figure] = []
         for path in self._folder.glob("*.json"):
             if path == self._own:
                 continue
@@ -101,10 +101,10 @@ class FiguresFolder:
                 if wall_ms() - path.stat().st_mtime * 1_000 > _DEAD_MS:
                     path.unlink(missing_ok=True)
                     continue
-                found += msgspec.json.decode(path.read_bytes(), type=list[Figure])
+                figures += msgspec.json.decode(path.read_bytes(), type=list[Figure])
             except (OSError, msgspec.MsgspecError):
                 continue  # it ended meanwhile
-        return found
+        return figures
 
     def remove(self) -> None:
         """Take this worker's away: it ends."""

@@ -24,7 +24,6 @@ PUSH_HEADER_BYTES: Final = 3_072
 """Longest value of the header: proxies take a head of 4 KiB by default (nginx:
 ``proxy_buffer_size``), and answer 502 to a longer one; the rest of it is the business's."""
 
-_BEGINNINGS: Final = 1_000
 _RECEIPTS: Final = ',"receipts":{}'
 _CACHE: Final = (b"cache-control", b"no-store")
 _log = logging.getLogger(__name__)
@@ -72,7 +71,7 @@ def push_middleware(
                 push = _push(service, header, scope, user_of)
                 value = b""
                 if push is not None:
-                    value, too_long = encode_push(push, header_bytes, randbelow(_BEGINNINGS))
+                    value, too_long = encode_push(push, header_bytes, randbelow(1_000))
                     for task in too_long:
                         service.warn_once(
                             f"{task}: no device is told of its new version by {PUSH_HEADER}: its "
@@ -80,7 +79,7 @@ def push_middleware(
                             "header_bytes, and what proxies take (nginx: proxy_buffer_size)"
                         )
                 if value:
-                    old = [each for each in message.get("headers", ()) if each[0] != _CACHE[0]]
+                    old = [pair for pair in message.get("headers", ()) if pair[0] != _CACHE[0]]
                     message = {**message, "headers": [*old, _CACHE, (_PUSH, value)]}
             await send(message)
 
@@ -112,19 +111,16 @@ def _push(
 def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list[str]]:
     """Return a push as a header's value; what does not fit is left for other answers.
 
-    Args:
-        push: Not empty.
-        max_bytes: Of the value.
-        begin: Where not all fit, the task (and the receipt) to begin with, another one each time:
-            one that a device always refuses must not keep the others away.
+    Where not all fit, ``begin`` is the task (and the receipt) to begin with, another one each time:
+    one that a device always refuses must not keep the others away.
 
     Returns:
         base64url of JSON, empty where nothing fits; the tasks that would not even fit alone.
     """
-    made = msgspec.json.encode(push)
+    encoded = msgspec.json.encode(push)
     room = max_bytes * 3 // 4
-    if len(made) <= room:
-        return _base64(made), []
+    if len(encoded) <= room:
+        return _base64(encoded), []
     # and a comma but before the first
     room += 1 - len(msgspec.json.encode(msgspec.structs.replace(push, tasks=(), receipts={})))
     if push.receipts:
@@ -147,10 +143,10 @@ def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list
             left -= _length(own)
     if not fitting and not receipts:
         return b"", too_long
-    made = msgspec.json.encode(
+    encoded = msgspec.json.encode(
         msgspec.structs.replace(push, tasks=tuple(fitting), receipts=receipts)
     )
-    return _base64(made), too_long
+    return _base64(encoded), too_long
 
 
 def _length(receipts: Mapping[str, str]) -> int:
@@ -163,13 +159,13 @@ def _rotated[T](items: Sequence[T], begin: int) -> Sequence[T]:
     return [*items[begin:], *items[:begin]]
 
 
-def _base64(made: bytes) -> bytes:
-    return urlsafe_b64encode(made).rstrip(b"=")
+def _base64(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")
 
 
 async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Send]) -> None:
     scope, receive, send = call
-    startup, said = await receive(), False
+    startup, has_answered = await receive(), False
     async with service.running():
 
         async def receive_again() -> Message:
@@ -178,14 +174,14 @@ async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Sen
             return message or await receive()
 
         async def send_and_know(message: Message) -> None:
-            nonlocal said
-            said = True
+            nonlocal has_answered
+            has_answered = True
             await send(message)
 
         try:
             await app(scope, receive_again, send_and_know)
         except Exception:
-            if said:
+            if has_answered:
                 raise
             # it knows no lifespan (ASGI 3: it raises then), and needs none
             await send({"type": "lifespan.startup.complete"})

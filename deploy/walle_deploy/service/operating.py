@@ -31,12 +31,7 @@ from walle_deploy.service.bodies import BodyRoom, read_body
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.rows import AuditHead, SealedEntry, StoredRelease
-from walle_stream.errors import (
-    ConflictError,
-    IntegrityError,
-    SpecFileError,
-    WalleError,
-)
+from walle_stream.errors import ConflictError, IntegrityError, SpecFileError, WalleError
 
 RELEASES_PATH: Final = "/v1/releases"
 VERSIONS_PATH: Final = "/v1/versions"
@@ -47,11 +42,7 @@ DRY_RUN_PATH: Final = "/v1/dry-run"
 # read from who has the role: a beta may name many devices, a version have files for many
 _BODY_MAX: Final = {RELEASES_PATH: 2**22, DRY_RUN_PATH: 2**22, VERSIONS_PATH: 2**28}
 _SMALL: Final = 65_536
-_ROOM: Final = 2**28
-_STATUS: Final[dict[type[WalleError], int]] = {
-    IntegrityError: 500,
-    SpecFileError: 400,
-}
+_STATUS: Final[dict[type[WalleError], int]] = {IntegrityError: 500, SpecFileError: 400}
 """Beside those of ``refusal``."""
 _UNSEEN_MS: Final = 10_000
 """Who advances so soon after somebody else may not have seen that one."""
@@ -76,13 +67,11 @@ class Wanted(
     request: _Text = ""
     """Id of the one change that this is: sent again it is not made again."""
     why: _Text = ""
-    """For the audit log."""
     by: _Text = ""
     """Whom it is for: a note of the operator, which nobody checks."""
     revision: int | None = None
     """Refuse it where the release was changed since this one."""
     supersede: bool = False
-    """End the release in progress of the same task."""
     definition: dict[str, Any] = {}
     """The kind ``Release``, as JSON."""
     task: _Text = ""
@@ -90,7 +79,7 @@ class Wanted(
     files: VersionFiles = VersionFiles(())
 
 
-class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _DryRunQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     definition: dict[str, Any] = {}
     stage: Literal["beta", "gray", "full"] = "full"
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 100.0
@@ -109,13 +98,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 def operator_routes(
     store: ReleaseStore, prove: Prove, *, needs_second: bool = False
 ) -> Sequence[Route]:
-    """Return the routes.
-
-    Args:
-        store: Of the releases.
-        prove: Finds out who asks.
-        needs_second: Whether a release begins when another person has approved it.
-    """
+    """Return the routes; ``needs_second``: another person approves a release before it begins."""
     api = _Api(store, prove, needs_second)
     one = f"{RELEASES_PATH}/{{name:path}}"
     changes: dict[str, tuple[Role, _Change]] = {
@@ -147,7 +130,7 @@ class _Api:
         self._store = store
         self._prove = prove
         self._needs_second = needs_second
-        self._room = BodyRoom(_ROOM)
+        self._room = BodyRoom(2**28)
 
     def route(self, path: str, role: Role, act: _Act, method: str = "POST") -> Route:
         async def endpoint(request: Request) -> Response:
@@ -158,13 +141,13 @@ class _Api:
                     body = await read_body(request, _BODY_MAX.get(path, _SMALL), share)
                     if isinstance(body, Response):
                         return body
-                    found = await asyncio.to_thread(act, operator, request, body)
+                    content = await asyncio.to_thread(act, operator, request, body)
             except WalleError as error:
                 status, headers = refusal(error)
-                said = {"error": error.message, "kind": type(error).__name__}
-                return JSONResponse(said, _STATUS.get(type(error), status), headers)
+                problem = {"error": error.message, "kind": type(error).__name__}
+                return JSONResponse(problem, _STATUS.get(type(error), status), headers)
             headers = {"cache-control": "no-store"}
-            return Response(found, media_type="application/json", headers=headers)
+            return Response(content, media_type="application/json", headers=headers)
 
         return Route(path, endpoint, methods=[method])
 
@@ -182,10 +165,10 @@ class _Api:
         return change
 
     def advance(self, commands: ReleaseCommands, name: str, wanted: Wanted) -> StoredRelease:
-        seen = wanted.revision
-        if seen is None:
-            seen = _seen_revision(self._store, name, wanted.request)
-        return commands.advance(name, wanted.why, seen)
+        revision = wanted.revision
+        if revision is None:
+            revision = _seen_revision(self._store, name, wanted.request)
+        return commands.advance(name, wanted.why, revision)
 
 
 def _looking(act: Callable[[Request], object]) -> _Act:
@@ -205,22 +188,22 @@ def _release(definition: dict[str, Any]) -> Release:
         return Release.model_validate(definition, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise SpecFileError(one_line(f"the release: {place}: {first['msg']}")) from None
+        location = ".".join(map(str, first["loc"]))
+        raise SpecFileError(one_line(f"the release: {location}: {first['msg']}")) from None
 
 
 def _planned(store: ReleaseStore, body: bytes) -> bytes:
-    asked = _decoded(body, _Asked)
-    release = _release(asked.definition) if asked.definition else None
+    query = _decoded(body, _DryRunQuery)
+    release = _release(query.definition) if query.definition else None
     with store.reading() as transaction:
-        found = plan(transaction, release, Moment(asked.stage, asked.percent))
+        planned = plan(transaction, release, Moment(query.stage, query.percent))
     # which files decides nothing, and they may be of very many devices
     files = {
-        name: VersionFiles((), interpreters=each.interpreters)
-        for name, each in found.table.files.items()
+        name: VersionFiles((), interpreters=version_files.interpreters)
+        for name, version_files in planned.table.files.items()
     }
-    table = msgspec.structs.replace(found.table, files=files)
-    return msgspec.json.encode(found._replace(table=table))
+    table = msgspec.structs.replace(planned.table, files=files)
+    return msgspec.json.encode(planned._replace(table=table))
 
 
 def _publish(commands: ReleaseCommands, _: str, wanted: Wanted) -> None:
@@ -261,12 +244,12 @@ def _progress(store: ReleaseStore, name: str) -> Progress:
 
 def _all(store: ReleaseStore) -> Sequence[Progress]:
     with store.reading() as transaction:
-        return [describe(transaction, each) for each in transaction.releases()]
+        return [describe(transaction, release) for release in transaction.releases()]
 
 
-def _audit(store: ReleaseStore, asked: Mapping[str, str]) -> AuditPage:
+def _audit(store: ReleaseStore, query: Mapping[str, str]) -> AuditPage:
     try:
-        after, limit = int(asked.get("after", 0)), min(int(asked.get("limit", _PAGE)), _PAGE)
+        after, limit = int(query.get("after", 0)), min(int(query.get("limit", _PAGE)), _PAGE)
     except ValueError:
         after, limit = 0, 0
     with store.reading() as transaction:
@@ -286,7 +269,7 @@ def _seen_revision(store: ReleaseStore, release: str, request: str) -> int:
     with store.reading() as reading:
         stored, now_ms = find_release(reading, release), reading.now_ms()
         newest = map(read_entry, reversed(reading.audit(release)))
-        for entry in takewhile(lambda each: now_ms - each.at_ms < _UNSEEN_MS, newest):
+        for entry in takewhile(lambda entry: now_ms - entry.at_ms < _UNSEEN_MS, newest):
             if entry.action == "advance" and entry.request != (request or None):
                 raise ConflictError(
                     f"{entry.by} advanced release {release!r} {(now_ms - entry.at_ms) / 1_000:.1f} "

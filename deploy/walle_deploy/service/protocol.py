@@ -18,7 +18,7 @@ from typing import Any, Final, override
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from walle_deploy.service.refused import RefusedRequests
+from walle_deploy.service.refusals import RefusedRequests
 from walle_deploy.service.settings import LimitsSpec, ServiceSpec
 
 _TOO_LONG: Final = (
@@ -216,11 +216,9 @@ class BoundedProtocol(HttpToolsProtocol):
 def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedProtocol]:
     """Return the protocol's class for a worker.
 
-    Args:
-        spec: With the limits.
-        answers: Counts what is refused: ``shed`` (503), ``bad_head`` (431, or closed as it
-            took too long), ``bad_body`` (408: it took too long), ``bad_request`` (400: no HTTP)
-            and ``no_room`` (closed: too many connections).
+    ``answers`` counts what is refused: ``shed`` (503), ``bad_head`` (431, or closed as it took too
+    long), ``bad_body`` (408: it took too long), ``bad_request`` (400: no HTTP) and ``no_room``
+    (closed: too many connections).
     """
     busy = (
         "HTTP/1.1 503 Service Unavailable\r\n"

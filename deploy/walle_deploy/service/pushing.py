@@ -3,36 +3,37 @@
 A profile may lie, so it decides what is offered, never what may be read: addresses of
 exclusive files are signed for the device that asked, and files of a user's own are named only
 where somebody else than the device vouches for the user.
+
+Nothing is kept of receipts that were issued: a device says what it holds. A lie harms only the
+liar, as reports without a receipt are not counted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urljoin
 
 import msgspec
 
 from walle_deploy.distribution.signed_urls import UrlSigner
+from walle_deploy.model.held import is_fresh
 from walle_deploy.model.owners import owner_of_user
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedFile, PushedTask
+from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import ReleaseTable
-from walle_deploy.policy.index import Offer
+from walle_deploy.policy.index import Offer, ReleaseIndex, Standing
 from walle_deploy.service.settings import ServiceSpec
+from walle_deploy.store.receipt_keys import StoredReceiptKeys
 
 _NONE: Final[tuple[PushedFile, ...]] = ()
+_NOWHERE: Final = Standing()
 
 
 class PushBuilder:
     """Makes pushes of one table."""
 
     def __init__(self, table: ReleaseTable, spec: ServiceSpec, signer: UrlSigner | None) -> None:
-        """Keep them.
-
-        Args:
-            table: All releases and the files of their versions.
-            spec: Addresses.
-            signer: For exclusive files; None: none are offered.
-        """
+        """Keep them; without a signer no exclusive files are offered."""
         self._files = table.files
         self._spec = spec
         self._signer = signer
@@ -42,13 +43,12 @@ class PushBuilder:
     def build(self, offers: Iterable[Offer], profile: DeviceProfile, vouched: str) -> Push | None:
         """Return the push, None when nothing of it can be had.
 
-        Args:
-            offers: Of the index.
-            profile: Of the device.
-            vouched: Who is signed in according to somebody who knows; empty for nobody.
+        ``vouched`` is who is signed in according to somebody who knows; empty for nobody.
         """
         tasks = [
-            made for offer in offers if (made := self._task(offer, profile, vouched)) is not None
+            pushed
+            for offer in offers
+            if (pushed := self._task(offer, profile, vouched)) is not None
         ]
         return Push(tuple(tasks), self._spec.metadata) if tasks else None
 
@@ -67,19 +67,19 @@ class PushBuilder:
             files += own.get(owner_of_user(vouched), _NONE)
         if not files:
             return task
-        signed = tuple(self._signed(each, profile.device, self._signer) for each in files)
+        signed = tuple(self._signed(file, profile.device, self._signer) for file in files)
         return msgspec.structs.replace(task, files=task.files + signed)
 
     def _shared_of(self, offer: Offer) -> PushedTask | None:
         """Return what is the same for all devices."""
         if not offer.version:
             return PushedTask(offer.task, "", offer.release_id)
-        found = self._files.get(f"{offer.task}@{offer.version}")
-        if found is None:
+        published = self._files.get(f"{offer.task}@{offer.version}")
+        if published is None:
             return None  # no device could get it
         files = tuple(
-            msgspec.structs.replace(each, url=urljoin(self._spec.cdn, each.url))
-            for each in found.shared
+            msgspec.structs.replace(file, url=urljoin(self._spec.cdn, file.url))
+            for file in published.shared
         )
         return PushedTask(offer.task, offer.version, offer.release_id, files)
 
@@ -87,3 +87,45 @@ class PushBuilder:
         # host and folder of the CEN are not signed: a proxy may change them
         url = urljoin(self._spec.cen, signer.sign(file.url, device))
         return msgspec.structs.replace(file, url=url, audience="exclusive")
+
+
+def receipts_due(
+    source: StoredReceiptKeys,
+    index: ReleaseIndex,
+    profile: DeviceProfile,
+    device_hash: int,
+    pushed: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the receipts that a device is to be given, by task; never blocks.
+
+    ``pushed`` has versions by task that the same answer pushes: each comes with a receipt.
+    """
+    held = profile.receipts
+    if held is None:
+        return {}
+    now_ms = source.now_ms()
+    is_ours = source.keys.has(held.keys)
+    is_young = is_ours and is_fresh(held.since_hour, now_ms)
+    versions = {**profile.tasks, **pushed} if pushed else profile.tasks
+    standings = index.standings(profile, device_hash, versions)
+    if is_young and not pushed and not held.others and not standings:
+        return {}
+    # of all other versions the device has a receipt that is young, and names no release
+    candidates = {**pushed, **held.others, **standings} if is_young else versions
+    due = {}
+    for task in candidates:
+        version = versions.get(task)
+        if not version or task not in index.tasks:
+            continue
+        standing = standings.get(task, _NOWHERE)
+        if task not in pushed:
+            held_receipt = held.others.get(task)
+            if held_receipt is None:
+                is_good = is_young and not standing.release_id
+            else:
+                is_same = (held_receipt.release, held_receipt.group) == standing
+                is_good = is_ours and is_same and is_fresh(held_receipt.hour, now_ms)
+            if is_good:
+                continue
+        due[task] = source.keys.issue(Receipt(profile.device, task, version, *standing, now_ms))
+    return due

@@ -1,8 +1,11 @@
-"""How errors look over HTTP."""
+"""How a service refuses requests: what its clients are told, and what it logs of that."""
 
+import logging
+from collections import Counter
 from math import ceil
 from typing import Final
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
     ConflictError,
     EnvelopeError,
@@ -23,8 +26,6 @@ REFUSALS: Final = (
     ProfileError,
     ServiceUnreachableError,
 )
-"""What a client is told."""
-
 _STATUS: Final[dict[type[WalleError], int]] = {
     ConflictError: 409,
     EnvelopeError: 400,
@@ -35,14 +36,14 @@ _STATUS: Final[dict[type[WalleError], int]] = {
     ReleaseStateError: 409,
     ServiceBusyError: 429,
 }
+_PAUSE_MS: Final = 60_000
+_log = logging.getLogger(__name__)
 
 
 def refusal(error: WalleError, retry_s: int = 0) -> tuple[int, dict[str, str]]:
     """Return status and headers of the answer to what failed; anything unknown is 503.
 
-    Args:
-        error: Why.
-        retry_s: What somebody waits who comes again after a 503; 0: that is not said.
+    ``retry_s`` is what somebody waits who comes again after a 503; 0: that is not said.
     """
     status = _STATUS.get(type(error), 503)
     headers = {}
@@ -53,3 +54,28 @@ def refusal(error: WalleError, retry_s: int = 0) -> tuple[int, dict[str, str]]:
     elif status == 503 and retry_s:  # noqa: PLR2004
         headers["retry-after"] = str(retry_s)
     return status, headers
+
+
+class RefusedRequests:
+    """Those of one worker: all are counted, few are logged, as any client can send a million."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        """Begin with none."""
+        self._counts = counts
+        self._quiet_until_ms: dict[str, float] = {}
+
+    def add(self, why: str, who: str, problem: str) -> None:
+        """Count one; of a kind (``why``) the first in a minute is logged."""
+        self._counts[why] += 1
+        now_ms = monotonic_ms()
+        if now_ms < self._quiet_until_ms.get(why, now_ms):
+            return
+        self._quiet_until_ms[why] = now_ms + _PAUSE_MS
+        _log.warning(
+            "%s was refused: %s; %d such requests since the start of this worker, the next line "
+            "comes in a minute at the earliest, /metrics counts all (why=%s)",
+            who or "a client",
+            problem,
+            self._counts[why],
+            why,
+        )

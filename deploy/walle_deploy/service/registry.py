@@ -45,9 +45,9 @@ class KnownDevices:
 
     def see(self, device_hash: int, tasks: dict[str, str]) -> None:
         """Remember that a device was here."""
-        given, devices = tuple(tasks.items()), self._shards[device_hash % _SHARDS]
+        versions, devices = tuple(tasks.items()), self._shards[device_hash % _SHARDS]
         known = devices.get(device_hash)
-        if known is not None and known.tasks == given:
+        if known is not None and known.tasks == versions:
             devices.move_to_end(device_hash)
             return
         if known is not None:
@@ -55,16 +55,16 @@ class KnownDevices:
         elif len(devices) >= self._shard_max:
             self._drop(devices.popitem(last=False)[1])
             self.forgotten += 1
-        devices[device_hash] = found = self._sets.get(given) or self._begin(given)
-        found.devices += 1
+        devices[device_hash] = entry = self._sets.get(versions) or self._begin(versions)
+        entry.devices += 1
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Return the devices by task and version."""
-        found: Counter[tuple[str, str]] = Counter()
-        for each in self._sets.values():
-            for name in each.tasks:
-                found[name] += each.devices
-        return dict(found)
+        counts: Counter[tuple[str, str]] = Counter()
+        for entry in self._sets.values():
+            for name in entry.tasks:
+                counts[name] += entry.devices
+        return dict(counts)
 
     def _begin(self, tasks: _Tasks) -> _Versions:
         if len(self._sets) >= _SETS_MAX or self._cells + len(tasks) > _CELLS_MAX:

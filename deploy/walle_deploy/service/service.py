@@ -25,18 +25,12 @@ from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.service.admission import Admission
 from walle_deploy.service.figures import TELL_MS, Figure, FiguresFolder
-from walle_deploy.service.pushing import PushBuilder
-from walle_deploy.service.receipting import receipts_due
+from walle_deploy.service.pushing import PushBuilder, receipts_due
 from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.adapters import StoredTables
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
-from walle_stream.errors import (
-    ForbiddenError,
-    ProfileError,
-    ServiceUnreachableError,
-    WalleError,
-)
+from walle_stream.errors import ForbiddenError, ProfileError, ServiceUnreachableError, WalleError
 
 _WARNINGS_MAX: Final = 100
 _log = logging.getLogger(__name__)
@@ -59,7 +53,6 @@ class Parts(NamedTuple):
     figures: Path | None = None
     """Folder of the figures of all workers; None: there is one."""
     figures_beside: Callable[[], Mapping[str, Mapping[str, int]]] = dict
-    """Gives further figures, by name and label."""
 
 
 class _Current(NamedTuple):
@@ -71,12 +64,7 @@ class ReleaseService:
     """Answers checks; used by one event loop."""
 
     def __init__(self, spec: ServiceSpec, parts: Parts, admission: Admission | None = None) -> None:
-        """Load nothing yet.
-
-        Args:
-            spec: How it is set up.
-            parts: Of it.
-            admission: Of a service that is set up so; None: one is made.
+        """Load nothing yet; without ``admission`` one is made.
 
         Raises:
             SpecFileError: A file that says who may ask cannot be read.
@@ -85,19 +73,14 @@ class ReleaseService:
         self.admission = admission or Admission(spec)
         self.known = KnownDevices(spec.known_devices.max)
         self.answers: Counter[str] = Counter()
-        """Checks by what became of them."""
         self.offered: Counter[str] = Counter()
-        """Pushed tasks by release."""
         self.sources = Sources(spec.attributes)
         self.worker = f"{os.getpid()}-{secrets.token_hex(4)}"
-        """Its name towards the store."""
         self.problem = ""
         """Why the newest table is not in use; empty when it is."""
         self.is_running = False
-        """Whether ``running`` was entered, and not left."""
         self._warned: set[str] = set()
         self.routes = parts.routes
-        """Starlette routes beside those of the service."""
         self._parts = parts
         self._shared = FiguresFolder(parts.figures, self.worker) if parts.figures else None
         self._current: _Current | None = None
@@ -113,15 +96,11 @@ class ReleaseService:
         return self._current.releases if self._current else None
 
     def check(self, header: bytes, vouched: str = "", proven: str = "") -> Push | None:
-        """Answer a check.
+        """Answer a check with what is new for the device, None for nothing.
 
-        Args:
-            header: Value of the header ``walle-profile``; nothing of it is trusted.
-            vouched: User who is signed in, by somebody who knows.
-            proven: Device that asks, see ``Admission.admit_check``; empty where nobody was asked.
-
-        Returns:
-            What is new for the device, None for nothing.
+        ``header`` is the value of ``walle-profile``, of which nothing is trusted. ``vouched`` is
+        the user who is signed in, by somebody who knows. ``proven`` is the device that asks, see
+        ``Admission.admit_check``; empty where nobody was asked.
 
         Raises:
             ProfileError: The header is no profile.
@@ -150,7 +129,7 @@ class ReleaseService:
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
         if profile.receipts is not None and self._parts.receipts is not None:
-            pushed = {each.task: each.version for each in push.tasks} if push else {}
+            pushed = {task.task: task.version for task in push.tasks} if push else {}
             due = receipts_due(self._parts.receipts, current.releases, profile, hashed, pushed)
             if due:
                 push = replace(push or Push(()), receipts=due)
@@ -158,8 +137,8 @@ class ReleaseService:
             self.answers["nothing_new"] += 1
             return None
         self.answers["pushed" if push.tasks else "receipts"] += 1
-        for each in push.tasks:
-            self.offered[each.release] += 1
+        for task in push.tasks:
+            self.offered[task.release] += 1
         return push
 
     def warn_once(self, text: str) -> None:
@@ -186,10 +165,10 @@ class ReleaseService:
             "unfit_devices": index.unfit_devices if index else {},
             **self._parts.figures_beside(),
         }
-        found = [Figure(name, self.worker, "", value) for name, value in known.items()]
+        figures = [Figure(name, self.worker, "", value) for name, value in known.items()]
         for name, values in labelled.items():
-            found += [Figure(name, self.worker, label, each) for label, each in values.items()]
-        return found
+            figures += [Figure(name, self.worker, label, value) for label, value in values.items()]
+        return figures
 
     def others_figures(self) -> list[Figure]:
         """Return those of the other workers, a second old at most; blocks."""
@@ -213,11 +192,11 @@ class ReleaseService:
             yield
         finally:
             self.is_running = False
-            for each in loops:
-                each.cancel()
-            for each in loops:
+            for loop in loops:
+                loop.cancel()
+            for loop in loops:
                 with suppress(asyncio.CancelledError):
-                    await each
+                    await loop
             if self._shared is not None:
                 await asyncio.to_thread(self._shared.remove)
             if beside is not None:
@@ -227,16 +206,16 @@ class ReleaseService:
         """Take a newer table over, if there is one."""
         generation = self._current.releases.generation if self._current else -1
         try:
-            made = await asyncio.to_thread(self._newer, generation)
+            current = await asyncio.to_thread(self._newer, generation)
         except WalleError as error:
             if error.message != self.problem:
                 _log.warning("releases: %s; the last table stays in use", error)
             self.problem = error.message
         else:
             self.problem = ""
-            self._current = made or self._current
-            if made is not None:
-                _log.info("releases: generation %d is in use", made.releases.generation)
+            self._current = current or self._current
+            if current is not None:
+                _log.info("releases: generation %d is in use", current.releases.generation)
 
     def _newer(self, generation: int) -> _Current | None:
         self.sources.refresh()

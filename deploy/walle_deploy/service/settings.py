@@ -1,6 +1,6 @@
 """``kind: ReleaseService``: how a release service is set up."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
@@ -13,11 +13,9 @@ from walle_stream.spec.models import Metadata
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict
 
-_URL_PATTERN: Final = r"^(https?://\S+)?$"
-
 _Url = Annotated[
     str,
-    StringConstraints(strict=True, pattern=_URL_PATTERN, max_length=2_048),
+    StringConstraints(strict=True, pattern=r"^(https?://\S+)?$", max_length=2_048),
     AfterValidator(lambda text: text and checked_url(text)),
 ]
 _Header = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9-]*$", max_length=64)]
@@ -121,8 +119,12 @@ class ServiceSpec(Strict):
 
     @model_validator(mode="after")
     def _names_proxies(self) -> Self:
-        asked = self.authentication
-        if isinstance(asked, ProxySpec) and asked.secret is None and not self.proxies:
+        authentication = self.authentication
+        if (
+            isinstance(authentication, ProxySpec)
+            and authentication.secret is None
+            and not self.proxies
+        ):
             raise ValueError(
                 "authentication: anybody could be the proxy: name its addresses (proxies), or "
                 "share a secret with it (authentication.secret)"

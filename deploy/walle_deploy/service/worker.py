@@ -33,20 +33,14 @@ from walle_stream.spec.single import load_single
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GC_THRESHOLD: Final = 50_000
 _VARIABLE: Final = "WALLE_RELEASE_SERVICE"
-_GRACE_S: Final = 10
-_LOOK_S: Final = 1.0
 _log = logging.getLogger(__name__)
-_BACKLOG: Final = 4_096
 
 
 def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
-    """Load how a service is set up.
+    """Load how a service is set up; without a file by the defaults.
 
-    Args:
-        file: YAML of ``kind: ReleaseService``; None for the defaults.
-        files: Address of a server that has all files, where the YAML names none.
+    ``files`` is the address of a server that has all files, where the YAML names none.
 
     Raises:
         SpecFileError: Something in it is wrong.
@@ -65,20 +59,12 @@ def load_settings(file: Path | None, files: str = "") -> ServiceSpec:
 
 
 def serve(
-    file: Path | None,
-    setup: Mapping[str, str],
-    listener: socket.socket,
-    workers: int,
-    opener: str,
+    file: Path | None, setup: Mapping[str, str], listener: socket.socket, workers: int, opener: str
 ) -> None:
     """Serve until a signal; blocks. What is at hand is answered first, for 10 s at most.
 
-    Args:
-        file: See ``load_settings``.
-        setup: What the opener needs; each worker gets it.
-        listener: Listens; is closed at the end.
-        workers: Processes; 1 serves in this one.
-        opener: ``MODULE:FUNCTION`` that opens the seams in each worker.
+    ``opener`` is ``MODULE:FUNCTION`` that opens the seams in each worker, of ``setup``. One worker
+    serves in this process. The listener is closed at the end.
 
     Raises:
         SpecFileError: The set-up is wrong.
@@ -87,7 +73,7 @@ def serve(
     spec = load_settings(file, setup.get("files", ""))
     if Admission(spec).is_open:
         _log.warning("%s", OPEN_MODE)
-    given = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
+    settings = {"file": file and str(file.absolute()), "setup": dict(setup), "opener": opener}
     config = uvicorn.Config(
         f"{__name__}:create_app",
         factory=True,
@@ -101,30 +87,30 @@ def serve(
         log_level="warning",
         lifespan="on",
         ws="none",
-        backlog=_BACKLOG,
+        backlog=4_096,
         timeout_keep_alive=spec.limits.keep_alive_ms // 1_000,
-        timeout_graceful_shutdown=_GRACE_S,
+        timeout_graceful_shutdown=10,
     )
     if workers == 1:
-        os.environ[_VARIABLE] = json.dumps(given)
+        os.environ[_VARIABLE] = json.dumps(settings)
         uvicorn.Server(config).run(sockets=[listener])
         return
     with TemporaryDirectory(prefix="walle-serve-", ignore_cleanup_errors=True) as folder:
-        os.environ[_VARIABLE] = json.dumps({**given, "figures": folder, "starter": os.getpid()})
+        os.environ[_VARIABLE] = json.dumps({**settings, "figures": folder, "starter": os.getpid()})
         Multiprocess(config, sockets=[listener]).run()
 
 
 @cache
 def _service() -> ReleaseService:
-    given = json.loads(os.environ[_VARIABLE])
-    files = given["setup"].get("files", "")
-    spec = load_settings(given["file"] and Path(given["file"]), files)
-    module, _, name = given["opener"].partition(":")
+    settings = json.loads(os.environ[_VARIABLE])
+    files = settings["setup"].get("files", "")
+    spec = load_settings(settings["file"] and Path(settings["file"]), files)
+    module, _, name = settings["opener"].partition(":")
     admission = Admission(spec)
-    parts: Parts = getattr(import_module(module), name)(given["setup"], admission)
+    parts: Parts = getattr(import_module(module), name)(settings["setup"], admission)
     parts = parts._replace(making=_unscanned)
-    if "figures" in given:
-        parts = parts._replace(figures=Path(given["figures"]))
+    if "figures" in settings:
+        parts = parts._replace(figures=Path(settings["figures"]))
     return ReleaseService(spec, parts, admission)
 
 
@@ -148,7 +134,7 @@ def _unscanned() -> Iterator[None]:
 def create_app() -> App:
     """Return this process's application; uvicorn calls it."""
     # requests leave no cycles, yet a look at what a thousand connections have takes 5 ms
-    gc.set_threshold(_GC_THRESHOLD, 20, 100)
+    gc.set_threshold(50_000, 20, 100)
     starter = json.loads(os.environ[_VARIABLE]).get("starter")
     if starter is not None:
         threading.Thread(target=_stop_with, args=(starter,), daemon=True).start()
@@ -158,16 +144,16 @@ def create_app() -> App:
 def _stop_with(starter: int) -> None:
     # killed, it has told nobody, and workers without it would hold its address for ever
     while os.getppid() == starter:
-        time.sleep(_LOOK_S)
+        time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def __getattr__(name: str) -> Any:
     # the protocol's limits are known in the worker alone
-    made: dict[str, Callable[[], Any]] = {"Protocol": _protocol}
-    if name not in made:
+    factories: dict[str, Callable[[], Any]] = {"Protocol": _protocol}
+    if name not in factories:
         raise AttributeError(name)
-    return made[name]()
+    return factories[name]()
 
 
 @cache

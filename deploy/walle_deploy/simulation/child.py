@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_deploy.simulation.jobs import LENGTH, PLACE, STUCK, Job, VersionResult, adapted
+from walle_deploy.simulation.jobs import LENGTH, PROGRESS, STUCK, Job, VersionResult, adapted
 from walle_deploy.simulation.report import FailedRun, VersionRun
 from walle_stream.actors.turns.attempts import QUARANTINED
 from walle_stream.actors.turns.task_states import apply_changes
@@ -25,7 +25,7 @@ from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import SetDefinition
 from walle_stream.vm.memory import limit_data, resident_bytes
-from walle_stream.vm.package.reader import PackagedTask, TaskPackage
+from walle_stream.vm.package.reader import TaskPackage
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.process.guard import tie_to_host
 from walle_stream.vm.results import RunInput, RunResult
@@ -36,8 +36,6 @@ from walle_stream.wire.event_batch import EventBatch
 from walle_stream.wire.graph import Constant, Graph
 
 LINE_MAX: Final = 400
-"""Characters of an event's line in a report."""
-
 _US: Final = 1_000.0
 _decode_event: Final = msgspec.json.Decoder(Event).decode
 
@@ -52,8 +50,8 @@ class _Evaluator:
         from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
         from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
 
-        found: list[list[Constant]] = EngineEvaluator(NumpyBackend(), {}).evaluate_all(graphs)
-        return found
+        results: list[list[Constant]] = EngineEvaluator(NumpyBackend(), {}).evaluate_all(graphs)
+        return results
 
 
 class _Replay:
@@ -80,12 +78,13 @@ class _Replay:
                 self._tell(number)
                 for by_device in runs.values():
                     for device_id, own_runs in by_device.items():
-                        for given in own_runs:
-                            self._run(pool, device_id, given, number, line)
+                        for run_input in own_runs:
+                            self._run(pool, device_id, run_input, number, line)
 
     def _woken(self, lines: Sequence[bytes]) -> Iterator[tuple[int, Runs]]:
         task = self._task
-        definition = SetDefinition({task.name: task.triggers}, self._policy(), _pages(task))
+        pages = {} if task.pages is None else {task.name: frozenset(task.pages)}
+        definition = SetDefinition({task.name: task.triggers}, self._policy(), pages)
         machine = PartitionMachine(lambda _: definition)
         for number, line in enumerate(lines, 1):
             batch = EventBatch([_decode_event(line)])
@@ -95,29 +94,31 @@ class _Replay:
             yield number, machine.take(batch).runs
         yield len(lines), machine.take(EventBatch([]), is_end=True).runs
 
-    def _run(self, pool: VmPool, device_id: str, given: RunInput, number: int, line: bytes) -> None:
+    def _run(
+        self, pool: VmPool, device_id: str, run_input: RunInput, number: int, line: bytes
+    ) -> None:
         state = self._states.setdefault(device_id, {})
         began_ms = monotonic_ms()
-        [group] = pool.run(self._task.name, [(device_id, state, [given])])
+        [group] = pool.run(self._task.name, [(device_id, state, [run_input])])
         took_us = (monotonic_ms() - began_ms) * _US
         apply_changes(state, group.state)
-        [found] = group.runs
+        [result] = group.runs
         counted = self.result.run
         counted.runs += 1
         _add(counted.latency_us, bucket_of(took_us))
-        if found.ok:
-            size = sum(len(feature) + len(encoding) for feature, encoding in found.emits)
+        if result.ok:
+            size = sum(len(feature) + len(encoding) for feature, encoding in result.emits)
             _add(counted.output_bytes, bucket_of(size + 1))
             outputs = self.result.outputs.setdefault(device_id, {})
-            outputs[given[0]] = _digest(found)
+            outputs[run_input[0]] = _digest(result)
             return
         counted.failures += 1
-        _add(counted.failure_classes, found.error)
-        counted.strikes += found.error in STOPPED
-        counted.crashes += found.error == QUARANTINED
+        _add(counted.failure_classes, result.error)
+        counted.strikes += result.error in STOPPED
+        counted.crashes += result.error == QUARANTINED
         if counted.first_failure is None:
             text = line.decode("utf-8", "replace")[:LINE_MAX]
-            counted.first_failure = FailedRun(device_id, number, text, found.error, found.message)
+            counted.first_failure = FailedRun(device_id, number, text, result.error, result.message)
 
     def _policy(self) -> SequencePolicy:
         job, fields = self._job, self._task.fields
@@ -129,7 +130,7 @@ class _Replay:
         )
 
     def _tell(self, number: int) -> None:
-        os.pwrite(self._job.progress_fd, PLACE.pack(self._index, number), 0)
+        os.pwrite(self._job.progress_fd, PROGRESS.pack(self._index, number), 0)
 
 
 def main() -> None:
@@ -154,16 +155,12 @@ def main() -> None:
             stream.flush()
 
 
-def _pages(task: PackagedTask) -> dict[str, frozenset[str]]:
-    return {} if task.pages is None else {task.name: frozenset(task.pages)}
-
-
 def _end(_task: str, _device: str) -> None:
     os._exit(STUCK)
 
 
-def _digest(found: RunResult) -> bytes:
-    parts: list[Any] = [found.emits, found.calls]
+def _digest(result: RunResult) -> bytes:
+    parts: list[Any] = [result.emits, result.calls]
     return blake2b(msgspec.msgpack.encode(parts), digest_size=12).digest()
 
 

@@ -10,16 +10,11 @@ from walle_stream.events import Event
 from walle_stream.types import device_id_problem
 
 EVENTS_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Most bytes of recorded events for one kind."""
-
 _decode: Final = msgspec.json.Decoder(Event).decode
 
 
 def read_events(file: Path) -> bytes:
-    """Read recorded events, JSON Lines, and check every line.
-
-    Returns:
-        The lines, without empty ones.
+    """Read recorded events, JSON Lines, and check every line; empty ones are left out.
 
     Raises:
         SourceNotFoundError: There is no such file.
@@ -36,14 +31,7 @@ def read_events(file: Path) -> bytes:
 
 
 def check_events(data: bytes, name: str = "recorded events") -> bytes:
-    """Check every line.
-
-    Args:
-        data: JSON Lines.
-        name: Where they are from, for errors.
-
-    Returns:
-        The lines, without empty ones.
+    """Check every line of JSON Lines, and return those that are not empty.
 
     Raises:
         SourceError: One is no event, or they are too many.
@@ -66,10 +54,7 @@ def check_events(data: bytes, name: str = "recorded events") -> bytes:
 
 
 def record_events(pipeline: Path, limit: int) -> bytes:
-    """Read the events of a pipeline's source; blocks.
-
-    Returns:
-        JSON Lines, in the order of the source.
+    """Return the events of a pipeline's source, in its order, as JSON Lines; blocks.
 
     Raises:
         WalleError: The definition is wrong, or the source cannot be read.

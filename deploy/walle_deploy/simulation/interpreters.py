@@ -16,30 +16,28 @@ from walle_stream.vm.package.reader import CURRENT_TAG
 _PROBE: Final = (
     "import sys, walle_deploy.simulation.child; print(sys.implementation.cache_tag, end='')"
 )
-_PROBE_S: Final = 20.0
 _TAG: Final = re.compile(r"cpython-(\d)(\d{1,2})")
 
 
 def command_for(tag: str) -> tuple[str, dict[str, str]] | str:
     """Return the interpreter for a tag with its environment, or why there is none; may block.
 
-    Args:
-        tag: Such as ``cpython-314``; empty for this interpreter's.
+    A tag is such as ``cpython-314``; empty for this interpreter's.
     """
     if tag in {"", CURRENT_TAG}:
-        path = os.pathsep.join(each for each in sys.path if each)
+        path = os.pathsep.join(entry for entry in sys.path if entry)
         return sys.executable, _environment(path)
-    return _found(tag)
+    return _find_interpreter(tag)
 
 
 @cache
-def _found(tag: str) -> tuple[str, dict[str, str]] | str:
+def _find_interpreter(tag: str) -> tuple[str, dict[str, str]] | str:
     match = _TAG.fullmatch(tag)
     name = f"python{match[1]}.{match[2]}" if match else ""
     executable = shutil.which(name) if name else None
     if executable is None:
         return f"there is no {name or 'interpreter ' + tag} on this machine"
-    roots = {str(Path(*each.__path__).parent) for each in (walle_stream, walle_deploy)}
+    roots = {str(Path(*package.__path__).parent) for package in (walle_stream, walle_deploy)}
     environment = _environment(os.pathsep.join(sorted(roots)))
     try:
         probe = subprocess.run(  # noqa: S603 - an interpreter found on PATH
@@ -47,7 +45,7 @@ def _found(tag: str) -> tuple[str, dict[str, str]] | str:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=_PROBE_S,
+            timeout=20.0,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -2,7 +2,7 @@
 
 The job is one MessagePack value on standard input; results are frames on standard output,
 ``u32 length`` and a MessagePack ``VersionResult``, each written when its version is through. The
-file descriptor ``progress_fd`` holds at its beginning where the process is: ``PLACE``.
+file descriptor ``progress_fd`` holds at its beginning where the process is: ``PROGRESS``.
 """
 
 from struct import Struct
@@ -14,9 +14,7 @@ from walle_deploy.simulation.report import VersionRun
 from walle_stream.vm.package.reader import TaskPackage, read_package
 
 LENGTH: Final = Struct("<I")
-"""Before each result."""
-
-PLACE: Final = Struct("<II")
+PROGRESS: Final = Struct("<II")
 """Index of the version, and of the event that is being handled, from 1; 0 while it loads."""
 
 STUCK: Final = 86

@@ -18,7 +18,6 @@ class FailedRun(msgspec.Struct, frozen=True):
     line: str
     """The line itself, its beginning if it is long."""
     error: str
-    """Class of the error."""
     message: str
     """With the script's file and line."""
 
@@ -47,7 +46,6 @@ class Drift(msgspec.Struct, frozen=True):
     """How the features of both versions differ; runs are matched by device and position."""
 
     runs: int
-    """In either version."""
     changed: int
     """That succeeded in both, with other features."""
     only_one: int
@@ -75,7 +73,6 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
     """All kinds."""
 
     task: str
-    """Name of the task in its package."""
     version: str
     previous_version: str = ""
     kinds: tuple[KindReport, ...]
@@ -83,15 +80,15 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def status(self) -> Status:
         """``failed`` if one failed, ``passed`` only if all passed."""
-        found = {kind.status for kind in self.kinds}
-        if "failed" in found or not found:
+        statuses = {kind.status for kind in self.kinds}
+        if "failed" in statuses or not statuses:
             return "failed"
-        return "not_simulated" if "not_simulated" in found else "passed"
+        return "not_simulated" if "not_simulated" in statuses else "passed"
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """A line for everything that is wrong, with its kind."""
-        return tuple(f"{each.kind}: {reason}" for each in self.kinds for reason in each.reasons)
+        return tuple(f"{kind.kind}: {reason}" for kind in self.kinds for reason in kind.reasons)
 
     @property
     def text(self) -> str:
@@ -108,7 +105,7 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
 def as_json(report: SimulationReport) -> dict[str, Any]:
     """Return a report as plain values, with what its properties say."""
     plain: dict[str, Any] = msgspec.to_builtins(report, str_keys=True)
-    for kind, each in zip(plain["kinds"], report.kinds, strict=True):
-        if each.drift is not None:
-            kind["drift"]["ratio"] = each.drift.ratio
+    for kind, source in zip(plain["kinds"], report.kinds, strict=True):
+        if source.drift is not None:
+            kind["drift"]["ratio"] = source.drift.ratio
     return {"status": report.status, **plain, "text": report.text}

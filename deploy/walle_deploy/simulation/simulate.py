@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Event
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from walle_deploy.simulation.events import check_events, read_events
 from walle_deploy.simulation.interpreters import command_for
-from walle_deploy.simulation.jobs import LENGTH, PLACE, STUCK, Job, VersionResult
+from walle_deploy.simulation.jobs import LENGTH, PROGRESS, STUCK, Job, VersionResult
 from walle_deploy.simulation.kinds import DeviceKind, DeviceKindsSpec, Tolerances
 from walle_deploy.simulation.report import (
     Drift,
@@ -47,13 +47,8 @@ def simulate(
 ) -> SimulationReport:
     """Try a package on kinds of devices; blocks until all are through, or their time is.
 
-    Args:
-        package: Of the version to try.
-        kinds: Which, and what may differ.
-        events: JSON Lines for kinds that have none of their own.
-        previous: Package of the version before, to compare with.
-        at_once: Kinds that run at the same time; 0 for as many as there are cores.
-        stop: Set by another thread to end it.
+    ``events`` are JSON Lines for kinds that have none of their own. ``at_once`` kinds run at the
+    same time; 0 for as many as there are cores. Another thread sets ``stop`` to end it.
 
     Raises:
         ReleaseStateError: It was stopped.
@@ -64,15 +59,13 @@ def simulate(
     before = None if previous is None else read_package(previous)
     shared = None if events is None else check_events(events)
     recorded = [_events_of(kind, shared) for kind in kinds.kinds]
-    versions = [each for each in (previous, package) if each is not None]
+    versions = [version for version in (previous, package) if version is not None]
     count = at_once or os.process_cpu_count() or 1
     with ThreadPoolExecutor(min(count, len(kinds.kinds)), "walle-simulation") as threads:
-        found = threads.map(
-            lambda kind, lines: _Kind(kind, kinds, read, before, stop).report(versions, lines),
-            kinds.kinds,
-            recorded,
+        simulations = (_Kind(kind, kinds, read, before, stop or Event()) for kind in kinds.kinds)
+        reports = tuple(
+            threads.map(lambda kind, lines: kind.report(versions, lines), simulations, recorded)
         )
-        reports = tuple(found)
     return SimulationReport(
         task=read.manifest.task.name,
         version=read.manifest.task.version,
@@ -92,33 +85,25 @@ def _events_of(kind: DeviceKind, shared: bytes | None) -> bytes:
     return shared
 
 
-class _Kind:
+class _Kind(NamedTuple):
     """One kind's simulation. One thread."""
 
-    def __init__(
-        self,
-        kind: DeviceKind,
-        spec: DeviceKindsSpec,
-        package: TaskPackage,
-        before: TaskPackage | None,
-        stop: Event | None,
-    ) -> None:
-        self._kind = kind
-        self._spec = spec
-        self._package = package
-        self._before = before
-        self._stop = stop or Event()
+    kind: DeviceKind
+    spec: DeviceKindsSpec
+    package: TaskPackage
+    before: TaskPackage | None
+    stop: Event
 
     def report(self, versions: Sequence[bytes], events: bytes) -> KindReport:
-        name, tag = self._kind.name, self._kind.interpreter or CURRENT_TAG
-        known = self._package.manifest.interpreters
+        name, tag = self.kind.name, self.kind.interpreter or CURRENT_TAG
+        known = self.package.manifest.interpreters
         if tag not in known:
             reason = f"the package was checked with {', '.join(known)}, not with {tag}"
             return KindReport(kind=name, status="failed", reasons=(reason,))
         command = command_for(tag)
         if isinstance(command, str):
             return KindReport(kind=name, status="not_simulated", reasons=(command,))
-        if self._before is not None and tag not in self._before.manifest.interpreters:
+        if self.before is not None and tag not in self.before.manifest.interpreters:
             # nothing to compare with
             versions = versions[-1:]
         results = self._run(versions, events, *command)
@@ -126,7 +111,7 @@ class _Kind:
         previous = results[0] if len(versions) > 1 else None
         drift = None if previous is None else _drift(previous, candidate)
         before = None if previous is None else previous.run
-        reasons = _reasons(candidate.run, before, drift, self._spec.tolerances)
+        reasons = _reasons(candidate.run, before, drift, self.spec.tolerances)
         is_idle = not reasons and not candidate.run.runs
         if is_idle:
             reasons = ("no recorded event wakes the task: record others",)
@@ -150,16 +135,18 @@ class _Kind:
                 ended, out = self._child(
                     self._job(versions[first:], events, progress.fileno()), executable, environment
                 )
-                for each in _results(out):
-                    results[first + each.index] = each
+                for result in _results(out):
+                    results[first + result.index] = result
                 if len(results) < len(versions):
-                    index, number = PLACE.unpack(_padded(os.pread(progress.fileno(), 8, 0)))
+                    index, number = PROGRESS.unpack(
+                        os.pread(progress.fileno(), 8, 0).ljust(PROGRESS.size, b"\0")
+                    )
                     at = max(first + index, len(results))
                     results[at] = VersionResult(at, _broken(versions[at], events, number, ended))
         return results
 
     def _job(self, versions: Sequence[bytes], events: bytes, progress_fd: int) -> Job:
-        kind, sequence = self._kind, self._spec.sequence
+        kind, sequence = self.kind, self.spec.sequence
         return Job(
             packages=list(versions),
             events=events,
@@ -176,30 +163,30 @@ class _Kind:
 
     def _child(self, job: Job, executable: str, environment: dict[str, str]) -> tuple[str, bytes]:
         """Return why it ended, and what it wrote."""
-        with tempfile.TemporaryFile() as given:
+        with tempfile.TemporaryFile() as job_file:
             # a file, not a pipe: a job is large, and a child that starts slowly reads it later
-            given.write(msgspec.msgpack.encode(job))
-            given.seek(0)
+            job_file.write(msgspec.msgpack.encode(job))
+            job_file.seek(0)
             child = subprocess.Popen(  # noqa: S603 - this interpreter, or one found on PATH
                 [executable, "-P", "-m", "walle_deploy.simulation.child"],
                 env=environment,
-                stdin=given,
+                stdin=job_file,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(job.progress_fd,),
             )
         with child:
             try:
-                found = self._outputs(child)
+                outputs = self._outputs(child)
             except BaseException:
                 child.kill()
                 raise
-            if found is not None:
-                out, err = found
+            if outputs is not None:
+                out, err = outputs
                 return _ending(child.returncode, err), out
             child.kill()
             out, _ = child.communicate()
-        limit_s = self._spec.time_limit / 1000
+        limit_s = self.spec.time_limit / 1000
         return f"it took longer than {limit_s:g} s (timeLimit) and was ended", out
 
     def _outputs(self, child: subprocess.Popen[bytes]) -> tuple[bytes, bytes] | None:
@@ -208,9 +195,9 @@ class _Kind:
         Raises:
             ReleaseStateError: It is to be stopped.
         """
-        until_ms = monotonic_ms() + self._spec.time_limit
+        until_ms = monotonic_ms() + self.spec.time_limit
         while monotonic_ms() < until_ms:
-            if self._stop.is_set():
+            if self.stop.is_set():
                 raise ReleaseStateError("the simulation was stopped: nobody waits for it")
             with suppress(subprocess.TimeoutExpired):
                 return child.communicate(timeout=_LOOK_S)
@@ -227,19 +214,15 @@ def _ending(status: int, err: bytes) -> str:
 
 
 def _results(out: bytes) -> list[VersionResult]:
-    found, at = [], 0
+    results, at = [], 0
     while at + LENGTH.size <= len(out):
         [size] = LENGTH.unpack_from(out, at)
         part = out[at + LENGTH.size : at + LENGTH.size + size]
         if len(part) < size:
             break  # it died while it wrote
-        found.append(msgspec.msgpack.decode(part, type=VersionResult))
+        results.append(msgspec.msgpack.decode(part, type=VersionResult))
         at += LENGTH.size + size
-    return found
-
-
-def _padded(place: bytes) -> bytes:
-    return place.ljust(PLACE.size, b"\0")
+    return results
 
 
 def _broken(package: bytes, events: bytes, number: int, ended: str) -> VersionRun:
@@ -277,9 +260,9 @@ def _reasons(
 ) -> tuple[str, ...]:
     reasons = []
     failed = run.first_failure
-    place = f"first at event {failed.event} (device {failed.device})" if failed else ""
+    where = f"first at event {failed.event} (device {failed.device})" if failed else ""
     if run.ended:
-        reasons.append(f"{run.ended}, {place}" if place else run.ended)
+        reasons.append(f"{run.ended}, {where}" if where else run.ended)
     elif run.failures:
         rate = run.failures / run.runs
         # of one that ended its process nobody knows how often it fails
@@ -289,7 +272,7 @@ def _reasons(
             message = f": {failed.message}" if failed else ""
             reasons.append(
                 f"{run.failures} of {run.runs} runs failed ({rate:.2%}, {before:.2%} before), "
-                f"{place}{message}"
+                f"{where}{message}"
             )
     if drift is not None and drift.ratio > tolerances.drift:
         reasons.append(

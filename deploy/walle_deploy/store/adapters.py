@@ -12,7 +12,11 @@ _ROWS: Final = "rows"
 
 
 class StoredTables:
-    """Where a service has its table from. Every method blocks for a query."""
+    """Where a service has its table from. Every method blocks for a query.
+
+    Where the database does not answer (ServiceUnreachableError), or what is stored is no table
+    (IntegrityError), the last table still holds.
+    """
 
     def __init__(self, store: ReleaseStore) -> None:
         """Watch a store."""
@@ -20,21 +24,12 @@ class StoredTables:
         self._files: Mapping[str, VersionFiles] = {}
 
     def generation(self) -> int:
-        """Return the table's generation.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer; the last table still holds.
-        """
+        """Return the table's generation."""
         with self._store.reading() as transaction:
             return transaction.generation()
 
     def load(self) -> ReleaseTable:
-        """Return the whole table.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer; the last table still holds.
-            IntegrityError: What is stored is no table.
-        """
+        """Return the whole table."""
         with self._store.reading() as transaction:
             table = transaction.table(self._files)
         self._files = table.files
@@ -42,26 +37,18 @@ class StoredTables:
 
 
 class StoredRows:
-    """What alarms remember: bytes by key. Thread-safe."""
+    """What alarms remember: bytes by key. Thread-safe; raises ServiceUnreachableError."""
 
     def __init__(self, store: ReleaseStore) -> None:
         """Keep rows in a store."""
         self._store = store
 
     def read(self, key: str) -> bytes | None:
-        """Return a row, or None where there is none; blocks.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
+        """Return a row, or None where there is none; blocks."""
         with self._store.reading() as transaction:
             return transaction.snapshot(_ROWS, key)
 
     def save(self, key: str, row: bytes) -> None:
-        """Keep a row in place of the one before; blocks.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
+        """Keep a row in place of the one before; blocks."""
         with self._store.writing() as transaction:
             transaction.put_snapshot(_ROWS, key, row)

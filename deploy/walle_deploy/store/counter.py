@@ -19,7 +19,7 @@ from walle_deploy.store.rows import CountedDevice, CountedWindow, Scope, StoredS
 _DEVICE: Final = ", ".join(CountedDevice._fields)
 _WINDOW: Final = ", ".join(CountedWindow._fields)
 _INT: Final = "BIGINT"
-_DONE: Final = "WHERE true ON CONFLICT"  # without 'WHERE' SQLite takes ON for a join's
+_UPSERT: Final = "WHERE true ON CONFLICT"  # without 'WHERE' SQLite takes ON for a join's
 
 
 class CountTransaction(ReadTransaction):
@@ -29,31 +29,25 @@ class CountTransaction(ReadTransaction):
     """
 
     def marks(self, partitions: Collection[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-        """Return the number of the last frame that was counted of each partition.
+        """Return the number of the last frame that was counted of each (incarnation, partition).
 
-        Args:
-            partitions: As (incarnation, partition); of those of which none was nothing comes back.
+        Of those of which none was, nothing comes back.
         """
-        given = self._dialect.given(incarnation="TEXT", part=_INT)
+        source = self._dialect.source(incarnation="TEXT", part=_INT)
         rows = self._bulk(
             "SELECT incarnation, part, number FROM walle_marks"
-            f" WHERE (incarnation, part) IN {given}",
+            f" WHERE (incarnation, part) IN {source}",
             partitions,
         )
         return {(incarnation, part): number for incarnation, part, number in rows.fetchall()}
 
     def put_marks(self, marks: Mapping[tuple[str, int], tuple[int, int]], now_ms: int) -> None:
-        """Keep the numbers of last frames.
-
-        Args:
-            marks: By (incarnation, partition): the device that a new mark is of, and the number.
-            now_ms: When they moved.
-        """
-        given = self._dialect.given(
+        """Keep by (incarnation, partition) the device that a new mark is of, and the last frame."""
+        source = self._dialect.source(
             incarnation="TEXT", part=_INT, device=_INT, number=_INT, moved_ms=_INT
         )
         self._bulk(
-            f"INSERT INTO walle_marks SELECT * FROM {given} AS came {_DONE}"
+            f"INSERT INTO walle_marks SELECT * FROM {source} AS came {_UPSERT}"
             " (incarnation, part) DO UPDATE SET number = excluded.number,"
             " moved_ms = excluded.moved_ms",
             sorted((*key, *mark, now_ms) for key, mark in marks.items()),
@@ -70,45 +64,41 @@ class CountTransaction(ReadTransaction):
 
     def published(self, versions: Collection[tuple[str, str]]) -> Collection[tuple[str, str]]:
         """Return those of some versions that were published."""
-        given = self._dialect.given(task="TEXT", version="TEXT")
+        source = self._dialect.source(task="TEXT", version="TEXT")
         rows = self._bulk(
-            f"SELECT task, version FROM walle_versions WHERE (task, version) IN {given}", versions
+            f"SELECT task, version FROM walle_versions WHERE (task, version) IN {source}", versions
         )
         return {(task, version) for task, version in rows.fetchall()}
 
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
         """Begin to count for a scope that is not there."""
         # at random: no later scope may have the id of one that is gone
-        made = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
+        stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
         self._execute(
             f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
-            (made.id, *scope, minutes_from, hours_from),
+            (stored.id, *scope, minutes_from, hours_from),
         )
-        return made
+        return stored
 
     def counted(
         self, devices: Collection[tuple[int, int]]
     ) -> Mapping[tuple[int, int], CountedDevice]:
-        """Return what is known of devices.
-
-        Args:
-            devices: As (id of the scope, 64 bits of the device's hash, signed).
-        """
-        given = self._dialect.given(scope=_INT, device=_INT)
+        """Return what is known of devices: (id of the scope, 64 bits of the hash, signed)."""
+        source = self._dialect.source(scope=_INT, device=_INT)
         rows = self._bulk(
-            f"SELECT scope, device, {_DEVICE} FROM walle_counted WHERE (scope, device) IN {given}",
+            f"SELECT scope, device, {_DEVICE} FROM walle_counted WHERE (scope, device) IN {source}",
             sorted(devices),
         )
         return {(row[0], row[1]): CountedDevice._make(row[2:]) for row in rows.fetchall()}
 
     def put_counted(self, devices: Mapping[tuple[int, int], CountedDevice]) -> None:
         """Keep what is known of devices, in place of what was before."""
-        given = self._dialect.given(
+        source = self._dialect.source(
             scope=_INT, device=_INT, **dict.fromkeys(CountedDevice._fields, _INT)
         )
         changed = ", ".join(f"{name} = excluded.{name}" for name in CountedDevice._fields)
         self._bulk(
-            f"INSERT INTO walle_counted SELECT * FROM {given} AS came {_DONE}"
+            f"INSERT INTO walle_counted SELECT * FROM {source} AS came {_UPSERT}"
             f" (scope, device) DO UPDATE SET {changed}",
             sorted((*key, *row) for key, row in devices.items()),
         )
@@ -130,16 +120,12 @@ class CountTransaction(ReadTransaction):
         )
 
     def move_devices(self, changes: Mapping[tuple[int, int], tuple[int, int, int]]) -> None:
-        """Add to how many devices windows have.
-
-        Args:
-            changes: To ``seen``, ``failed`` and ``crashed``, by (id of the scope, number).
-        """
-        given = self._dialect.given(scope=_INT, number=_INT, seen=_INT, failed=_INT, crashed=_INT)
+        """Add to ``seen``, ``failed`` and ``crashed`` of windows by (id of the scope, number)."""
+        source = self._dialect.source(scope=_INT, number=_INT, seen=_INT, failed=_INT, crashed=_INT)
         self._bulk(
             "UPDATE walle_windows SET seen = walle_windows.seen + moved.seen,"
             " failed = walle_windows.failed + moved.failed,"
-            f" crashed = walle_windows.crashed + moved.crashed FROM {given} AS moved"
+            f" crashed = walle_windows.crashed + moved.crashed FROM {source} AS moved"
             " WHERE walle_windows.scope = moved.scope AND walle_windows.number = moved.number",
             sorted((*key, *change) for key, change in changes.items()),
         )
@@ -176,18 +162,16 @@ class CountTransaction(ReadTransaction):
         )
 
     def drop_scope(self, scope: StoredScope, devices: int) -> None:
-        """Forget a scope: at once for whoever looks for it, its rows in steps.
+        """Forget a scope: at once for whoever looks for it, its rows in steps of ``devices``.
 
-        Args:
-            scope: Which. While rows are left, it is the one that is due.
-            devices: Most that are deleted in this step.
+        While rows are left, it is the one that is due.
         """
-        done = self._execute(
+        cursor = self._execute(
             "DELETE FROM walle_counted WHERE scope = ? AND device IN"
             " (SELECT device FROM walle_counted WHERE scope = ? LIMIT ?)",
             (scope.id, scope.id, devices),
         )
-        if done.rowcount < devices:
+        if cursor.rowcount < devices:
             self._execute("DELETE FROM walle_windows WHERE scope = ?", (scope.id,))
             self._execute("DELETE FROM walle_scopes WHERE id = ?", (scope.id,))
         else:

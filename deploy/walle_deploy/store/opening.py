@@ -14,11 +14,7 @@ _ADDRESS: Final = re.compile("([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def open_store(address: str, *, make: bool = True) -> ReleaseStore:
-    """Open a store.
-
-    Args:
-        address: Path of a SQLite file, or ``postgresql://...``.
-        make: Make the file where it is missing.
+    """Open the store in the file of SQLite, or at the ``postgresql://...`` that is named.
 
     Raises:
         SpecFileError: The address is none.

@@ -25,7 +25,10 @@ type Kind = Literal["writing", "counting", "reading"]
 
 
 class ReleaseStore(ABC):
-    """Transactions on one database; a database brings how one begins."""
+    """Transactions on one database; a database brings how one begins.
+
+    All raise ServiceUnreachableError where the database does not answer, or is busy for long.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         """Begin."""
@@ -35,11 +38,7 @@ class ReleaseStore(ABC):
 
     @contextmanager
     def writing(self) -> Iterator[WriteTransaction]:
-        """Begin a transaction that is kept when its context ends without an error.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer, or is busy for long.
-        """
+        """Begin a transaction that is kept when its context ends without an error."""
         with self._lock, self._transaction("writing") as execute:
             writer = WriteTransaction(execute, self._dialect)
             yield writer
@@ -50,20 +49,13 @@ class ReleaseStore(ABC):
         """Begin a transaction of reports, kept when its context ends without an error.
 
         Changes of releases wait for none where the database can have several writers.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer, or is busy for long.
         """
         with self._lock, self._transaction("counting") as execute:
             yield CountTransaction(execute, self._dialect)
 
     @contextmanager
     def reading(self) -> Iterator[ReadTransaction]:
-        """Begin a look at one state of everything.
-
-        Raises:
-            ServiceUnreachableError: The database does not answer.
-        """
+        """Begin a look at one state of everything."""
         with self._lock, self._transaction("reading") as execute:
             yield ReadTransaction(execute, self._dialect)
 

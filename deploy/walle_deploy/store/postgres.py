@@ -22,10 +22,9 @@ _DIALECT: Final = Dialect(
     has_table="SELECT 1 FROM pg_tables WHERE tablename = ? AND schemaname = current_schema()",
     # room in a page for a row's next version: no index has to learn of it
     keyed=" WITH (fillfactor = 75)",
-    each="json_array_elements(CAST(? AS json)) AS given (value)",
-    element="value ->> {place}",
+    elements="json_array_elements(CAST(? AS json)) AS source (value)",
+    element="value ->> {index}",
 )
-_CONNECT_S: Final = 5
 _LOCK: Final = "SELECT pg_advisory_xact_lock(?)"
 _NUMBER: Final = 0x57414C4C45
 _BEGIN: Final[dict[Kind | Literal["making"], tuple[str, tuple[int, ...]]]] = {
@@ -35,7 +34,6 @@ _BEGIN: Final[dict[Kind | Literal["making"], tuple[str, tuple[int, ...]]]] = {
     "counting": (_LOCK, (_NUMBER + 1,)),
     "reading": ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", ()),
 }
-"""What a transaction of a kind begins with."""
 
 
 class PostgresStore(ReleaseStore):
@@ -71,7 +69,7 @@ class PostgresStore(ReleaseStore):
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(
                 self._url,
-                connect_timeout=_CONNECT_S,
+                connect_timeout=5,
                 application_name="walle",
                 client_encoding="utf8",  # also where the database is SQL_ASCII
             )
@@ -110,11 +108,11 @@ def _shown(url: str) -> str:
         # what libpq quotes, or has behind a colon, may be of the password
         none: SpecFileError = _none(re.split('[:"]', _line(error), maxsplit=1)[0].rstrip())
         raise none from None
-    found = {name: str(fields.get(name) or "") for name in ("host", "port", "dbname")}
-    if not re.fullmatch("[0-9,]*", found["port"]) or "@" in "".join(found.values()):
+    parts = {name: str(fields.get(name) or "") for name in ("host", "port", "dbname")}
+    if not re.fullmatch("[0-9,]*", parts["port"]) or "@" in "".join(parts.values()):
         wrong: SpecFileError = _none("a password with @ or / in it ends at that character")
         raise wrong
-    return " ".join(f"{name}={text}" for name, text in found.items() if text)
+    return " ".join(f"{name}={text}" for name, text in parts.items() if text)
 
 
 def _none(problem: str) -> SpecFileError:

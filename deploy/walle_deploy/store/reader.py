@@ -19,8 +19,6 @@ from walle_deploy.store.rows import (
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
 
 SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, bare, wrong"
-"""Columns of a scope."""
-
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
 
@@ -46,27 +44,26 @@ class ReadTransaction:
     def table(self, known: Mapping[str, VersionFiles] | None = None) -> ReleaseTable:
         """Return all that a check of a device needs.
 
-        Args:
-            known: Files by ``TASK@VERSION`` of a table before. They are not read again: a
-                published version never changes, and one may have files of very many devices.
+        Files of a table before, by ``TASK@VERSION``, are not read again: a published version never
+        changes, and one may have files of very many devices.
         """
         rows = self._execute(
             "SELECT offer FROM walle_releases WHERE offer IS NOT NULL ORDER BY position DESC", ()
         ).fetchall()
         every = [_decoded(ActiveRelease, offer, "a release's offer") for (offer,) in rows]
-        offers = tuple(each for each in every if each.stage != "withdrawn")
+        offers = tuple(offer for offer in every if offer.stage != "withdrawn")
         withdrawn: dict[str, frozenset[str]] = {}
-        for each in every:
-            if each.stage == "withdrawn":
-                withdrawn[each.task] = withdrawn.get(each.task, frozenset()) | {each.version}
+        for offer in every:
+            if offer.stage == "withdrawn":
+                withdrawn[offer.task] = withdrawn.get(offer.task, frozenset()) | {offer.version}
         stable = {task: version for task, version in self.stable().items() if version}
-        wanted = {(each.task, each.version) for each in offers} | set(stable.items())
+        wanted = {(offer.task, offer.version) for offer in offers} | set(stable.items())
         files: dict[str, VersionFiles] = {}
         for task, version in sorted(wanted):
             name = f"{task}@{version}"
-            found = (known or {}).get(name) or self.files(task, version)
-            if found is not None:
-                files[name] = found
+            version_files = (known or {}).get(name) or self.files(task, version)
+            if version_files is not None:
+                files[name] = version_files
         return ReleaseTable(self.generation(), offers, stable, files, withdrawn=withdrawn)
 
     def files(self, task: str, version: str) -> VersionFiles | None:
@@ -102,12 +99,7 @@ class ReadTransaction:
         return None if row is None else _release(row)
 
     def releases(self, task: str = "", *, only_open: bool = False) -> Sequence[StoredRelease]:
-        """Return releases, the oldest first.
-
-        Args:
-            task: Only this task's; empty for all.
-            only_open: Only those for which something is still to be done.
-        """
+        """Return releases, the oldest first; of a task, where one is named."""
         rows = self._execute(
             f"SELECT {_RELEASE} FROM walle_releases"  # noqa: S608 - ours
             " WHERE (? = '' OR task = ?) AND is_open >= ? ORDER BY position",
@@ -122,19 +114,13 @@ class ReadTransaction:
 
     def audit_head(self) -> AuditHead:
         """Return the end of the audit log, as it is kept beside the entries."""
-        number, found = self._head("audit_number, audit_hash")
-        return _converted(AuditHead, {"number": number, "hash": found}, "the audit log's end")
+        number, digest = self._head("audit_number, audit_hash")
+        return _converted(AuditHead, {"number": number, "hash": digest}, "the audit log's end")
 
     def audit(
         self, release_id: str = "", after: int = 0, limit: int = END
     ) -> Sequence[SealedEntry]:
-        """Return entries of the audit log, the oldest first.
-
-        Args:
-            release_id: Only this release's; empty for all.
-            after: Only those with a greater number.
-            limit: Most of them.
-        """
+        """Return entries of the audit log behind the number ``after``, the oldest first."""
         rows = self._execute(
             "SELECT number, release_id, entry, hash FROM walle_audit"
             " WHERE number > ? AND (? = '' OR release_id = ?) ORDER BY number LIMIT ?",
@@ -143,10 +129,10 @@ class ReadTransaction:
         return [
             _converted(
                 SealedEntry,
-                {"number": number, "release_id": release_id, "text": text, "hash": found},
+                {"number": number, "release_id": release_id, "text": text, "hash": digest},
                 f"audit log: entry {number}",
             )
-            for number, release_id, text, found in rows
+            for number, release_id, text, digest in rows
         ]
 
     def snapshot(self, kind: str, name: str) -> bytes | None:
@@ -178,25 +164,21 @@ class ReadTransaction:
     def scopes(self, wanted: Collection[Scope]) -> Mapping[Scope, StoredScope]:
         """Return those of some scopes that something was counted for."""
         columns = ("task", "version", "release_id", "kind")
-        given = self._dialect.given(**dict.fromkeys(columns, "TEXT"))
+        source = self._dialect.source(**dict.fromkeys(columns, "TEXT"))
         rows = self._execute(
             f"SELECT {SCOPE} FROM walle_scopes"  # noqa: S608 - ours
-            f" WHERE ({', '.join(columns)}) IN {given}",
+            f" WHERE ({', '.join(columns)}) IN {source}",
             (msgspec.json.encode(list(wanted)).decode(),),
         ).fetchall()
-        found = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
-        return {each.scope: each for each in found}
+        scopes = [StoredScope(row[0], Scope(*row[1:5]), *row[5:]) for row in rows]
+        return {stored.scope: stored for stored in scopes}
 
     def windows(
         self, scope: int, first: int, after: int = -1, end: int = END
     ) -> Sequence[CountedWindow]:
-        """Return the windows of a scope in order.
+        """Return the windows of a scope from ``first`` to before ``end``, in order.
 
-        Args:
-            scope: Id of it.
-            first: Number of the first one.
-            after: Up to here ``data`` is left empty: whoever asks knows it.
-            end: The last one is before it.
+        Up to ``after`` their ``data`` is left empty: whoever asks knows it.
         """
         rows = self._execute(
             "SELECT number, seen, failed, crashed, last_ms,"
@@ -215,10 +197,10 @@ class ReadTransaction:
 def _release(row: Sequence[Any]) -> StoredRelease:
     fields = dict(zip(_RELEASE.split(", "), row, strict=True))
     what, offer = f"release {row[0]!r}", fields.pop("offer")
-    found = _converted(StoredRelease, {**fields, "is_open": bool(fields["is_open"])}, what)
+    release = _converted(StoredRelease, {**fields, "is_open": bool(fields["is_open"])}, what)
     if offer is None:
-        return found
-    return msgspec.structs.replace(found, offer=_decoded(ActiveRelease, offer, what))
+        return release
+    return msgspec.structs.replace(release, offer=_decoded(ActiveRelease, offer, what))
 
 
 def _converted[T](kind: type[T], value: object, what: str) -> T:

@@ -17,8 +17,6 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError
 
 LOOK_MS: Final = 10_000
-"""Between two looks at the store."""
-
 _KIND: Final = "receipts"
 _NAME: Final = "keys"
 _OPEN: Final = "open"
@@ -43,12 +41,10 @@ class StoredReceiptKeys:
         *,
         is_open: bool = False,
     ) -> None:
-        """Look at nothing yet.
+        """Look at nothing yet; the store stays the caller's.
 
-        Args:
-            store: Stays the caller's.
-            is_open: Whether anybody gets receipts: each look notes that in the store.
-            monotonic: A clock that nobody sets, milliseconds.
+        ``is_open``: anybody gets receipts, and each look notes that in the store. ``monotonic`` is
+        in milliseconds.
         """
         self._store = store
         self._monotonic = monotonic
@@ -85,28 +81,28 @@ class StoredReceiptKeys:
             if self._keys is not None and self._monotonic() < self._next_ms:
                 return self._keys
             with self._store.reading() as transaction:
-                found, now_ms = _read(transaction), transaction.now_ms()
-            if _is_due(found, now_ms):
-                found, now_ms = self._rotated()
+                keys, now_ms = _read(transaction), transaction.now_ms()
+            if _is_due(keys, now_ms):
+                keys, now_ms = self._rotated()
             if self._is_open:
                 with self._store.writing() as transaction:
                     # until the next look, or a release that begins before it would seem proven
                     transaction.put_snapshot(_KIND, _OPEN, b"%d" % (now_ms + LOOK_MS))
-            signing = next((e for e in found if now_ms - e.made_ms >= _SETTLED_MS), found[0])
-            ordered = sorted(found, key=lambda each: each is not signing)
-            self._keys = ReceiptKeys((each.id, each.secret) for each in ordered)
+            signing = next((e for e in keys if now_ms - e.made_ms >= _SETTLED_MS), keys[0])
+            ordered = sorted(keys, key=lambda key: key is not signing)
+            self._keys = ReceiptKeys((key.id, key.secret) for key in ordered)
             self._ahead_ms = now_ms - self._monotonic()
             self._next_ms = self._monotonic() + LOOK_MS
             return self._keys
 
     def _rotated(self) -> tuple[Sequence[_StoredKey], int]:
         with self._store.writing() as transaction:
-            found, now_ms = _read(transaction), transaction.now_ms()
-            if _is_due(found, now_ms):  # no other service was first
-                kept = [each for each in found if abs(now_ms - each.made_ms) <= _KEPT_MS]
-                found = [_StoredKey(*new_key(), now_ms), *kept]
-                transaction.put_snapshot(_KIND, _NAME, msgspec.json.encode(found))
-        return found, now_ms
+            keys, now_ms = _read(transaction), transaction.now_ms()
+            if _is_due(keys, now_ms):  # no other service was first
+                kept = [key for key in keys if abs(now_ms - key.made_ms) <= _KEPT_MS]
+                keys = [_StoredKey(*new_key(), now_ms), *kept]
+                transaction.put_snapshot(_KIND, _NAME, msgspec.json.encode(keys))
+        return keys, now_ms
 
 
 def open_until_ms(transaction: ReadTransaction) -> int:
@@ -118,7 +114,7 @@ def open_until_ms(transaction: ReadTransaction) -> int:
 
 
 def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:
-    return all(abs(now_ms - each.made_ms) >= _DAY_MS for each in keys)
+    return all(abs(now_ms - key.made_ms) >= _DAY_MS for key in keys)
 
 
 def _read(transaction: ReadTransaction) -> Sequence[_StoredKey]:

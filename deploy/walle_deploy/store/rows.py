@@ -21,7 +21,6 @@ class StoredRelease(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
     """Grows by one with every change, from 1."""
     is_open: bool
-    """Whether something is still to be done for it."""
     created_ms: int
     state: str
     """JSON of the layer above."""
@@ -90,7 +89,6 @@ class StoredScope(NamedTuple):
     hours_from: int
     """The same, not above ``minutes_from``."""
     bare: int
-    """Reports of devices without a receipt."""
     wrong: int
     """Reports of devices with an invalid receipt."""
 
@@ -132,6 +130,5 @@ class CountedWindow(NamedTuple):
     crashed: int
     """Devices that had their last crash here."""
     last_ms: int
-    """When the last report came."""
     data: bytes
     """All else that was counted, of the layer above."""

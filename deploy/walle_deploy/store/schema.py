@@ -13,7 +13,6 @@ import msgspec
 from walle_stream.errors import IntegrityError
 
 SCHEMA_VERSION: Final = 4
-"""Of the tables below."""
 
 
 class Cursor(Protocol):
@@ -40,87 +39,62 @@ class Dialect(msgspec.Struct, frozen=True):
     now: str
     """Expression of the database's clock in epoch milliseconds."""
     blob: str
-    """Type of bytes."""
     has_table: str
     """Query that gives a row where the table ``?`` is there."""
     keyed: str
     """Behind a table of small rows that are found by their key and changed often."""
-    each: str
+    elements: str
     """Source of one row with a column ``value`` for each element of the JSON array ``?``."""
     element: str
-    """Element ``{place}`` of the array in ``value``."""
+    """Element ``{index}`` of the array in ``value``."""
 
-    def given(self, **columns: str) -> str:
+    def source(self, **columns: str) -> str:
         """Return a source of rows that come as one value: a JSON array of arrays.
 
         However many rows a statement is about, it is one statement with one value.
 
-        Args:
-            columns: Types by the names that the columns have, in the order of the arrays.
+        The columns' types are by their names, in the order of the arrays.
         """
         selected = ", ".join(
-            f"CAST({self.element.format(place=place)} AS {kind}) AS {name}"
-            for place, (name, kind) in enumerate(columns.items())
+            f"CAST({self.element.format(index=index)} AS {kind}) AS {name}"
+            for index, (name, kind) in enumerate(columns.items())
         )
-        return f"(SELECT {selected} FROM {self.each})"  # noqa: S608 - ours
+        return f"(SELECT {selected} FROM {self.elements})"  # noqa: S608 - ours
 
 
-_TABLES: Final = (
-    (
-        "CREATE TABLE walle_head (one INTEGER PRIMARY KEY, schema_version BIGINT NOT NULL,"
-        " generation BIGINT NOT NULL, audit_number BIGINT NOT NULL, audit_hash TEXT NOT NULL)"
-    ),
-    (
-        "CREATE TABLE walle_versions (task TEXT NOT NULL, version TEXT NOT NULL,"
-        " published_ms BIGINT NOT NULL, files TEXT NOT NULL, PRIMARY KEY (task, version))"
-    ),
-    # position tells releases of the same millisecond apart
-    (
-        "CREATE TABLE walle_releases (release_id TEXT PRIMARY KEY, position BIGINT NOT NULL,"
-        " task TEXT NOT NULL, version TEXT NOT NULL, revision BIGINT NOT NULL,"
-        " is_open INTEGER NOT NULL, created_ms BIGINT NOT NULL, state TEXT NOT NULL, offer TEXT)"
-    ),
-    "CREATE INDEX walle_releases_task ON walle_releases (task, is_open)",
-    "CREATE TABLE walle_stable (task TEXT PRIMARY KEY, version TEXT NOT NULL)",
-    (
-        "CREATE TABLE walle_audit (number BIGINT PRIMARY KEY, release_id TEXT NOT NULL,"
-        " entry TEXT NOT NULL, hash TEXT NOT NULL)"
-    ),
-    "CREATE INDEX walle_audit_release ON walle_audit (release_id, number)",
-    (
-        "CREATE TABLE walle_leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL,"
-        " expires_ms BIGINT NOT NULL)"
-    ),
-    (
-        "CREATE TABLE walle_snapshots (kind TEXT NOT NULL, name TEXT NOT NULL,"
-        " taken_ms BIGINT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (kind, name))"
-    ),
-    # what devices reported: see ``counter``
-    (
-        "CREATE TABLE walle_scopes (id BIGINT PRIMARY KEY, task TEXT NOT NULL,"
-        " version TEXT NOT NULL, release_id TEXT NOT NULL, kind TEXT NOT NULL,"
-        " minutes_from BIGINT NOT NULL, hours_from BIGINT NOT NULL, bare BIGINT NOT NULL,"
-        " wrong BIGINT NOT NULL, UNIQUE (task, version, release_id, kind))"
-    ),
-    "CREATE INDEX walle_scopes_due ON walle_scopes (minutes_from)",
-    (
-        "CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,"
-        " failures BIGINT NOT NULL, crashes BIGINT NOT NULL, seen BIGINT NOT NULL,"
-        " failed BIGINT NOT NULL, crashed BIGINT NOT NULL, weighed BIGINT NOT NULL,"
-        " PRIMARY KEY (scope, device)) KEYED"
-    ),
-    (
-        "CREATE TABLE walle_windows (scope BIGINT NOT NULL, number BIGINT NOT NULL,"
-        " seen BIGINT NOT NULL, failed BIGINT NOT NULL, crashed BIGINT NOT NULL,"
-        " last_ms BIGINT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (scope, number)) KEYED"
-    ),
-    (
-        "CREATE TABLE walle_marks (incarnation TEXT NOT NULL, part BIGINT NOT NULL,"
-        " device BIGINT NOT NULL, number BIGINT NOT NULL, moved_ms BIGINT NOT NULL,"
-        " PRIMARY KEY (incarnation, part)) KEYED"
-    ),
-    "CREATE INDEX walle_marks_device ON walle_marks (device)",
-)
+_TABLES: Final = """
+CREATE TABLE walle_head (one INTEGER PRIMARY KEY, schema_version BIGINT NOT NULL,
+  generation BIGINT NOT NULL, audit_number BIGINT NOT NULL, audit_hash TEXT NOT NULL);
+CREATE TABLE walle_versions (task TEXT NOT NULL, version TEXT NOT NULL,
+  published_ms BIGINT NOT NULL, files TEXT NOT NULL, PRIMARY KEY (task, version));
+CREATE TABLE walle_releases (release_id TEXT PRIMARY KEY, position BIGINT NOT NULL,
+  task TEXT NOT NULL, version TEXT NOT NULL, revision BIGINT NOT NULL, is_open INTEGER NOT NULL,
+  created_ms BIGINT NOT NULL, state TEXT NOT NULL, offer TEXT);
+CREATE INDEX walle_releases_task ON walle_releases (task, is_open);
+CREATE TABLE walle_stable (task TEXT PRIMARY KEY, version TEXT NOT NULL);
+CREATE TABLE walle_audit (number BIGINT PRIMARY KEY, release_id TEXT NOT NULL,
+  entry TEXT NOT NULL, hash TEXT NOT NULL);
+CREATE INDEX walle_audit_release ON walle_audit (release_id, number);
+CREATE TABLE walle_leases (name TEXT PRIMARY KEY, owner TEXT NOT NULL,
+  expires_ms BIGINT NOT NULL);
+CREATE TABLE walle_snapshots (kind TEXT NOT NULL, name TEXT NOT NULL, taken_ms BIGINT NOT NULL,
+  data BLOB NOT NULL, PRIMARY KEY (kind, name));
+CREATE TABLE walle_scopes (id BIGINT PRIMARY KEY, task TEXT NOT NULL, version TEXT NOT NULL,
+  release_id TEXT NOT NULL, kind TEXT NOT NULL, minutes_from BIGINT NOT NULL,
+  hours_from BIGINT NOT NULL, bare BIGINT NOT NULL, wrong BIGINT NOT NULL, UNIQUE (task, version,
+  release_id, kind));
+CREATE INDEX walle_scopes_due ON walle_scopes (minutes_from);
+CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,
+  failures BIGINT NOT NULL, crashes BIGINT NOT NULL, seen BIGINT NOT NULL, failed BIGINT NOT NULL,
+  crashed BIGINT NOT NULL, weighed BIGINT NOT NULL, PRIMARY KEY (scope, device)) KEYED;
+CREATE TABLE walle_windows (scope BIGINT NOT NULL, number BIGINT NOT NULL, seen BIGINT NOT NULL,
+  failed BIGINT NOT NULL, crashed BIGINT NOT NULL, last_ms BIGINT NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (scope, number)) KEYED;
+CREATE TABLE walle_marks (incarnation TEXT NOT NULL, part BIGINT NOT NULL, device BIGINT NOT NULL,
+  number BIGINT NOT NULL, moved_ms BIGINT NOT NULL, PRIMARY KEY (incarnation, part)) KEYED;
+CREATE INDEX walle_marks_device ON walle_marks (device);
+"""
+"""``position`` tells releases of a millisecond apart; from scopes on, what devices reported."""
 
 
 def prepare(execute: Execute, dialect: Dialect) -> None:
@@ -132,21 +106,22 @@ def prepare(execute: Execute, dialect: Dialect) -> None:
         IntegrityError: The tables are of another version, or were altered.
     """
     if execute(dialect.has_table, ("walle_head",)).fetchone() is None:
-        for statement in _TABLES:
-            text = statement.replace(" BLOB ", f" {dialect.blob} ")
-            execute(text.replace(" KEYED", dialect.keyed), ())
+        text = _TABLES.replace(" BLOB ", f" {dialect.blob} ").replace(" KEYED", dialect.keyed)
+        for statement in text.rstrip(";\n").split(";"):
+            execute(statement, ())
         execute("INSERT INTO walle_head VALUES (1, ?, 0, 0, '')", (SCHEMA_VERSION,))
         return
-    (found,) = execute("SELECT schema_version FROM walle_head", ()).fetchone() or no_head()
-    if not isinstance(found, int):
-        wrong: IntegrityError = altered("its tables' version", found)
+    (version,) = execute("SELECT schema_version FROM walle_head", ()).fetchone() or no_head()
+    if not isinstance(version, int):
+        wrong: IntegrityError = altered("its tables' version", version)
         raise wrong
-    if found != SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
         raise IntegrityError(
-            f"the release store has tables of version {found}, this walle knows {SCHEMA_VERSION}: "
+            f"the release store has tables of version {version}, this walle knows "
+            f"{SCHEMA_VERSION}: "
             + (
                 "nothing converts them: begin a new store"
-                if found < SCHEMA_VERSION
+                if version < SCHEMA_VERSION
                 else "upgrade it"
             )
         )

@@ -9,12 +9,7 @@ from typing import Any, Final
 
 from walle_deploy.store.port import Kind, ReleaseStore
 from walle_deploy.store.schema import Dialect, Execute, altered, prepare
-from walle_stream.errors import (
-    DeployError,
-    IntegrityError,
-    ServiceUnreachableError,
-    StoreFullError,
-)
+from walle_stream.errors import DeployError, IntegrityError, ServiceUnreachableError, StoreFullError
 
 _DIALECT: Final = Dialect(
     # unixepoch('subsec') is not in the SQLite of every system
@@ -22,11 +17,9 @@ _DIALECT: Final = Dialect(
     blob="BLOB",
     has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
     keyed=" WITHOUT ROWID",
-    each="json_each(?)",
-    element="json_extract(value, '$[{place}]')",
+    elements="json_each(?)",
+    element="json_extract(value, '$[{index}]')",
 )
-_NO_TEXT: Final = "Could not decode to UTF-8"
-_BUSY_S: Final = 10.0
 _PRIMARY: Final = 0xFF
 _FULL_BYTES: Final = 65_536  # what it writes at once
 
@@ -37,9 +30,6 @@ class SqliteStore(ReleaseStore):
     def __init__(self, path: Path) -> None:
         """Open it; the file and its tables are made where they are missing.
 
-        Args:
-            path: The file; its folder is there.
-
         Raises:
             ServiceUnreachableError: It cannot be opened, or is busy for long.
             StoreFullError: The disk is full.
@@ -49,7 +39,7 @@ class SqliteStore(ReleaseStore):
         self._path = path
         with self._mapped():
             self._connection = sqlite3.connect(
-                path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+                path, timeout=10.0, isolation_level=None, check_same_thread=False
             )
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
@@ -97,7 +87,7 @@ class SqliteStore(ReleaseStore):
         try:
             yield
         except sqlite3.OperationalError as error:
-            if _NO_TEXT in str(error):
+            if "Could not decode to UTF-8" in str(error):
                 raise altered(f"release store {self._path}", error) from error
             if self._is_full(error):
                 raise StoreFullError(

@@ -13,9 +13,6 @@ from walle_stream.errors import ConflictError
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
-_NEVER_MS: Final = 2**62
-
-
 class WriteTransaction(ReadTransaction):
     """Changes that happen together: kept when the context ends without an error."""
 
@@ -31,12 +28,12 @@ class WriteTransaction(ReadTransaction):
             ConflictError: It was published with other files.
         """
         text = _encode(files).decode()
-        done = self._execute(
+        cursor = self._execute(
             "INSERT INTO walle_versions (task, version, published_ms, files) VALUES (?, ?, ?, ?)"
             " ON CONFLICT (task, version) DO NOTHING",
             (task, version, self.now_ms(), text),
         )
-        is_new = done.rowcount > 0
+        is_new = cursor.rowcount > 0
         if not is_new and self.files(task, version) != files:
             raise ConflictError(
                 f"{task}@{version} was published with other files: a version never changes, "
@@ -46,20 +43,17 @@ class WriteTransaction(ReadTransaction):
         return is_new
 
     def put_release(self, release: StoredRelease) -> None:
-        """Keep a release that was made or changed.
-
-        Args:
-            release: With revision 1 where it is new, else one more than what is kept.
+        """Keep a release that was made (revision 1) or changed (one more than what is kept).
 
         Raises:
             ConflictError: Somebody else made or changed it first.
         """
         before = self.release(release.release_id)
-        found = before.revision if before is not None else 0
-        if found != release.revision - 1:
+        revision = before.revision if before is not None else 0
+        if revision != release.revision - 1:
             raise ConflictError(
                 f"release {release.release_id!r}: somebody else changed it meanwhile "
-                f"(revision {found}, expected {release.revision - 1}); see "
+                f"(revision {revision}, expected {release.revision - 1}); see "
                 f"'walle release status {release.release_id}', then try again"
             )
         offer = None if release.offer is None else _encode(release.offer).decode()
@@ -81,12 +75,7 @@ class WriteTransaction(ReadTransaction):
         self._is_table_changed |= old != release.offer
 
     def set_stable(self, task: str, version: str) -> None:
-        """Say which version devices have that no release takes in.
-
-        Args:
-            task: ``SCENARIO/TASK``.
-            version: Of it; empty: none, devices keep what they have.
-        """
+        """Say which version devices have that no release takes in; empty: what they have."""
         self._is_table_changed |= self.stable().get(task) != version
         self._execute(
             "INSERT INTO walle_stable (task, version) VALUES (?, ?)"
@@ -115,24 +104,19 @@ class WriteTransaction(ReadTransaction):
         )
 
     def take_lease(self, name: str, owner: str, lasting_ms: int) -> bool:
-        """Take a lease, or prolong one's own, by the database's clock.
+        """Take a lease, or prolong one's own, by the database's clock; return whether it is got.
 
-        One that ends later than twice ``lasting_ms`` from now is free: the clock was set back
-        since it was taken, and nobody is to wait for as long as it had been wrong. Whoever had
-        it finds out before his next change, as each one is made in a transaction that asks.
+        One that ends later than twice ``lasting_ms`` from now is free: the clock was set back since
+        it was taken, and nobody is to wait for as long as it had been wrong. Whoever had it finds
+        out before his next change, as each one is made in a transaction that asks.
 
-        Args:
-            name: What for.
-            owner: Who; must be unique to a process.
-            lasting_ms: From now on, the same for all who ask; 0 gives it back.
-
-        Returns:
-            Whether it is the owner's: False while it is somebody else's.
+        The owner is unique to a process. ``lasting_ms`` is the same for all who ask; 0 gives it
+        back.
         """
         now = self.now_ms()
         # one that ends later than any clock can have given was taken by a clock that was wrong
-        latest_ms = now + 2 * lasting_ms if lasting_ms else _NEVER_MS
-        done = self._execute(
+        latest_ms = now + 2 * lasting_ms if lasting_ms else 2**62
+        cursor = self._execute(
             "INSERT INTO walle_leases (name, owner, expires_ms) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE"
             " SET owner = excluded.owner, expires_ms = excluded.expires_ms"
@@ -140,7 +124,7 @@ class WriteTransaction(ReadTransaction):
             " OR walle_leases.expires_ms > ?",
             (name, owner, now + lasting_ms, now, latest_ms),
         )
-        return done.rowcount > 0
+        return cursor.rowcount > 0
 
     def put_snapshot(self, kind: str, name: str, data: bytes) -> None:
         """Keep bytes, at most 64 MiB, under a kind and a name, in place of those from before."""

@@ -66,15 +66,12 @@ class OwnFile(msgspec.Struct, frozen=True):
     """A device id, or ``user:ID``."""
     resource: str
     path: str
-    """In the branch."""
 
 
 def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
-    """Read ``files.yaml`` and match its patterns; sorted by audience, then resource.
+    """Read ``files.yaml``, where it is, and match its patterns; by audience, then resource.
 
-    Args:
-        file: Where it would lie; there is nothing exclusive where there is none.
-        paths: Of all files of the commit.
+    ``paths`` are those of all files of the commit.
 
     Raises:
         SpecFileError: It is wrong, names no file, or a file's name holds no id.
@@ -83,25 +80,27 @@ def find_own_files(file: Path, paths: Sequence[str]) -> list[OwnFile]:
         return []
     # nothing of the environment: the same commit says the same everywhere
     document, definition = load_document(file, TaskFiles, {})
-    found: list[OwnFile] = []
+    own_files: list[OwnFile] = []
     names: set[str] = set()
-    for index, each in enumerate(definition.spec.exclusive):
+    for index, exclusive in enumerate(definition.spec.exclusive):
         key: Key = ("spec", "exclusive", index)
-        if each.name in names:
-            raise document.error((*key, "name"), f"the resource {each.name!r} stands here twice")
-        names.add(each.name)
-        own = _matches(document, key, each, paths)
+        if exclusive.name in names:
+            raise document.error(
+                (*key, "name"), f"the resource {exclusive.name!r} stands here twice"
+            )
+        names.add(exclusive.name)
+        own = _matches(document, key, exclusive, paths)
         if not own:
-            message = f"no file of the task matches {shown(each.files)}"
+            message = f"no file of the task matches {shown(exclusive.files)}"
             raise document.error((*key, "files"), message)
-        found += own
-    return sorted(found, key=lambda own: (own.audience, own.resource))
+        own_files += own
+    return sorted(own_files, key=lambda own: (own.audience, own.resource))
 
 
 def _matches(
-    document: Document, key: Key, each: ExclusiveFiles, paths: Sequence[str]
+    document: Document, key: Key, exclusive: ExclusiveFiles, paths: Sequence[str]
 ) -> list[OwnFile]:
-    before, _, after = each.files.partition("*")
+    before, _, after = exclusive.files.partition("*")
     pattern = re.compile(rf"{re.escape(before)}([^/]*){re.escape(after)}")
     own = []
     for path in paths:
@@ -109,10 +108,10 @@ def _matches(
         if match is None:
             continue
         name = match[1]
-        problem = device_problem(name) if each.by == "device" else device_id_problem(name)
+        problem = device_problem(name) if exclusive.by == "device" else device_id_problem(name)
         if problem is not None:
-            message = f"{shown(path)} names no {each.by}: {problem}"
+            message = f"{shown(path)} names no {exclusive.by}: {problem}"
             raise document.error((*key, "files"), message)
-        owner = owner_of_user(name) if each.by == "user" else name
-        own.append(OwnFile(audience=owner, resource=each.name, path=path))
+        owner = owner_of_user(name) if exclusive.by == "user" else name
+        own.append(OwnFile(audience=owner, resource=exclusive.name, path=path))
     return own

@@ -17,7 +17,7 @@ from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.tasks.audiences import OwnFile
 from walle_deploy.tasks.checkouts import checkout
-from walle_deploy.tasks.definitions import read_definition, told_as
+from walle_deploy.tasks.definitions import read_definition, user_paths
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import open_mirror
 from walle_stream.app.programs.isolation import note_built
@@ -29,7 +29,6 @@ INDEX_FILE: Final = "version.json"
 """Name of the file that says what the others are, see ``write_version``."""
 
 _FORMAT: Final = 1
-_PIECE_BYTES: Final = 1024 * 1024
 
 
 class BuiltVersion(msgspec.Struct, frozen=True):
@@ -37,7 +36,6 @@ class BuiltVersion(msgspec.Struct, frozen=True):
 
     ref: TaskRef
     commit: str
-    """What its tag points to."""
     package: bytes
     """The file ``files.shared[0]``."""
     files: VersionFiles
@@ -49,11 +47,6 @@ class BuiltVersion(msgspec.Struct, frozen=True):
 
 def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> BuiltVersion:
     """Build a version from its tag; blocks, some 0.3 s for each interpreter.
-
-    Args:
-        group: Where the scenario is.
-        ref: Which version.
-        pythons: Other interpreters than this one, see ``package_task``.
 
     Raises:
         RefNotFoundError: There is no such version, or none is named.
@@ -68,7 +61,7 @@ def build_version(group: Group, ref: TaskRef, pythons: Sequence[str] = ()) -> Bu
     with open_mirror(group, ref.scenario) as mirror:
         commit = mirror.commit(ref)
         folder, files = checkout(mirror, commit, str(ref))
-        with told_as(f"{ref}:", folder):
+        with user_paths(f"{ref}:", folder):
             definition = read_definition(ref, folder, [file.path for file in files])
             package = package_task(definition.task, pythons)
             name = read_package(package).manifest.task.file_name  # what is given out can be read
@@ -105,32 +98,28 @@ def write_version(built: BuiltVersion, folder: Path) -> list[Path]:
         "shared": built.files.shared,
         "exclusive": built.files.exclusive,
     }
-    made = [folder / shared.target.removeprefix(start)]
+    paths = [folder / shared.target.removeprefix(start)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for target, source in sorted(built.contents.items()):
-            made.append(folder / target.removeprefix(start))
-            made[-1].parent.mkdir(parents=True, exist_ok=True)
-            write_package(source.read_bytes(), made[-1])
+            paths.append(folder / target.removeprefix(start))
+            paths[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_package(source.read_bytes(), paths[-1])
     except (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise PackageError(
             f"{folder}: cannot be written: {error.strerror}: give another -o", str(folder)
         ) from error
-    write_package(built.package, made[0])
+    write_package(built.package, paths[0])
     note_built(built.package)
-    made.append(folder / INDEX_FILE)
+    paths.append(folder / INDEX_FILE)
     text = msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n"
-    write_package(text, made[-1])
-    return made
+    write_package(text, paths[-1])
+    return paths
 
 
 def _own_file(start: str, own: OwnFile, path: Path) -> PushedFile:
-    digest = hashlib.sha256()
-    size = 0
     with path.open("rb") as stream:
-        while piece := stream.read(_PIECE_BYTES):
-            digest.update(piece)
-            size += len(piece)
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     # the target's name is read by every device: it tells nobody whose file it is
-    target = f"{start}/exclusive/{own.resource}/{digest.hexdigest()}"
-    return PushedFile(target, target, digest.hexdigest(), size, "exclusive", own.resource)
+    target = f"{start}/exclusive/{own.resource}/{sha256}"
+    return PushedFile(target, target, sha256, path.stat().st_size, "exclusive", own.resource)

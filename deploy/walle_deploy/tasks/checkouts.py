@@ -16,15 +16,9 @@ _KEPT: Final = 20
 
 
 def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeFile]]:
-    """Return a folder with a commit's files; they must not be changed. Blocks.
+    """Return a folder with a commit's files, and these by path; none may be changed. Blocks.
 
-    Args:
-        mirror: The repository; it is locked as long as it is open, so that is the lock here.
-        commit: Which.
-        origin: What messages call it.
-
-    Returns:
-        The folder, and what is in it, by path.
+    A mirror is locked as long as it is open, so that is the lock here.
 
     Raises:
         GitError: The commit has what no task may have.
@@ -48,11 +42,7 @@ def checkout(mirror: Mirror, commit: str, origin: str) -> tuple[Path, list[TreeF
         shutil.rmtree(part, ignore_errors=True)
         raise
     part.rename(folder)
-    _forget_old(home)
-    return folder, files
-
-
-def _forget_old(home: Path) -> None:
-    folders = sorted(home.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in folders[_KEPT:]:
+    by_age = sorted(home.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in by_age[_KEPT:]:
         shutil.rmtree(old)
+    return folder, files

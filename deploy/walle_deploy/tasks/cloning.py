@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -26,9 +25,6 @@ from walle_deploy.tasks.trees import list_tree
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 
-_TEMPLATE: Final = "task-template"
-_NAME: Final = b"name: visit\n"
-
 
 class Clone(msgspec.Struct, frozen=True):
     """A working folder."""
@@ -44,20 +40,17 @@ class Clone(msgspec.Struct, frozen=True):
 def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Make a task with a definition, script, sample and test; the scenario, too; blocks.
 
-    Args:
-        group: Where.
-        ref: The task.
-        folder: Of its files: must not exist, or be empty.
-
-    Returns:
-        What was made; also what an earlier, killed call made.
+    The folder must not exist, or be empty. What an earlier, killed call made is returned, too.
 
     Raises:
         ConflictError: There is such a task, or the folder holds something.
         GitError: git refuses, or does not know who you are.
         RefNotFoundError: A host has no such repository.
     """
-    _refuse_version(ref)
+    if ref.version:
+        raise RefNotFoundError(
+            f"{ref}: a version is made by walle task tag: name the task alone, {ref.name}"
+        )
     if group.is_local:
         _make_repository(Path(group.address), ref)
     with _new_folder(folder) as part:
@@ -68,28 +61,25 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
             tree = work.staged_tree()
             check_tree(work, tree, ref)
             commit = make_commit(work, tree, "", f"Begin the task {ref.name}")
-            there = fetch_branch(work)
-            if _has_versions(work) or (there and not _is_own_start(work, there, tree)):
-                taken: ConflictError = _exists(work, there)
+            upstream_commit = fetch_branch(work)
+            if _has_versions(work) or (
+                upstream_commit and not _is_own_start(work, upstream_commit, tree)
+            ):
+                taken: ConflictError = _exists(work, upstream_commit)
                 raise taken
-            if there:
-                commit = there
+            if upstream_commit:
+                commit = upstream_commit
             else:
                 push_commit(work, commit, "")
             move(work, Move(tree, tree, commit, ref.task, commit))
-    return Clone(ref, folder, commit, is_found=bool(there))
+    return Clone(ref, folder, commit, is_found=bool(upstream_commit))
 
 
 def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
     """Bring a task, or one version of it, into a folder; blocks.
 
-    Args:
-        group: Where the scenario is.
-        ref: Which; a version's folder is for looking and testing, not for commits.
-        folder: Must not exist, be empty, or be a working folder without changes.
-
-    Returns:
-        What is there now.
+    The folder must not exist, be empty, or be a working folder without changes. That of a version
+    is for looking and testing, not for commits.
 
     Raises:
         RefNotFoundError: There is no such task or version.
@@ -129,7 +119,7 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
     work.git.run(
         *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
         *("--stdin", "--", str(mirror.git.folder)),
-        given="\n".join([wanted, *(f"{name}:{name}" for name in tags)]).encode() + b"\n",
+        stdin="\n".join([wanted, *(f"{name}:{name}" for name in tags)]).encode() + b"\n",
     )
     branch = "" if ref.version else ref.task
     if branch:
@@ -143,13 +133,6 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
     target = Move(work.tree_of(head), work.tree_of(commit), commit, branch, upstream)
     move(work, target)
     return Clone(ref, folder, commit)
-
-
-def _refuse_version(ref: TaskRef) -> None:
-    if ref.version:
-        raise RefNotFoundError(
-            f"{ref}: a version is made by walle task tag: name the task alone, {ref.name}"
-        )
 
 
 def _make_repository(group: Path, ref: TaskRef) -> None:
@@ -184,34 +167,36 @@ def _make_clone(git: Git, group: Group, ref: TaskRef) -> None:
 
 
 def _copy_template(folder: Path, ref: TaskRef) -> None:
-    for template in sorted((shipped_configs() / _TEMPLATE).iterdir()):
+    for template in sorted((shipped_configs() / "task-template").iterdir()):
         if template.is_file():
             content = template.read_bytes()
-            content = content.replace(_NAME, f"name: {ref.task}\n".encode(), 1)
+            content = content.replace(b"name: visit\n", f"name: {ref.task}\n".encode(), 1)
             name = ".gitignore" if template.name == "gitignore" else template.name
             (folder / name).write_bytes(content)
 
 
 def _has_versions(work: WorkingFolder) -> bool:
     start = f"{TAGS}{work.ref.task}/"
-    found = remote_refs(work.git, work.group, work.ref.scenario)
-    return any(name.startswith(start) for name in found)
+    refs = remote_refs(work.git, work.group, work.ref.scenario)
+    return any(name.startswith(start) for name in refs)
 
 
-def _is_own_start(work: WorkingFolder, there: str, tree: str) -> bool:
+def _is_own_start(work: WorkingFolder, upstream_commit: str, tree: str) -> bool:
     # what a killed init pushed: by the same person, the very same files, nothing before or after
-    facts = work.git.line("show", "--no-patch", "--no-show-signature", "--format=%P|%T|%ae", there)
+    facts = work.git.line(
+        "show", "--no-patch", "--no-show-signature", "--format=%P|%T|%ae", upstream_commit
+    )
     return facts == f"|{tree}|{work.git.environ['GIT_AUTHOR_EMAIL']}"
 
 
-def _exists(work: WorkingFolder, there: str) -> ConflictError:
-    if not there:
+def _exists(work: WorkingFolder, upstream_commit: str) -> ConflictError:
+    if not upstream_commit:
         return ConflictError(
             f"the task {work.ref} has versions, but somebody deleted its branch in "
             f"{work.group.url(work.ref.scenario)}: have it put back there, or give another name"
         )
     form = "--format=the last commit is by %an, %ar"
-    last = work.git.line("show", "--no-patch", "--no-show-signature", form, there)
+    last = work.git.line("show", "--no-patch", "--no-show-signature", form, upstream_commit)
     return ConflictError(
         f"there is a task {work.ref} already ({last[:200]}): walle task checkout {work.ref}"
     )

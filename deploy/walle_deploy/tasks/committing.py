@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from walle_deploy.model.names import TaskRef
-from walle_deploy.tasks.definitions import Definition, read_definition, told_as
+from walle_deploy.tasks.definitions import Definition, read_definition, user_paths
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.merging import listed, merge_files, refuse_conflicts
 from walle_deploy.tasks.publishing import fetch_branch, push_commit
@@ -40,13 +40,8 @@ class Committed(msgspec.Struct, frozen=True):
 def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> Committed:
     """Check a working folder, commit all of it and push it; blocks.
 
-    Args:
-        folder: It, or a folder in it.
-        message: Of the commit; empty: one that names the files.
-        rebase: Put it on top of what others committed meanwhile.
-
-    Returns:
-        What was done.
+    Without a message one names the files. ``rebase`` puts it on top of what others committed
+    meanwhile.
 
     Raises:
         ConflictError: Others committed meanwhile, or their changes and these touch the same lines.
@@ -78,7 +73,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
         files = _changed(work, work.tree_of(upstream), tree)
         commit = head
         if is_behind or tree != work.tree_of(head):
-            commit = make_commit(work, tree, parent, message or _default_message(files))
+            commit = make_commit(work, tree, parent, message or f"Change {listed(files)}")
         target = Move(before, tree, commit, work.ref.task, commit)
         note_commit(work, target)
         push_commit(work, commit, upstream)
@@ -87,12 +82,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
 
 
 def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
-    """Check a tree as a build would.
-
-    Args:
-        work: The working folder.
-        tree: Its object id.
-        ref: The task, with the version that it shall have, if any.
+    """Check a tree as a build would, of a task, or of the version that it shall have.
 
     Raises:
         GitError: A file is none that may travel.
@@ -106,27 +96,21 @@ def check_tree(work: WorkingFolder, tree: str, ref: TaskRef) -> Definition:
     folder.mkdir()
     try:
         export_files(work.git, files, folder, start or str(ref))
-        with told_as(f"{start}{os.sep}" if start else "", folder):
+        with user_paths(f"{start}{os.sep}" if start else "", folder):
             return read_definition(ref, folder, [file.path for file in files])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> str:
-    """Make a commit that no branch has yet, and return its id.
-
-    Args:
-        work: The working folder.
-        tree: What it holds.
-        parent: What it stands on; empty: it is the first.
-        message: For people.
+    """Make a commit that no branch has yet, and return its id; without ``parent`` the first one.
 
     Raises:
         GitError: It cannot be written.
     """
     before = ("-p", parent) if parent else ()
     text = f"{message.strip()}\n".encode(errors="replace")
-    return work.git.run("commit-tree", tree, *before, given=text).decode().strip()
+    return work.git.run("commit-tree", tree, *before, stdin=text).decode().strip()
 
 
 def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> ConflictError:
@@ -147,7 +131,3 @@ def _changed(work: WorkingFolder, before: str, after: str) -> tuple[str, ...]:
         arguments = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
         listed = work.git.run(*arguments)
     return tuple(listed.decode(errors="replace").split("\0")[:-1])
-
-
-def _default_message(files: tuple[str, ...]) -> str:
-    return f"Change {listed(files)}"

@@ -21,8 +21,6 @@ from walle_stream.spec.loader import load_task
 from walle_stream.spec.models import Task
 
 TASK_FILE: Final = "task.yaml"
-"""Name of the definition in a task's branch."""
-
 FILES_FILE: Final = "files.yaml"
 """Name of the file that declares audiences; there need not be one."""
 
@@ -36,7 +34,6 @@ class Definition(msgspec.Struct, frozen=True):
     task: Task
     """Its version is the tag's."""
     own: tuple[OwnFile, ...]
-    """The exclusive files, by audience."""
 
 
 def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definition:
@@ -59,18 +56,16 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
                 str(folder / TASK_FILE),
             )
     own = find_own_files(folder / FILES_FILE, paths)
-    _refuse_given_to_all(folder, named, {each.path: each for each in own})
+    _refuse_given_to_all(folder, named, {file.path: file for file in own})
     compile_task(task)
     return Definition(task, tuple(own))
 
 
 @contextmanager
-def told_as(start: str, folder: Path) -> Iterator[None]:
+def user_paths(start: str, folder: Path) -> Iterator[None]:
     """Let errors name a checkout's files as the user knows them.
 
-    Args:
-        start: What stands in front of a file's name, such as ``shop/ipv@v2:`` or ``folder/``.
-        folder: The checkout, whose path is replaced.
+    ``start`` takes the place of the checkout's path, such as ``shop/ipv@v2:`` or ``folder/``.
 
     Raises:
         WalleError: As it was, with other words.
@@ -80,13 +75,13 @@ def told_as(start: str, folder: Path) -> Iterator[None]:
         yield
     except (SpecFileError, ScriptError, PackageError) as error:
         message = error.message.replace(inside, start)
-        made: WalleError = PackageError(message)
+        replacement: WalleError = PackageError(message)
         if isinstance(error, SpecFileError):
             file = error.file.replace(inside, start)
-            made = SpecFileError(message, file, error.line, error.column)
+            replacement = SpecFileError(message, file, error.line, error.column)
         elif isinstance(error, ScriptError):
-            made = ScriptError(message, *error.args[1:])
-        raise made from error
+            replacement = ScriptError(message, *error.args[1:])
+        raise replacement from error
 
 
 def _refuse_given_to_all(

@@ -9,7 +9,7 @@ import msgspec
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.audiences import find_own_files
 from walle_deploy.tasks.checkouts import checkout
-from walle_deploy.tasks.definitions import FILES_FILE, told_as
+from walle_deploy.tasks.definitions import FILES_FILE, user_paths
 from walle_deploy.tasks.folders import open_folder
 from walle_deploy.tasks.git import Git
 from walle_deploy.tasks.groups import Group
@@ -52,7 +52,7 @@ def diff_versions(group: Group, before: TaskRef, after: TaskRef) -> Difference:
             f"{before} and {after} are of different scenarios: two of the same can be compared"
         )
     with open_mirror(group, before.scenario) as mirror:
-        old, new = (_state(mirror, mirror.commit(each), str(each)) for each in (before, after))
+        old, new = (_state(mirror, mirror.commit(ref), str(ref)) for ref in (before, after))
         return _difference(mirror.git, old, new)
 
 
@@ -97,9 +97,9 @@ def _state(mirror: Mirror, commit: str, name: str) -> _State:
 
 def _read(folder: Path, files: Sequence[TreeFile], commit: str, name: str) -> _State:
     blobs = {file.path: file.blob for file in files}
-    with told_as(f"{name}:", folder):
-        found = find_own_files(folder / FILES_FILE, list(blobs))
-    own = {(each.audience, each.resource): blobs[each.path] for each in found}
+    with user_paths(f"{name}:", folder):
+        own_files = find_own_files(folder / FILES_FILE, list(blobs))
+    own = {(file.audience, file.resource): blobs[file.path] for file in own_files}
     return _State(commit, blobs, own)
 
 

@@ -7,6 +7,7 @@ flow: the commands that change something open it; ``publishing`` pushes what the
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,39 +21,32 @@ from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 _INDEX: Final = "walle-index"
 
 
+@dataclass(frozen=True)
 class WorkingFolder:
-    """A locked working folder."""
+    """A locked working folder; see ``open_folder``. What git cannot do raises GitError."""
 
-    def __init__(
-        self, folder: Path, git: Git, lock: RepositoryLock, group: Group, ref: TaskRef
-    ) -> None:
-        """Keep what was found; see ``open_folder``."""
-        self.folder = folder
-        self.git = git
-        self.lock = lock
-        self.group = group
-        self.ref = ref
-        self.url = group.url(ref.scenario)
+    folder: Path
+    git: Git
+    lock: RepositoryLock
+    group: Group
+    ref: TaskRef
+
+    @property
+    def url(self) -> str:
+        """The scenario's repository in the group."""
+        return self.group.url(self.ref.scenario)
 
     def head(self) -> str:
         """Return the commit that the files are of; empty before the first one."""
-        found = self.git.attempt("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return found.stdout.decode().strip()
+        process = self.git.attempt("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return process.stdout.decode().strip()
 
     def tree_of(self, commit: str) -> str:
-        """Return the tree of a commit; empty for an empty text.
-
-        Raises:
-            GitError: There is no such commit here.
-        """
+        """Return the tree of a commit; empty for an empty text."""
         return self.git.line("rev-parse", "--verify", f"{commit}^{{tree}}") if commit else ""
 
     def staged_tree(self) -> str:
-        """Keep all files as they are now in a tree, the index untouched.
-
-        Raises:
-            GitError: A file cannot be read, or is a repository of its own.
-        """
+        """Keep all files as they are now in a tree, the index untouched."""
         own, index = self.git.folder / _INDEX, self.git.folder / "index"
         # beside the user's, which knows which files did not change
         own.unlink(missing_ok=True)
@@ -69,12 +63,7 @@ class WorkingFolder:
             own.unlink(missing_ok=True)
 
     def is_ancestor(self, commit: str, of: str) -> bool:
-        """Say whether a commit is in the history of another.
-
-        Args:
-            commit: The earlier one; an empty text is in every history.
-            of: The later one.
-        """
+        """Say whether a commit is in the history of another; an empty text is in every one."""
         if not commit:
             return True
         return not self.git.attempt("merge-base", "--is-ancestor", commit, of).returncode
@@ -84,12 +73,7 @@ class WorkingFolder:
 def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFolder]:
     """Open the working folder that a path is in, and keep other commands out; blocks.
 
-    Args:
-        folder: It, or a folder in it.
-        ref: Whose it shall be; None: of the branch that is checked out.
-
-    Yields:
-        It.
+    Without ``ref`` it is that of the branch that is checked out.
 
     Raises:
         RefNotFoundError: It is no working folder of a task.
@@ -117,10 +101,10 @@ def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFol
 
 def _find(folder: Path) -> tuple[Path, Path]:
     start = folder.absolute()
-    for each in (start, *start.parents):
-        inner = each / ".git"
+    for parent in (start, *start.parents):
+        inner = parent / ".git"
         if inner.is_dir():
-            return each, inner
+            return parent, inner
     raise RefNotFoundError(
         f"{folder} is no working folder of a task: walle task checkout SCENARIO/TASK makes one"
     )

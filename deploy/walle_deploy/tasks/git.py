@@ -14,11 +14,7 @@ from typing import Final
 from walle_stream.errors import GitError
 
 LOCAL_TIMEOUT_S: Final = 120
-"""Longest time of a command that stays on this machine."""
-
 NETWORK_TIMEOUT_S: Final = 600
-"""Longest time of a fetch or a push."""
-
 _KEPT: Final = frozenset(
     {
         *("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_PROXY_COMMAND"),
@@ -61,13 +57,10 @@ class Git:
     ) -> None:
         """Point it at a repository, which need not be there yet.
 
-        Args:
-            folder: The repository's own folder: ``shop.git``, or a clone's ``.git``.
-            work_tree: The clone's files.
-            environ: More of the environment, such as who commits.
-            locks: File descriptors that must stay open as long as a command runs.
-            is_near: The group is of this machine: what reaches it keeps the locks, too. A host's
-                helpers may go on for long, such as one that keeps passwords.
+        The folder is the repository's own: ``shop.git``, or a clone's ``.git``, whose files are in
+        ``work_tree``. The descriptors ``locks`` stay open as long as a command runs. What reaches a
+        group that ``is_near``, of this machine, keeps them, too; a host's helpers may go on for
+        long, such as one that keeps passwords.
         """
         self.folder = folder
         self.work_tree = work_tree
@@ -78,26 +71,23 @@ class Git:
     def run(
         self,
         *arguments: str,
-        given: bytes | None = None,
+        stdin: bytes | None = None,
         is_network: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> bytes:
         """Run a command and return what it prints; blocks.
 
-        Args:
-            arguments: Command and its arguments; names of others stand behind ``--`` or ``refs/``.
-            given: Its standard input; empty when None.
-            is_network: It reaches the group: the user's configuration counts, more time.
-            environ: More of the environment for this command.
+        Names of others stand behind ``--`` or ``refs/``. ``is_network``: it reaches the group, so
+        the user's configuration counts, and it has more time.
 
         Raises:
             GitError: It failed, took too long, or there is no git.
         """
-        done = self.attempt(*arguments, given=given, is_network=is_network, environ=environ)
-        if done.returncode:
-            failed: GitError = git_error(arguments, done.stderr, done.returncode)
+        process = self.attempt(*arguments, stdin=stdin, is_network=is_network, environ=environ)
+        if process.returncode:
+            failed: GitError = git_error(arguments, process.stderr, process.returncode)
             raise failed
-        return done.stdout
+        return process.stdout
 
     def line(self, *arguments: str) -> str:
         """Run a command that prints one line, and return it.
@@ -110,14 +100,11 @@ class Git:
     def attempt(
         self,
         *arguments: str,
-        given: bytes | None = None,
+        stdin: bytes | None = None,
         is_network: bool = False,
         environ: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command that may fail; blocks.
-
-        Returns:
-            What it printed, and its exit code.
+        """Run a command that may fail, return what it printed, and its exit code; blocks.
 
         Raises:
             GitError: It took too long, or there is no git.
@@ -126,7 +113,7 @@ class Git:
         try:
             return subprocess.run(  # noqa: S603 - git, and no shell
                 self.command(*arguments),
-                input=given or b"",
+                input=stdin or b"",
                 capture_output=True,
                 env={**self.variables(is_network=is_network), **(environ or {})},
                 # paths are of the whole tree, wherever the user stands in it
@@ -147,26 +134,22 @@ class Git:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line."""
-        overrides = [part for each in _OVERRIDES for part in ("-c", each)]
+        overrides = [part for setting in _OVERRIDES for part in ("-c", setting)]
         tree = [] if self.work_tree is None else [f"--work-tree={self.work_tree}"]
         start = ["git", "--no-pager", f"--git-dir={self.folder}", *tree]
         return [*start, "--literal-pathspecs", *overrides, *arguments]
 
     def variables(self, *, is_network: bool) -> dict[str, str]:
-        """Return the environment of a command.
-
-        Args:
-            is_network: It may read the user's configuration.
-        """
+        """Return a command's environment; one ``is_network`` reads the user's configuration."""
         kept = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("GIT_") or name in _KEPT
         }
-        made = {**kept, **_ALWAYS, **self.environ}
+        variables = {**kept, **_ALWAYS, **self.environ}
         if not is_network:
-            made |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
-        return made
+            variables |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+        return variables
 
     def identity(self) -> dict[str, str]:
         """Return the environment that names who commits, from their own configuration.
@@ -174,19 +157,19 @@ class Git:
         Raises:
             GitError: git does not know who they are.
         """
-        done = self.attempt("var", "GIT_COMMITTER_IDENT", is_network=True)
-        name, _, rest = done.stdout.decode(errors="replace").partition(" <")
+        process = self.attempt("var", "GIT_COMMITTER_IDENT", is_network=True)
+        name, _, rest = process.stdout.decode(errors="replace").partition(" <")
         email, closing, _ = rest.partition(">")
-        if done.returncode or not name.strip() or not closing:
+        if process.returncode or not name.strip() or not closing:
             raise GitError(
                 "git does not know who you are: git config --global user.name 'Your Name', and "
                 "user.email"
             )
-        made = {}
+        variables = {}
         for role in ("AUTHOR", "COMMITTER"):
-            made[f"GIT_{role}_NAME"] = os.environ.get(f"GIT_{role}_NAME", name)
-            made[f"GIT_{role}_EMAIL"] = os.environ.get(f"GIT_{role}_EMAIL", email)
-        return made
+            variables[f"GIT_{role}_NAME"] = os.environ.get(f"GIT_{role}_NAME", name)
+            variables[f"GIT_{role}_EMAIL"] = os.environ.get(f"GIT_{role}_EMAIL", email)
+        return variables
 
 
 def git_error(arguments: Sequence[str], stderr: bytes, code: int) -> GitError:
@@ -202,8 +185,10 @@ def no_git(error: OSError) -> GitError:
 def last_line(stderr: bytes) -> str:
     """Return what git said: its last line that says something, short."""
     lines = [line.strip() for line in stderr.decode(errors="replace").splitlines()]
-    said = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
+    messages = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
     # the reason stands before what git always ends with
-    reasons = [line for line in said if line.startswith(("fatal:", "error:", "remote:", "!"))]
-    text = (reasons or said or [""])[0 if reasons else -1]
-    return "".join(each if each.isprintable() else "?" for each in text.expandtabs(1))[:_LINE_MAX]
+    reasons = [line for line in messages if line.startswith(("fatal:", "error:", "remote:", "!"))]
+    text = (reasons or messages or [""])[0 if reasons else -1]
+    return "".join(
+        character if character.isprintable() else "?" for character in text.expandtabs(1)
+    )[:_LINE_MAX]

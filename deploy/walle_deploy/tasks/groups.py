@@ -15,8 +15,6 @@ from walle_deploy.model.names import TaskRef
 from walle_stream.errors import RefNotFoundError
 
 GROUP_VARIABLE: Final = "WALLE_GROUP"
-"""Name of the environment variable that names the group."""
-
 CACHE_VARIABLE: Final = "WALLE_CACHE"
 """Name of the environment variable that says where copies of repositories are kept."""
 
@@ -36,32 +34,30 @@ class Group(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str | None = None) -> Self:
-        """Read what names a group.
+        """Read what names a group; None takes it from the environment.
 
-        Args:
-            text: A folder, ``ssh://HOST/PATH``, ``https://...``, ``file://...`` or
-                ``USER@HOST:PATH``; None takes it from the environment.
+        It is a folder, ``ssh://HOST/PATH``, ``https://...``, ``file://...`` or ``USER@HOST:PATH``.
 
         Raises:
             RefNotFoundError: Nothing names one, it is none of these, or it holds a password.
         """
-        given = os.environ.get(GROUP_VARIABLE, "") if text is None else text
-        if not given:
+        address = os.environ.get(GROUP_VARIABLE, "") if text is None else text
+        if not address:
             raise RefNotFoundError(
                 f"no group is named: give --group FOLDER or URL, or set {GROUP_VARIABLE}"
             )
-        if _PASSWORD.match(given):
+        if _PASSWORD.match(address):
             raise RefNotFoundError(
                 "the group's URL holds a password: it would stand in files and messages; keep it "
                 "with git (git help credentials) and leave it out"
             )
-        if _URL.fullmatch(given) or _SCP.fullmatch(given):
-            return cls(given.rstrip("/"), is_local=False)
-        if "://" in given or "::" in given or "\0" in given:
+        if _URL.fullmatch(address) or _SCP.fullmatch(address):
+            return cls(address.rstrip("/"), is_local=False)
+        if "://" in address or "::" in address or "\0" in address:
             raise RefNotFoundError(
-                f"{given[:200]!r} names no group: expected a folder, ssh://, https:// or file://"
+                f"{address[:200]!r} names no group: expected a folder, ssh://, https:// or file://"
             )
-        return cls(str(Path(given).absolute()), is_local=True)
+        return cls(str(Path(address).absolute()), is_local=True)
 
     def url(self, scenario: str) -> str:
         """Return what git calls a scenario's repository."""

@@ -76,11 +76,6 @@ def list_tasks(group: Group, scenario: str) -> list[TaskEntry]:
 def log_task(group: Group, ref: TaskRef, count: int | None = None) -> list[Entry]:
     """Return the commits of a task, or up to a version, the newest first; blocks.
 
-    Args:
-        group: Where the scenario is.
-        ref: Which.
-        count: At most so many; None: all.
-
     Raises:
         RefNotFoundError: There is no such task or version.
         GitError: The group does not answer.
@@ -91,7 +86,7 @@ def log_task(group: Group, ref: TaskRef, count: int | None = None) -> list[Entry
         arguments = ("log", "-z", "--no-show-signature", form, *bound, mirror.commit(ref))
         text = mirror.git.run(*arguments).decode(errors="replace")
         entries = (line.split("\x1f", 3) for line in text.split("\0") if line)
-        return [Entry(commit, commit, who, when, said) for commit, who, when, said in entries]
+        return [Entry(commit, commit, who, when, subject) for commit, who, when, subject in entries]
 
 
 def _versions(mirror: Mirror) -> Iterator[tuple[str, Entry]]:

@@ -19,22 +19,14 @@ import msgspec
 from walle_stream.errors import ConflictError, GitError
 
 _NAME: Final = "walle.lock"
-_WAIT_S: Final = 60.0
-_LOOK_S: Final = 0.02
 _FORMAT: Final = "1"
-_LEFT: Final = ("*.lock", "refs/**/*.lock")
 
 
 class RepositoryLock:
     """Held while a command changes a repository."""
 
-    def __init__(self, folder: Path, wait_s: float = _WAIT_S) -> None:
-        """Take nothing yet.
-
-        Args:
-            folder: The repository's own, such as ``shop.git``.
-            wait_s: Longest time to wait for another command, in seconds.
-        """
+    def __init__(self, folder: Path, wait_s: float = 60.0) -> None:
+        """Take nothing yet; the folder is the repository's own, such as ``shop.git``."""
         self._path = folder / _NAME
         self._wait_s = wait_s
         self._descriptor = -1
@@ -117,13 +109,13 @@ class RepositoryLock:
                         f"another walle command works in {self._path.parent} since over "
                         f"{self._wait_s:g} s: wait for it, or end it"
                     ) from None
-                time.sleep(_LOOK_S)
+                time.sleep(0.02)
             else:
                 return
 
 
 def _take_locks_away(own: Path, since_ns: int) -> None:
-    for pattern in _LEFT:
+    for pattern in ("*.lock", "refs/**/*.lock"):
         for path in own.parent.glob(pattern):
             try:
                 if path != own and path.stat().st_mtime_ns >= since_ns:

@@ -17,7 +17,6 @@ from walle_stream.errors import ConflictError, GitError
 THEIRS: Final = ".theirs"
 """Ending of the others' file beside one that cannot be merged."""
 
-_MARK: Final = b"<<<<<<< "
 _INDEX: Final = "walle-merge-index"
 _NAMED: Final = 5
 
@@ -28,25 +27,19 @@ class _Conflicts(msgspec.Struct, frozen=True):
 
 
 def merge_files(work: WorkingFolder, mine: str, upstream: str) -> str:
-    """Merge a commit of one's own with what the group has.
+    """Return the tree of a commit of one's own, merged with the one of the group.
 
-    Args:
-        work: The working folder, whose files are those of ``mine``.
-        mine: A commit that no branch has.
-        upstream: The group's commit.
-
-    Returns:
-        The tree of both.
+    The folder's files are those of ``mine``, which no branch has.
 
     Raises:
         ConflictError: Both changed the same; the folder has both now, and is at ``upstream``.
         GitError: git cannot merge, or a merged file is none that may travel.
     """
-    done = work.git.attempt("merge-tree", "--write-tree", "--name-only", "-z", upstream, mine)
-    parts = done.stdout.decode(errors="replace").split("\0")
-    if done.returncode == 0:
+    process = work.git.attempt("merge-tree", "--write-tree", "--name-only", "-z", upstream, mine)
+    parts = process.stdout.decode(errors="replace").split("\0")
+    if process.returncode == 0:
         return parts[0]
-    if done.returncode != 1:
+    if process.returncode != 1:
         raise GitError(f"{work.ref}: git merge-tree failed: install git 2.38 or newer")
     files = sorted({*parts[1 : parts.index("", 1)]})
     tree, beside = _keep_both(work, parts[0], files, mine, upstream)
@@ -54,18 +47,18 @@ def merge_files(work: WorkingFolder, mine: str, upstream: str) -> str:
     text = msgspec.json.encode(_Conflicts(1, tuple(files))).decode()
     move(work, Move(work.tree_of(mine), tree, upstream, work.ref.task, upstream, text))
     marked = [name for name in files if name not in beside]
-    said = []
+    problems = []
     if marked:
-        said.append(
+        problems.append(
             f"the same lines of {listed(marked)}: both are in the files now, between <<<<<<< and "
             ">>>>>>>: choose, take the marks out"
         )
     if beside:
-        said.append(
+        problems.append(
             f"{listed(beside)}, too: yours is there, theirs beside it as *{THEIRS}: keep one, "
             "delete the other"
         )
-    raise ConflictError(f"{work.ref}: others changed {'; and '.join(said)}; then commit again")
+    raise ConflictError(f"{work.ref}: others changed {'; and '.join(problems)}; then commit again")
 
 
 def refuse_conflicts(work: WorkingFolder) -> None:
@@ -87,7 +80,7 @@ def refuse_conflicts(work: WorkingFolder) -> None:
                 "delete it"
             )
         lines = path.read_bytes().splitlines() if path.is_file() else []
-        if any(line.startswith(_MARK) for line in lines):
+        if any(line.startswith(b"<<<<<<< ") for line in lines):
             raise ConflictError(
                 f"{path}: still has marks of a conflict (<<<<<<<): choose, and take them out"
             )
@@ -118,15 +111,15 @@ def _keep_both(
     index.unlink(missing_ok=True)
     environ = {"GIT_INDEX_FILE": str(index)}
     work.git.run("read-tree", tree, environ=environ)
-    given = "".join(f"{line}\0" for line in lines).encode()
-    work.git.run("update-index", "-z", "--index-info", given=given, environ=environ)
-    made = work.git.run("write-tree", environ=environ).decode().strip()
+    index_info = "".join(f"{line}\0" for line in lines).encode()
+    work.git.run("update-index", "-z", "--index-info", stdin=index_info, environ=environ)
+    merged = work.git.run("write-tree", environ=environ).decode().strip()
     index.unlink(missing_ok=True)
-    return made, bare
+    return merged, bare
 
 
 def _entry(work: WorkingFolder, commit: str, name: str) -> str:
     """Return mode and blob of a file in a commit; empty where it is not."""
-    found = work.git.run("ls-tree", "-z", "--full-tree", commit, "--", name).decode()
-    mode, _, blob = found.partition("\t")[0].split() if found else ("", "", "")
+    entry = work.git.run("ls-tree", "-z", "--full-tree", commit, "--", name).decode()
+    mode, _, blob = entry.partition("\t")[0].split() if entry else ("", "", "")
     return f"{mode} {blob}".strip()

@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,33 +21,24 @@ from walle_stream.errors import ConflictError, GitError, RefNotFoundError
 from walle_stream.spec.suggestions import nearest
 
 HEADS: Final = "refs/heads/"
-"""Where git has branches."""
-
 TAGS: Final = "refs/tags/"
-"""Where git has tags."""
-
 _ABSENT: Final = re.compile(
     r"not appear to be a git repository|does not exist|[Nn]ot found|could not be found"
 )
 _LISTED: Final = 20
 
 
+@dataclass(frozen=True)
 class Mirror:
-    """The copy of one repository, as it was when it was opened."""
+    """The copy of one repository, as it was when it was opened; see ``open_mirror``."""
 
-    def __init__(self, scenario: str, url: str, git: Git, refs: Mapping[str, str]) -> None:
-        """Keep what was found; see ``open_mirror``.
-
-        Args:
-            scenario: Name.
-            url: Of the repository in the group.
-            git: On the copy.
-            refs: Object by full name of the reference, as the group has them now.
-        """
-        self.scenario = scenario
-        self.url = url
-        self.git = git
-        self.refs = refs
+    scenario: str
+    url: str
+    """Of the repository in the group."""
+    git: Git
+    """On the copy."""
+    refs: Mapping[str, str]
+    """Object by full name of the reference, as the group has them now."""
 
     def commit(self, ref: TaskRef) -> str:
         """Return the commit of a task's last state, or of a version.
@@ -56,17 +48,21 @@ class Mirror:
             ConflictError: The version was moved since it was first seen here.
         """
         if not ref.version:
-            found = self.refs.get(HEADS + ref.task)
-            if found is None:
+            commit = self.refs.get(HEADS + ref.task)
+            if commit is None:
                 raise self._no_task(ref)
-            return found
+            return commit
         name = TAGS + ref.tag
         tag = self.refs.get(name)
         known = _object(self.git, name)
         if tag is None:
             raise self._no_version(ref, known)
         if known != tag:
-            raise self._moved(ref, known, tag)
+            raise ConflictError(
+                f"the version {ref} was moved: its tag was {known[:12]} when it was first seen "
+                f"here, and is {tag[:12]} in {self.url}; versions do not move: ask who did it, "
+                f"make another version, and if it has to be, delete {self.git.folder}"
+            )
         if self.git.line("cat-file", "-t", tag) != "tag":
             raise RefNotFoundError(
                 f"{ref}: its tag {ref.tag} is a lightweight one: a version is an annotated tag, "
@@ -85,39 +81,29 @@ class Mirror:
         return sorted(name.removeprefix(start) for name in self.refs if name.startswith(start))
 
     def _no_task(self, ref: TaskRef) -> RefNotFoundError:
-        there = self.tasks()
+        names = self.tasks()
         return RefNotFoundError(
-            f"there is no task {ref.name} in {self.url}{_near(ref.task, there)}; "
-            f"{_named('it has', there)}"
+            f"there is no task {ref.name} in {self.url}{_near(ref.task, names)}; "
+            f"{_named('it has', names)}"
         )
 
     def _no_version(self, ref: TaskRef, known: str) -> RefNotFoundError:
         if HEADS + ref.task not in self.refs:
             return self._no_task(ref)
-        there = self.versions(ref.task)
+        names = self.versions(ref.task)
         if known:
             return RefNotFoundError(
                 f"somebody deleted the version {ref} in {self.url}: its tag was {known[:12]} when "
-                f"it was first seen here; {_named('there are', there)}"
+                f"it was first seen here; {_named('there are', names)}"
             )
         return RefNotFoundError(
-            f"there is no version {ref}{_near(ref.version, there)}; {_named('there are', there)}"
-        )
-
-    def _moved(self, ref: TaskRef, known: str, found: str) -> ConflictError:
-        return ConflictError(
-            f"the version {ref} was moved: its tag was {known[:12]} when it was first seen here, "
-            f"and is {found[:12]} in {self.url}; versions do not move: ask who did it, make "
-            f"another version, and if it has to be, delete {self.git.folder}"
+            f"there is no version {ref}{_near(ref.version, names)}; {_named('there are', names)}"
         )
 
 
 @contextmanager
 def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
     """Bring the copy of a scenario up to date, and keep others from changing it; blocks.
-
-    Yields:
-        The copy.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
@@ -142,9 +128,7 @@ def open_mirror(group: Group, scenario: str) -> Iterator[Mirror]:
 def seen_version(group: Group, ref: TaskRef) -> str:
     """Return the tag of a version as it was seen here last; empty where it never was.
 
-    Args:
-        group: Where the scenario is; it is not asked.
-        ref: The version.
+    The group is not asked.
     """
     folder = _folder(group.url(ref.scenario))
     if not (folder / "HEAD").is_file():
@@ -165,16 +149,16 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
     """
     url = group.url(scenario)
     arguments = ("ls-remote", "--quiet", "--refs", "--heads", "--tags", "--", url)
-    done = git.attempt(*arguments, is_network=True)
-    if done.returncode:
-        if _ABSENT.search(done.stderr.decode(errors="replace")):
+    process = git.attempt(*arguments, is_network=True)
+    if process.returncode:
+        if _ABSENT.search(process.stderr.decode(errors="replace")):
             if not group.is_local:
                 raise RefNotFoundError(
                     f"there is no scenario {scenario!r} in {group.address}: a host's repositories "
                     "are made there; make an empty one, or look whether you may read it"
                 )
-            there = group.scenarios()
-            if scenario in there:
+            names = group.scenarios()
+            if scenario in names:
                 raise GitError(
                     f"git finds no repository at {url}: it is damaged (git fsck), or an insteadOf "
                     "of your git configuration has git look elsewhere (git config --show-origin "
@@ -182,19 +166,21 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
                 )
             raise RefNotFoundError(
                 f"there is no scenario {scenario!r} in {group.address}"
-                f"{_near(scenario, there)}; {_named('it has', there)}"
+                f"{_near(scenario, names)}; {_named('it has', names)}"
             )
-        failed: GitError = git_error(arguments, done.stderr, done.returncode)
+        failed: GitError = git_error(arguments, process.stderr, process.returncode)
         raise failed
-    lines = (line.partition(b"\t") for line in done.stdout.split(b"\n"))
+    lines = (line.partition(b"\t") for line in process.stdout.split(b"\n"))
     # other names may hold what ends lines elsewhere, or be no UTF-8
-    named = ((name.decode(errors="replace"), found.decode()) for found, _, name in lines if name)
-    return {name: found for name, found in named if _is_ours(name)}
+    named = (
+        (name.decode(errors="replace"), object_id.decode()) for object_id, _, name in lines if name
+    )
+    return {name: object_id for name, object_id in named if _is_ours(name)}
 
 
-def _near(name: str, there: Sequence[str]) -> str:
+def _near(name: str, names: Sequence[str]) -> str:
     # without what is allowed: all of them are named behind it
-    close = nearest(name, there)
+    close = nearest(name, names)
     return "" if close is None else f", did you mean {close!r}?"
 
 
@@ -211,8 +197,8 @@ def _is_ours(name: str) -> bool:
 
 def _object(git: Git, name: str) -> str:
     """Return what a reference is at, empty where there is none; of that very name."""
-    done = git.attempt("show-ref", "--verify", "--hash", "--", name)
-    return "" if done.returncode else done.stdout.decode().strip()
+    process = git.attempt("show-ref", "--verify", "--hash", "--", name)
+    return "" if process.returncode else process.stdout.decode().strip()
 
 
 def _folder(url: str) -> Path:
@@ -227,20 +213,19 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
     heads = [name for name in refs if name.startswith(HEADS) and have.get(name) != refs[name]]
     # a tag that is here already stays what it was
     tags = [name for name in refs if name.startswith(TAGS) and name not in have]
-    # what can be no task or version was kept in copies of walle 0.1
-    gone = [
-        name for name in have if not _is_ours(name) or (name.startswith(HEADS) and name not in refs)
-    ]
-    if gone:
+    deleted = [name for name in have if name.startswith(HEADS) and name not in refs]
+    if deleted:
         # before others come: 'a' may stand where 'a/b' was
-        git.run("update-ref", "--stdin", given=b"".join(b"delete %b\n" % g.encode() for g in gone))
+        git.run(
+            "update-ref", "--stdin", stdin=b"".join(b"delete %b\n" % g.encode() for g in deleted)
+        )
     wanted = [*(f"+{name}:{name}" for name in heads), *(f"{name}:{name}" for name in tags)]
     if not wanted:
         return
     git.run(
         *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
         *("--stdin", "--", url),
-        given="\n".join(wanted).encode() + b"\n",
+        stdin="\n".join(wanted).encode() + b"\n",
         is_network=True,
     )
 

@@ -65,17 +65,16 @@ def protect(repository: Path) -> None:
 def add_hook(repository: Path) -> None:
     """Write the hook where there is none, or an older one; one of somebody else's stays.
 
-    Args:
-        repository: A bare one of this machine; its lock is held, or nobody else knows it.
+    The repository is a bare one; its lock is held, or nobody else knows it.
 
     Raises:
         OSError: It cannot be written.
     """
     hook = repository / "hooks" / "update"
-    found = hook.read_text(errors="replace") if os.path.lexists(hook) else ""
-    if found and not found.startswith(_START):
+    text = hook.read_text(errors="replace") if os.path.lexists(hook) else ""
+    if text and not text.startswith(_START):
         return
-    if found == _HOOK and os.access(hook, os.X_OK):  # else git passes over it
+    if text == _HOOK and os.access(hook, os.X_OK):  # else git passes over it
         return
     hook.parent.mkdir(exist_ok=True)
     part = hook.with_name(".update.walle-part")

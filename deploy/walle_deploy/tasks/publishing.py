@@ -23,32 +23,24 @@ _REFUSED: Final = (
 
 
 def fetch_branch(work: WorkingFolder) -> str:
-    """Bring the group's state of the task here; blocks.
-
-    Returns:
-        The branch's commit in the group; empty where it has none.
+    """Bring the group's state of the task here, and return its commit, empty for none; blocks.
 
     Raises:
         RefNotFoundError: The group has no such scenario.
         GitError: The group does not answer.
     """
-    found = remote_refs(work.git, work.group, work.ref.scenario).get(HEADS + work.ref.task, "")
-    if found and work.git.attempt("cat-file", "-e", f"{found}^{{commit}}").returncode:
+    commit = remote_refs(work.git, work.group, work.ref.scenario).get(HEADS + work.ref.task, "")
+    if commit and work.git.attempt("cat-file", "-e", f"{commit}^{{commit}}").returncode:
         work.git.run(
             *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
             *("--", work.url, f"{HEADS}{work.ref.task}"),
             is_network=True,
         )
-    return found
+    return commit
 
 
 def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
-    """Push a commit to the task's branch.
-
-    Args:
-        work: The working folder.
-        commit: What.
-        expected: What the branch must be at in the group; empty: not there.
+    """Push a commit to the task's branch, which must be at ``expected``; empty: not there.
 
     Raises:
         ConflictError: The branch is somewhere else by now.
@@ -58,12 +50,7 @@ def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
 
 
 def push_tag(work: WorkingFolder, tag: str, name: str) -> None:
-    """Push a tag, named without ``refs/tags/``, that must not be there.
-
-    Raises:
-        ConflictError: There is one by now.
-        GitError: The group does not answer, or refuses.
-    """
+    """Push a tag, named without ``refs/tags/``, that must not be there."""
     _push(work, f"{TAGS}{name}", tag, "")
 
 
@@ -77,11 +64,11 @@ def upstream_tag(work: WorkingFolder, name: str) -> str:
     return remote_refs(work.git, work.group, work.ref.scenario).get(TAGS + name, "")
 
 
-def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
+def _push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
     arguments = (
         *("push", "--quiet", "--porcelain", "--atomic", "--no-follow-tags", "--no-verify"),
         *("--no-signed", "--recurse-submodules=no", f"--force-with-lease={name}:{expected}"),
-        *("--", work.url, f"{found}:{name}"),
+        *("--", work.url, f"{object_id}:{name}"),
     )
     with ExitStack() as stack:
         git = work.git
@@ -94,14 +81,14 @@ def _push(work: WorkingFolder, name: str, found: str, expected: str) -> None:
                 far.note({})
             locks = (*git.locks, far.descriptor)
             git = Git(git.folder, environ=git.environ, locks=locks, is_near=True)
-        done = git.attempt(*arguments, is_network=True)
-    if not done.returncode:
+        process = git.attempt(*arguments, is_network=True)
+    if not process.returncode:
         return
-    said = (done.stdout + done.stderr).decode(errors="replace")
-    if any(reason in said for reason in _REFUSED):
+    output = (process.stdout + process.stderr).decode(errors="replace")
+    if any(reason in output for reason in _REFUSED):
         work.lock.note({})  # nobody has it: there is nothing to go on with
         raise ConflictError(
             f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
             "at this moment: run the same command again"
         )
-    raise git_error(("push",), done.stderr + done.stdout, done.returncode)
+    raise git_error(("push",), process.stderr + process.stdout, process.returncode)

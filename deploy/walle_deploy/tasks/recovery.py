@@ -19,7 +19,6 @@ CONFLICTS_FILE: Final = "walle-conflicts"
 """In the clone's ``.git``: JSON, ``format`` (1) and ``files`` in which marks of a conflict are."""
 
 _INDEX: Final = "walle-move-index"
-_REMOTE: Final = "refs/remotes/origin/"
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -28,7 +27,6 @@ class Move(msgspec.Struct, frozen=True):
     from_tree: str
     """What its files are now; empty: there are none."""
     to_tree: str
-    """What they shall be."""
     commit: str
     """What the folder is at then."""
     branch: str = ""
@@ -40,11 +38,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 def move(work: WorkingFolder, target: Move) -> None:
-    """Bring files, branch and index to a commit.
-
-    Args:
-        work: The working folder; what is to be done is noted in its lock.
-        target: Where.
+    """Bring files, branch and index to a commit; what is to be done is noted in the lock.
 
     Raises:
         ConflictError: A file was edited after a kill, so that it is neither as before nor after.
@@ -58,29 +52,28 @@ def move(work: WorkingFolder, target: Move) -> None:
 def recover(work: WorkingFolder) -> str:
     """Finish what a killed command began, or forget it where it reached nobody; blocks.
 
-    Returns:
-        What was finished, for people; empty: nothing was left.
+    What was finished is returned for people; empty: nothing was left.
 
     Raises:
         ConflictError: A file was edited after the kill.
         GitError: The group does not answer.
     """
     left = work.lock.left
-    said = ""
+    summary = ""
     match left.get("do"):
         case "commit" if _is_pushed(work, left):
             _move(work, _target(left))
-            said = f"the commit {left['commit'][:12]} of a command that was killed"
+            summary = f"the commit {left['commit'][:12]} of a command that was killed"
         case "tag" if upstream_tag(work, left["name"]) == left["tag"]:
             work.git.run("update-ref", TAGS + left["name"], left["tag"])
-            said = f"the tag {left['name']} of a command that was killed"
+            summary = f"the tag {left['name']} of a command that was killed"
         case "move":
             _move(work, _target(left))
-            said = "a checkout that was killed"
+            summary = "a checkout that was killed"
         case _:
             pass
     work.lock.note({})
-    return said
+    return summary
 
 
 def note_commit(work: WorkingFolder, target: Move) -> None:
@@ -105,7 +98,7 @@ def _move(work: WorkingFolder, target: Move) -> None:
         git.run("update-ref", HEADS + target.branch, target.commit)
         git.run("symbolic-ref", "HEAD", HEADS + target.branch)
         if target.upstream:
-            git.run("update-ref", _REMOTE + target.branch, target.upstream)
+            git.run("update-ref", "refs/remotes/origin/" + target.branch, target.upstream)
     else:
         git.run("update-ref", "--no-deref", "HEAD", target.commit)
     git.run("read-tree", target.commit)
@@ -119,8 +112,8 @@ def _move(work: WorkingFolder, target: Move) -> None:
 
 def _update_files(work: WorkingFolder, before: str, after: str) -> None:
     changes = _changes(work, before, after)
-    found = _content_ids(work, list(changes))
-    edited = [path for path, ids in changes.items() if found[path] not in ids]
+    content_ids = _content_ids(work, list(changes))
+    edited = [path for path, ids in changes.items() if content_ids[path] not in ids]
     if edited:
         raise ConflictError(
             f"{work.folder / edited[0]} was edited while a command that was killed was not done "
@@ -137,7 +130,7 @@ def _update_files(work: WorkingFolder, before: str, after: str) -> None:
         environ = {"GIT_INDEX_FILE": str(index)}
         work.git.run("read-tree", after, environ=environ)
         names = b"".join(path.encode() + b"\0" for path in written)
-        work.git.run("checkout-index", "--force", "-z", "--stdin", given=names, environ=environ)
+        work.git.run("checkout-index", "--force", "-z", "--stdin", stdin=names, environ=environ)
         index.unlink(missing_ok=True)
 
 
@@ -146,11 +139,11 @@ def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[st
     if before:
         arguments = ("diff-tree", "-r", "-z", "--no-renames", "--raw", before, after)
         parts = work.git.run(*arguments).decode().split("\0")[:-1]
-        found = {}
+        changes = {}
         for facts, path in zip(parts[::2], parts[1::2], strict=True):
             _, _, old, new, _ = facts.split()
-            found[path] = (old.strip("0") and old, new.strip("0") and new)
-        return found
+            changes[path] = (old.strip("0") and old, new.strip("0") and new)
+        return changes
     listed = work.git.run("ls-tree", "-r", "-z", "--full-tree", after).decode().split("\0")[:-1]
     return {entry.partition("\t")[2]: ("", entry.split()[2]) for entry in listed}
 
@@ -158,11 +151,11 @@ def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[st
 def _content_ids(work: WorkingFolder, paths: list[str]) -> dict[str, str]:
     """Return the blob that each file would be now; empty where there is none."""
     files = ((path, work.folder / path) for path in paths)
-    there = [path for path, file in files if file.is_file() and not file.is_symlink()]
-    given = "".join(f"{path}\n" for path in there).encode()
+    existing = [path for path, file in files if file.is_file() and not file.is_symlink()]
+    names = "".join(f"{path}\n" for path in existing).encode()
     # with the conversions of .gitattributes, as add has them
-    ids = work.git.run("hash-object", "--stdin-paths", given=given).decode().split()
-    return dict.fromkeys(paths, "") | dict(zip(there, ids, strict=True))
+    ids = work.git.run("hash-object", "--stdin-paths", stdin=names).decode().split()
+    return dict.fromkeys(paths, "") | dict(zip(existing, ids, strict=True))
 
 
 def _remove(folder: Path, path: str) -> None:

@@ -26,12 +26,9 @@ class Tagged(msgspec.Struct, frozen=True):
 
 
 def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
-    """Make a version of what the group has; blocks.
+    """Make a version, such as ``v2``, of what the group has; blocks.
 
-    Args:
-        folder: A working folder whose files are committed.
-        version: Its name, such as ``v2``.
-        message: Of the tag; empty: its name.
+    The folder's files are committed. An empty message is the version's name.
 
     Raises:
         ConflictError: There is such a version, or somebody made one at this moment.
@@ -98,4 +95,4 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
 def _make_tag(work: WorkingFolder, ref: TaskRef, commit: str, message: str) -> str:
     who = work.git.line("var", "GIT_COMMITTER_IDENT")
     text = f"object {commit}\ntype commit\ntag {ref.tag}\ntagger {who}\n\n{message.strip()}\n"
-    return work.git.run("mktag", given=text.encode(errors="replace")).decode().strip()
+    return work.git.run("mktag", stdin=text.encode(errors="replace")).decode().strip()

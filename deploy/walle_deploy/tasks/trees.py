@@ -21,12 +21,7 @@ FILE_MAX_BYTES: Final = 256 * 1024 * 1024
 """Largest file of a task: as large as a package may be."""
 
 TREE_MAX_BYTES: Final = 4 * 1024 * 1024 * 1024
-"""Most bytes of all files of a task."""
-
 TREE_MAX_FILES: Final = 100_000
-"""Most files of a task."""
-
-_MODES: Final = {"100644", "100755"}
 _KINDS: Final = {"120000": "a symbolic link", "160000": "a submodule"}
 _PATH_MAX: Final = 1_000
 _PART_MAX: Final = 255
@@ -49,10 +44,7 @@ class TreeFile(msgspec.Struct, frozen=True):
 def list_tree(git: Git, tree: str, origin: str) -> list[TreeFile]:
     """List the files of a commit or tree, by path; refuse what must not be in one.
 
-    Args:
-        git: On a repository that has it.
-        tree: Its object id.
-        origin: What messages call it, such as ``shop/ipv@v2``.
+    ``origin`` is what messages call it, such as ``shop/ipv@v2``.
 
     Raises:
         GitError: Something in it is no plain file of a plain name, or too large.
@@ -115,25 +107,23 @@ def blob_id(path: Path, size_bytes: int, like: str) -> str:
     digest = hashlib.sha1(usedforsecurity=False) if is_sha1 else hashlib.sha256()
     digest.update(b"blob %d\0" % size_bytes)
     with path.open("rb") as stream:
-        while piece := stream.read(_PIECE_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, lambda: digest).hexdigest()
 
 
 def is_whole(files: Iterable[TreeFile], folder: Path) -> bool:
     """Say whether a folder has exactly the contents of these files, and no others."""
     named = {file.path: file for file in files}
     try:
-        found = {
+        paths = {
             path.relative_to(folder).as_posix(): path
             for path in folder.rglob("*")
             if path.is_symlink() or not path.is_dir()
         }
-        return found.keys() == named.keys() and all(
+        return paths.keys() == named.keys() and all(
             not path.is_symlink()
             and path.stat().st_size == named[name].size_bytes
             and blob_id(path, named[name].size_bytes, named[name].blob) == named[name].blob
-            for name, path in found.items()
+            for name, path in paths.items()
         )
     except OSError:
         return False
@@ -168,7 +158,7 @@ def _copy_blob(process: subprocess.Popen[bytes], file: TreeFile, path: Path, ori
 
 
 def _kind_problem(mode: str) -> str | None:
-    if mode in _MODES:
+    if mode in {"100644", "100755"}:
         return None
     return f"is {_KINDS.get(mode, f'of mode {mode}')}: only plain files travel, put the file there"
 

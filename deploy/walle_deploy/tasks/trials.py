@@ -20,7 +20,6 @@ from walle_stream.app.queries.query import features_lines
 from walle_stream.app.validation import validate_file
 
 TIMEOUT_S: Final = 600
-"""Longest time of the tests."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -32,7 +31,6 @@ class Trial(msgspec.Struct, frozen=True):
     tests: str
     """``passed``, ``failed``, or why there were none."""
     output: str
-    """What the tests printed."""
 
     @property
     def is_good(self) -> bool:
@@ -42,9 +40,6 @@ class Trial(msgspec.Struct, frozen=True):
 
 def try_task(folder: Path) -> Trial:
     """Check a folder's task, run it over its sample, run its tests; blocks.
-
-    Returns:
-        What came of it.
 
     Raises:
         WalleError: A definition or script is wrong, or the sample cannot be run.
@@ -73,7 +68,7 @@ def _run_tests(folder: Path) -> tuple[str, str]:
         return "none: pytest is not installed", ""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
     try:
-        done = subprocess.run(  # noqa: S603 - the task's own tests, which the user asks for
+        process = subprocess.run(  # noqa: S603 - the task's own tests, which the user asks for
             [*command, "."],
             cwd=folder,
             stdout=subprocess.PIPE,
@@ -86,4 +81,4 @@ def _run_tests(folder: Path) -> tuple[str, str]:
         )
     except subprocess.TimeoutExpired:
         return "failed", f"the tests did not end within {TIMEOUT_S} s"
-    return ("failed" if done.returncode else "passed"), done.stdout
+    return ("failed" if process.returncode else "passed"), process.stdout

@@ -140,19 +140,18 @@ def refuse_remains(folder: Path) -> None:
 
     Versions would be counted from 1 again, and devices refuse what is older than what they saw.
 
-    Args:
-        folder: Of the metadata; one that was never whole is let pass.
+    A folder that was never whole is let pass.
 
     Raises:
         IntegrityError: There is more than a first ``init`` that was cut off leaves.
     """
     private = folder.parent.parent / PRIVATE
-    found = next(private.iterdir(), None) if private.is_dir() else None
+    remains = next(private.iterdir(), None) if private.is_dir() else None
     for name, version, path in written_files(folder) if folder.is_dir() else ():
         if version > 1 or name not in _FIRST:
-            found = path
-    if found is not None:
-        _refuse(folder, "timestamp", f"it is gone, and {found.name} is there")
+            remains = path
+    if remains is not None:
+        _refuse(folder, "timestamp", f"it is gone, and {remains.name} is there")
 
 
 def newest_root_version(folder: Path) -> int:

@@ -43,8 +43,8 @@ class KeyFolder:
         """Return the ids of a role's keys that are here, in order."""
         if not self.folder.is_dir():
             return []
-        found = (_NAME.fullmatch(path.name) for path in sorted(self.folder.iterdir()))
-        return [match["keyid"] for match in found if match and match["role"] == role]
+        matches = (_NAME.fullmatch(path.name) for path in sorted(self.folder.iterdir()))
+        return [match["keyid"] for match in matches if match and match["role"] == role]
 
     def signer(self, role: str, key_id: str) -> CryptoSigner | None:
         """Read a key; None when it is not here.

@@ -40,15 +40,10 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Numbers of the system's errors of a full disk."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
-_POLL_S: Final = 0.02
 
 
 def blob_path(sha256: str) -> str:
-    """Return where a file lies below its folder.
-
-    Args:
-        sha256: Of its content, 64 lower-case hexadecimal digits.
-    """
+    """Return where a file lies below its folder, by 64 lower-case hexadecimal digits."""
     return f"{sha256[:2]}/{sha256}"
 
 
@@ -82,48 +77,35 @@ def put_file(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 
 def put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
-    """Store a content under its hash, if it is not there already.
-
-    Returns:
-        Its SHA-256 and its size in bytes.
+    """Store a content under its hash, if it is not there; return its SHA-256 and size in bytes.
 
     Raises:
         RefNotFoundError: There is no such file to read.
         StoreFullError: The disk is full; nothing was changed.
     """
-    with full_disk(folder):
-        return _put_blob(folder, content)
-
-
-def _put_blob(folder: Path, content: bytes | Path) -> tuple[str, int]:
     part = folder / f".{uuid4().hex}"
     digest, size_bytes = hashlib.sha256(), 0
-    try:
-        make_folder(folder)
-        with part.open("xb") as file:
-            for chunk in _chunks(content):
-                digest.update(chunk)
-                size_bytes += len(chunk)
-                file.write(chunk)
-            part.chmod(0o644)
-            file.flush()
-            os.fsync(file.fileno())
-        path = folder / blob_path(digest.hexdigest())
-        make_folder(path.parent)
-        place_file(part, path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    with full_disk(folder):
+        try:
+            make_folder(folder)
+            with part.open("xb") as file:
+                for chunk in _chunks(content):
+                    digest.update(chunk)
+                    size_bytes += len(chunk)
+                    file.write(chunk)
+                part.chmod(0o644)
+                file.flush()
+                os.fsync(file.fileno())
+            path = folder / blob_path(digest.hexdigest())
+            make_folder(path.parent)
+            place_file(part, path)
+        finally:
+            part.unlink(missing_ok=True)
     return digest.hexdigest(), size_bytes
 
 
 def remove_parts(folder: Path, before_ms: int) -> None:
-    """Remove what killed writers left half-done in a folder.
-
-    Args:
-        folder: Which; need not be there.
-        before_ms: Older than this, epoch milliseconds: nobody writes to it any more.
-    """
+    """Remove what killed writers left half-done in a folder before some epoch milliseconds."""
     for path in folder.glob(".*") if folder.is_dir() else ():
         if path.is_file() and path.stat().st_mtime * 1_000 < before_ms:
             path.unlink(missing_ok=True)
@@ -155,7 +137,7 @@ def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
                         f"{folder}: another command is writing to this repository: "
                         "run this one again when it has ended"
                     ) from error
-                time.sleep(_POLL_S)
+                time.sleep(0.02)
         yield
 
 

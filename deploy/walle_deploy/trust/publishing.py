@@ -30,7 +30,6 @@ class ExclusiveFile(msgspec.Struct, frozen=True):
     owner: str
     """A device's id, or ``user:ID``."""
     resource: str
-    """Name under which the script finds it."""
     content: bytes | Path
 
 
@@ -43,15 +42,7 @@ def publish_version(
 ) -> VersionFiles:
     """Sign and store the files of a version; done again, it changes nothing.
 
-    Args:
-        repository: Where.
-        ref: The version.
-        package: As ``walle task build`` makes it.
-        exclusive: Files of single devices or users.
-        on_progress: Told of exclusive files that are stored.
-
-    Returns:
-        The files' addresses, relative to the CDN's and the CEN's.
+    The addresses of what it returns are relative to the CDN's and the CEN's.
 
     Raises:
         ConflictError: The version has other files already.
@@ -98,16 +89,16 @@ def _store_exclusive(
     exclusive: list[ExclusiveFile],
     on_progress: Progress | None,
 ) -> dict[str, tuple[PushedFile, ...]]:
-    found: dict[str, tuple[PushedFile, ...]] = {}
-    for done, each in enumerate(exclusive, 1):
-        sha256, size_bytes = put_blob(repository.folder / EXCLUSIVE, each.content)
-        name = exclusive_name(ref, each.owner, each.resource)
+    by_owner: dict[str, tuple[PushedFile, ...]] = {}
+    for count, source in enumerate(exclusive, 1):
+        sha256, size_bytes = put_blob(repository.folder / EXCLUSIVE, source.content)
+        name = exclusive_name(ref, source.owner, source.resource)
         url = f"exclusive/{blob_path(sha256)}"
-        file = PushedFile(name, url, sha256, size_bytes, "exclusive", each.resource)
-        others = found.get(each.owner, ())
-        if any(other.resource == each.resource for other in others):
-            raise ConflictError(f"{ref}: {each.owner!r} has two files {each.resource!r}")
-        found[each.owner] = (*others, file)
+        file = PushedFile(name, url, sha256, size_bytes, "exclusive", source.resource)
+        others = by_owner.get(source.owner, ())
+        if any(other.resource == source.resource for other in others):
+            raise ConflictError(f"{ref}: {source.owner!r} has two files {source.resource!r}")
+        by_owner[source.owner] = (*others, file)
         if on_progress:
-            on_progress(done, len(exclusive))
-    return found
+            on_progress(count, len(exclusive))
+    return by_owner

@@ -17,14 +17,7 @@ from tuf.api.metadata import TargetFile, Targets
 
 from walle_deploy.trust.current import CurrentMetadata, refuse_remains
 from walle_deploy.trust.keys import KeyFolder
-from walle_deploy.trust.layout import (
-    METADATA,
-    RETIRED,
-    TARGETS,
-    put_blob,
-    put_file,
-    sole_writer,
-)
+from walle_deploy.trust.layout import METADATA, RETIRED, TARGETS, put_blob, put_file, sole_writer
 from walle_deploy.trust.rotation import rotate_key
 from walle_deploy.trust.signing import Signing, new_metadata
 from walle_deploy.trust.status import RepositoryStatus, status_of
@@ -56,10 +49,8 @@ class TrustedRepository:
     ) -> None:
         """Name a repository; it is read when something is asked of it.
 
-        Args:
-            folder: Of the layout in ``trust.layout``.
-            keys: Where its keys are; ``FOLDER/keys`` when None.
-            clock: Epoch milliseconds.
+        The folder has the layout of ``trust.layout``; its keys are in ``FOLDER/keys`` by default.
+        The clock is in epoch milliseconds.
         """
         self.folder = folder
         self.metadata = folder / METADATA
@@ -79,31 +70,24 @@ class TrustedRepository:
     ) -> Self:
         """Make keys and an empty repository; one that was cut off is made anew.
 
-        Args:
-            folder: Where.
-            keys: Where its keys go; ``FOLDER/keys`` when None.
-            root_keys: How many there are, and how many of them a new root needs.
-            bin_bits: 2 to the power of it is the number of bins.
-            clock: Epoch milliseconds.
+        ``root_keys``: how many there are, and how many of them a new root needs. There are 2 to the
+        power of ``bin_bits`` bins.
 
         Raises:
             ConflictError: There is one already.
             IntegrityError: There was one, and its timestamp is gone.
             StoreFullError: The disk is full.
         """
-        made = cls(folder, keys, clock)
+        repository = cls(folder, keys, clock)
         with sole_writer(folder):
-            if (made.metadata / "timestamp.json").exists():
+            if (repository.metadata / "timestamp.json").exists():
                 raise ConflictError(f"{folder}: there is a repository already: give another folder")
-            refuse_remains(made.metadata)
-            made._signing.create(root_keys, bin_bits)
-        return made
+            refuse_remains(repository.metadata)
+            repository._signing.create(root_keys, bin_bits)
+        return repository
 
     def add(self, targets: Iterable[NewTarget]) -> int:
-        """Sign files, all of them with one change; what is there already stays.
-
-        Returns:
-            How many were new.
+        """Sign files, all of them with one change, and return how many were new.
 
         Raises:
             ConflictError: A name has another content already, or was retired; nothing was changed.
@@ -138,10 +122,7 @@ class TrustedRepository:
         return added
 
     def retire(self, names: Iterable[str]) -> int:
-        """Sign that targets are no more: no device will take them again, in any release.
-
-        Returns:
-            How many were there.
+        """Sign that targets are no more, and return how many: no device takes them again.
 
         Raises:
             RefNotFoundError: One is not there; nothing was changed.
@@ -150,16 +131,16 @@ class TrustedRepository:
         with sole_writer(self.folder):
             current = self._signing.load()
             changed: dict[str, Targets] = {}
-            gone = list(names)
-            for name in gone:
+            retired = list(names)
+            for name in retired:
                 if _bin(current, changed, name)[1].targets.pop(name, None) is None:
                     raise RefNotFoundError(f"{self.folder}: there is no target {name!r}")
-            for name in gone:
+            for name in retired:
                 # first: whatever happens now, it does not come again
                 put_file(self._retired(name), name.encode())
-            if gone:
+            if retired:
                 self._signing.commit(current, changed)
-        return len(gone)
+        return len(retired)
 
     def is_retired(self, name: str) -> bool:
         """Return whether a target was retired; quick, and needs no keys."""
@@ -169,10 +150,9 @@ class TrustedRepository:
         return self.folder / RETIRED / hashlib.sha256(name.encode()).hexdigest()
 
     def refresh(self) -> list[str]:
-        """Sign anew what has less than a third of its time left; the timestamp always.
+        """Sign anew what has less than a third of its time left, the timestamp always.
 
-        Returns:
-            The names of what was signed.
+        The names of what was signed are returned.
 
         Raises:
             DeployError: A key is missing.
@@ -182,15 +162,10 @@ class TrustedRepository:
             return self._signing.refresh(self._signing.load())
 
     def rotate(self, role: str, *, key_id: str = "", is_lost: bool = False) -> str:
-        """Give a role a new key in the place of one.
+        """Give a role a new key in the place of one, and return the new one's id.
 
-        Args:
-            role: ``root``, ``targets``, ``packages``, ``snapshot`` or ``timestamp``.
-            key_id: Begin of the old key's id; may be empty where the role has one key.
-            is_lost: The old key is gone, or stolen: nothing is signed with it any more.
-
-        Returns:
-            The id of the new key.
+        ``key_id`` is the begin of the old one's; it may be empty where the role has one key.
+        ``is_lost``: the old key is gone, or stolen, and nothing is signed with it any more.
 
         Raises:
             DeployError: A key is missing.
@@ -202,8 +177,8 @@ class TrustedRepository:
     def find(self, name: str) -> TargetFile | None:
         """Return what is signed of a target; None when there is none."""
         current = CurrentMetadata(self.metadata)
-        found = current.read_bin(current.bin_of(name))
-        return found.signed.targets.get(name) if found else None
+        metadata = current.read_bin(current.bin_of(name))
+        return metadata.signed.targets.get(name) if metadata else None
 
     def status(self) -> RepositoryStatus:
         """Return where every role stands; changes nothing.
@@ -223,8 +198,8 @@ class TrustedRepository:
 def _bin(current: CurrentMetadata, bins: dict[str, Targets], target: str) -> tuple[str, Targets]:
     name = current.bin_of(target)
     if name not in bins:
-        found = current.read_bin(name)
-        bins[name] = found.signed if found else new_metadata(Targets)
+        metadata = current.read_bin(name)
+        bins[name] = metadata.signed if metadata else new_metadata(Targets)
     return name, bins[name]
 
 
@@ -237,11 +212,13 @@ def _enter(into: Targets, target: NewTarget, sha256: str, size_bytes: int) -> bo
         )
         return True
     if before.hashes != {"sha256": sha256} or (before.custom or {}) != dict(target.custom):
-        found = f"{before.hashes['sha256'][:12]}..., not {sha256[:12]}..."
+        difference = f"{before.hashes['sha256'][:12]}..., not {sha256[:12]}..."
         if before.hashes == {"sha256": sha256}:
-            found = "the package is the same, what is signed with it differs, as exclusive files do"
+            difference = (
+                "the package is the same, what is signed with it differs, as exclusive files do"
+            )
         raise ConflictError(
-            f"{target.name}: is signed with another content ({found}): a version never changes, "
-            "publish a new one"
+            f"{target.name}: is signed with another content ({difference}): a version never "
+            "changes, publish a new one"
         )
     return False

@@ -29,18 +29,12 @@ LIFETIME_MS: Final = {
     "snapshot": 7 * 86_400_000,
     "timestamp": 86_400_000,
 }
-"""By role."""
-
-MADE: Final = "x-walle-made-ms"
+SIGNED_AT: Final = "x-walle-made-ms"
 """Field of the timestamp: when it was signed. No true clock shows less, see device/files."""
 
 
 def role_of(name: str) -> str:
-    """Return whose keys sign a metadata file.
-
-    Args:
-        name: Of the file, such as ``packages-01f``.
-    """
+    """Return whose keys sign a metadata file, such as ``packages-01f``."""
     return BINS if name.startswith(f"{BINS}-") else name
 
 

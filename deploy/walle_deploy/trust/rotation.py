@@ -19,16 +19,7 @@ if TYPE_CHECKING:
 
 
 def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> str:
-    """Replace one key of a role.
-
-    Args:
-        signing: Of the repository; its lock is held.
-        role: Which.
-        key_id: Begin of the old key's id; may be empty where the role has one key.
-        is_lost: Nothing is signed with the old one any more.
-
-    Returns:
-        The id of the new key.
+    """Replace one key of a role, see ``TrustedRepository.rotate``; the lock is held.
 
     Raises:
         DeployError: A key that is needed is not here.
@@ -38,12 +29,12 @@ def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> st
         raise RefNotFoundError(f"there is no role {role!r}: expected {', '.join(LIFETIME_MS)}")
     current = signing.load()
     known, _ = keys_of(current, role)
-    old = [each for each in known if each.startswith(key_id)]
+    old = [key for key in known if key.startswith(key_id)]
     if len(old) != 1:
         begun = f" that begin with {key_id!r}" if key_id else ""
         raise RefNotFoundError(
             f"{role!r} has {len(old)} keys{begun}: name one of "
-            f"{', '.join(each[:12] for each in known)} with --key"
+            f"{', '.join(key[:12] for key in known)} with --key"
         )
     new = _unused(signing, role, known)
     if role == BINS:
@@ -58,7 +49,11 @@ def _rotate_bins(signing: Signing, old: str, new: CryptoSigner) -> None:
     # one change: the new targets and the bins come into force with the same timestamp
     current = signing.load()
     targets = current.targets.signed
-    bins = {name: found.signed for name in current.bin_names() if (found := current.read_bin(name))}
+    bins = {
+        name: metadata.signed
+        for name in current.bin_names()
+        if (metadata := current.read_bin(name))
+    }
     targets.add_key(new.public_key)
     targets.revoke_key(old)
     signing.commit(current, {**bins, "targets": targets})

@@ -20,19 +20,11 @@ from tuf.api.serialization.json import JSONSerializer
 
 from walle_deploy.trust.current import CurrentMetadata, written_files
 from walle_deploy.trust.keys import KeyFolder
-from walle_deploy.trust.layout import (
-    EXCLUSIVE,
-    METADATA,
-    TARGETS,
-    TREE,
-    put_file,
-    remove_parts,
-)
-from walle_deploy.trust.roles import BINS, MADE, expiry_of, is_due, role_of
+from walle_deploy.trust.layout import EXCLUSIVE, METADATA, TARGETS, TREE, put_file, remove_parts
+from walle_deploy.trust.roles import BINS, SIGNED_AT, expiry_of, is_due, role_of
 from walle_stream.errors import DeployError
 from walle_stream.faults import crash_point
 
-_COMPACT: Final = JSONSerializer(compact=True)
 _KEPT_MS: Final = 86_400_000
 _ONLINE: Final = ("targets", "snapshot", "timestamp")
 
@@ -49,9 +41,7 @@ class Signing:
     def create(self, root_keys: tuple[int, int], bin_bits: int) -> None:
         """Write an empty repository, with keys that are there from a cut-off start, or new ones.
 
-        Args:
-            root_keys: How many there are, and how many of them a new root needs.
-            bin_bits: 2 to the power of it is the number of bins.
+        See ``TrustedRepository.create``.
         """
         signers = {role: self._first(role, 1) for role in (*_ONLINE, BINS)}
         signers["root"] = self._first("root", root_keys[0])
@@ -87,12 +77,9 @@ class Signing:
         changed: Mapping[str, Targets],
         extra: Mapping[str, Collection[CryptoSigner]] | None = None,
     ) -> None:
-        """Sign what was changed, a new snapshot and a new timestamp.
+        """Sign what was changed, a new snapshot and a new timestamp; ``current`` is changed.
 
-        Args:
-            current: As it was read; changed in place.
-            changed: Targets and bins with their new content, by name.
-            extra: By role: further keys to sign with.
+        ``changed`` has targets and bins by name, ``extra`` further keys by role.
 
         Raises:
             DeployError: A key is missing; nothing was changed.
@@ -122,25 +109,19 @@ class Signing:
         self._finish(timestamp, snapshot.version, data, signers["timestamp"])
 
     def refresh(self, current: CurrentMetadata) -> list[str]:
-        """Sign anew what is due, and remove what nobody reads any more.
-
-        Returns:
-            The names of what was signed.
-        """
+        """Sign anew what is due, return its names, and remove what nobody reads any more."""
         now_ms = self.clock()
         renewed = []
         if is_due("root", current.root, now_ms) and self._has_keys(current, "root"):
-            root = current.root.signed
-            root.version += 1
-            self._write("root", root, self.signers(current, "root"))
+            self.write_root(current.root.signed, self.signers(current, "root"))
             renewed.append("root")
         changed: dict[str, Targets] = {}
         if is_due("targets", current.targets, now_ms) and self._has_keys(current, "targets"):
             changed["targets"] = current.targets.signed
         for name in current.bin_names():
-            found = current.read_bin(name)
-            if found and is_due(name, found, now_ms):
-                changed[name] = found.signed
+            metadata = current.read_bin(name)
+            if metadata and is_due(name, metadata, now_ms):
+                changed[name] = metadata.signed
         if changed or is_due("snapshot", current.snapshot, now_ms):
             self.commit(current, changed)
             renewed += [*changed, "snapshot"]
@@ -153,12 +134,7 @@ class Signing:
         return [*renewed, "timestamp"]
 
     def write_root(self, root: Root, signers: Collection[CryptoSigner]) -> None:
-        """Write the next root.
-
-        Args:
-            root: Its content.
-            signers: Enough keys of the root before it, and of itself.
-        """
+        """Write the next root, signed with enough keys of the root before it, and of itself."""
         root.version += 1
         self._write("root", root, signers)
 
@@ -169,8 +145,8 @@ class Signing:
             DeployError: They are too few.
         """
         key_ids, threshold = keys_of(current, role)
-        found = [key for key_id in key_ids if (key := self.keys.signer(role, key_id))]
-        if len(found) < threshold:
+        signers = [key for key_id in key_ids if (key := self.keys.signer(role, key_id))]
+        if len(signers) < threshold:
             # a new key of any role is signed by the root: nothing takes its own keys' place
             folder = self.metadata.parent.parent
             instead = (
@@ -178,18 +154,18 @@ class Signing:
             )
             raise DeployError(
                 f"{self.keys.folder}: {threshold} of the keys of {role!r} are needed, "
-                f"{len(found)} of its {len(key_ids)} are here: bring their files{instead}"
+                f"{len(signers)} of its {len(key_ids)} are here: bring their files{instead}"
             )
-        return found
+        return signers
 
     def _has_keys(self, current: CurrentMetadata, role: str) -> bool:
         key_ids, threshold = keys_of(current, role)
         return sum(key_id in self.keys.key_ids(role) for key_id in key_ids) >= threshold
 
     def _first(self, role: str, count: int) -> list[CryptoSigner]:
-        found = [self.keys.signer(role, key_id) for key_id in self.keys.key_ids(role)[:count]]
-        there = [signer for signer in found if signer]
-        return there + [self.keys.create(role) for _ in range(count - len(there))]
+        signers = [self.keys.signer(role, key_id) for key_id in self.keys.key_ids(role)[:count]]
+        existing = [signer for signer in signers if signer]
+        return existing + [self.keys.create(role) for _ in range(count - len(existing))]
 
     def _write(self, name: str, signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
         signed.expires = expiry_of(name, self.clock())
@@ -205,7 +181,7 @@ class Signing:
 
     def _write_timestamp(self, timestamp: Timestamp, signers: Collection[CryptoSigner]) -> None:
         timestamp.expires = expiry_of("timestamp", self.clock())
-        timestamp.unrecognized_fields[MADE] = self.clock()
+        timestamp.unrecognized_fields[SIGNED_AT] = self.clock()
         put_file(self.metadata / "timestamp.json", _signed(timestamp, signers))
 
     def _sweep(self, now_ms: int) -> None:
@@ -228,8 +204,8 @@ def keys_of(current: CurrentMetadata, role: str) -> tuple[list[str], int]:
     """Return the ids of a role's keys, and how many of them must sign."""
     if role == BINS:
         delegations = current.targets.signed.delegations
-        found = delegations.succinct_roles if delegations else None
-        return (list(found.keyids), found.threshold) if found else ([], 1)
+        roles = delegations.succinct_roles if delegations else None
+        return (list(roles.keyids), roles.threshold) if roles else ([], 1)
     known = current.root.signed.roles[role]
     return list(known.keyids), known.threshold
 
@@ -243,4 +219,4 @@ def _signed(signed: Signed, signers: Collection[CryptoSigner]) -> bytes:
     metadata = Metadata[Any](signed)
     for signer in signers:
         metadata.sign(signer, append=True)
-    return metadata.to_bytes(_COMPACT)
+    return metadata.to_bytes(JSONSerializer(compact=True))

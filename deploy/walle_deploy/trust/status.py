@@ -24,7 +24,6 @@ class RoleStatus(msgspec.Struct, frozen=True):
     expires_ms: int
     """Epoch milliseconds; of the bins the first; 0 when there is none."""
     keys: tuple[str, ...]
-    """Ids of all its keys."""
     threshold: int
     """How many of them must sign."""
     keys_here: int
@@ -36,9 +35,7 @@ class RepositoryStatus(msgspec.Struct, frozen=True):
 
     roles: tuple[RoleStatus, ...]
     targets: int
-    """How many files are signed."""
     bins: int
-    """In how many bins."""
     expired: tuple[str, ...]
     """Roles whose metadata devices refuse now."""
 
@@ -50,7 +47,7 @@ def status_of(current: CurrentMetadata, keys: KeyFolder, now_ms: int) -> Reposit
         IntegrityError: A bin was altered.
     """
     tops: dict[str, Metadata[Any]] = {role: getattr(current, role) for role in _TOP}
-    bins = [each.signed for name in current.bin_names() if (each := current.read_bin(name))]
+    bins = [metadata.signed for name in current.bin_names() if (metadata := current.read_bin(name))]
     signed = {role: [tops[role].signed] for role in _TOP} | {BINS: bins}
     roles = []
     for role, versions in signed.items():
@@ -58,12 +55,12 @@ def status_of(current: CurrentMetadata, keys: KeyFolder, now_ms: int) -> Reposit
         roles.append(
             RoleStatus(
                 role,
-                max((each.version for each in versions), default=0),
-                min((int(each.expires.timestamp() * 1_000) for each in versions), default=0),
+                max((version.version for version in versions), default=0),
+                min((int(version.expires.timestamp() * 1_000) for version in versions), default=0),
                 tuple(key_ids),
                 threshold,
                 len(set(key_ids) & set(keys.key_ids(role))),
             )
         )
-    expired = tuple(each.role for each in roles if 0 < each.expires_ms <= now_ms)
+    expired = tuple(role.role for role in roles if 0 < role.expires_ms <= now_ms)
     return RepositoryStatus(tuple(roles), sum(len(b.targets) for b in bins), len(bins), expired)

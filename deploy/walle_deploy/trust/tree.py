@@ -19,14 +19,10 @@ import msgspec
 from walle_stream.errors import IntegrityError
 
 NODE_MAX_BYTES: Final = 65_536
-"""No node is larger."""
-
 _INNER: Final = b"walle-tree 1 inner\n"
 _LEAF: Final = b"walle-tree 1 leaf\n"
 _FAN_OUT: Final = 256
 _HASH_BYTES: Final = 32
-_PER_LEAF: Final = 64
-_DEPTH_MAX: Final = 3
 _OTHER_FORM: Final = "its version's tree is of another form: update this device's app"
 
 type Entry = tuple[str, int]
@@ -37,36 +33,29 @@ _decoder: Final = msgspec.json.Decoder(dict[str, tuple[str, int]])
 
 
 def build_tree(entries: Mapping[str, Entry], store: Callable[[bytes], str]) -> bytes:
-    """Make a tree of entries by name, leaves first; ``store`` returns a node's SHA-256.
+    """Make a tree of entries by name, leaves first, and return its root, which is not stored.
 
-    Returns:
-        The root, which is not stored.
+    ``store`` returns a node's SHA-256.
     """
-    hashed = {hashlib.sha256(name.encode()).hexdigest(): each for name, each in entries.items()}
+    hashed = {hashlib.sha256(name.encode()).hexdigest(): entry for name, entry in entries.items()}
     depth = 0
-    while _PER_LEAF * _FAN_OUT**depth < len(hashed):
+    while 64 * _FAN_OUT**depth < len(hashed):
         depth += 1
     return _node(sorted(hashed.items()), 0, depth, store)
 
 
 def find_in_tree(name: str, root: str, read: Callable[[str], bytes]) -> Entry | None:
-    """Look up one file.
+    """Return what is signed of a file; None when it is not in the tree.
 
-    Args:
-        name: Of the file.
-        root: SHA-256 of the root, from the signed metadata.
-        read: Gets the bytes of a node by its SHA-256, of ``NODE_MAX_BYTES`` at most; they are
-            not trusted.
-
-    Returns:
-        What is signed of it; None when it is not in the tree.
+    ``root`` is the root's SHA-256, from the signed metadata. ``read`` gets the bytes of a node by
+    its SHA-256, of ``NODE_MAX_BYTES`` at most; they are not trusted.
 
     Raises:
         IntegrityError: A node is not what was signed.
     """
     key = hashlib.sha256(name.encode()).digest()
     sha256 = root
-    for level in range(_DEPTH_MAX + 1):
+    for level in range(3 + 1):
         data = read(sha256)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise IntegrityError(
@@ -98,4 +87,4 @@ def _node(
     for item in items:
         parts[int(item[0][2 * level : 2 * level + 2], 16)].append(item)
     hashes = (store(_node(part, level + 1, depth, store)) for part in parts)
-    return _INNER + b"".join(bytes.fromhex(each) for each in hashes)
+    return _INNER + b"".join(bytes.fromhex(digest) for digest in hashes)

@@ -19,10 +19,9 @@ from tests.integration.scripted_visits import PIPELINE
 from tests.unit.deploy.monitoring.reporting import frame, health, publish, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
 from walle_deploy.monitoring.definition import AlarmRule, load_alarms
-from walle_deploy.monitoring.fleet_view import FleetView
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.transport import HttpReportSink, read_batch
-from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions, watching
+from walle_deploy.monitoring.watch import AlarmWatch, FleetView, WatchOptions, watching
 from walle_deploy.monitoring.webhook import Webhook, WebhookOptions, sign
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.sqlite import SqliteStore

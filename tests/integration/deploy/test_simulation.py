@@ -269,7 +269,7 @@ def test_a_simulation_ends_with_the_process_that_waits_for_it(tmp_path):
 def test_an_interpreter_that_is_not_there_is_no_pass(tmp_path, monkeypatch):
     package = build(tmp_path / "1", GOOD, "1")
     monkeypatch.setattr(interpreters, "CURRENT_TAG", "cpython-300")  # so that ours is another one
-    interpreters._found.cache_clear()
+    interpreters._find_interpreter.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     report = simulate(package, kinds(ANDROID), events())
     assert report.status == "not_simulated"
@@ -280,10 +280,10 @@ def test_an_interpreter_that_is_not_there_is_no_pass(tmp_path, monkeypatch):
             python = tmp_path / name
             python.write_text(f"#!/bin/sh\n{text}\n")
             python.chmod(0o755)
-        interpreters._found.cache_clear()
+        interpreters._find_interpreter.cache_clear()
         report = simulate(package, kinds(ANDROID), events())
         assert (report.status, said in report.reasons[0]) == ("not_simulated", True)
-    interpreters._found.cache_clear()
+    interpreters._find_interpreter.cache_clear()
 
 
 def run_command(*arguments):

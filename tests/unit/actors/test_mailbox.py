@@ -13,7 +13,7 @@ def test_messages_come_out_in_order_of_arrival():
     for number in range(3):
         box.put(Envelope(number))
     assert box.messages == [0, 1, 2]
-    assert [box.take(0).message for _ in range(3)] == [0, 1, 2]
+    assert [box.receive(0).message for _ in range(3)] == [0, 1, 2]
     assert box.messages == []
 
 
@@ -27,7 +27,7 @@ def test_a_full_box_refuses_after_the_timeout():
 def test_a_message_larger_than_the_bound_enters_an_empty_box():
     box = Mailbox(max_bytes=10)
     box.put(Envelope("huge", 1000), timeout_s=0)
-    assert box.take(0).message == "huge"
+    assert box.receive(0).message == "huge"
 
 
 def test_a_waiting_sender_goes_on_when_there_is_room():
@@ -41,8 +41,8 @@ def test_a_waiting_sender_goes_on_when_there_is_room():
     thread = Thread(target=send)
     thread.start()
     assert not sent.is_set()
-    assert box.take(5).message == "a"
-    assert box.take(5).message == "b"
+    assert box.receive(5).message == "a"
+    assert box.receive(5).message == "b"
     thread.join(60)
     assert sent.is_set()
 
@@ -53,8 +53,8 @@ def test_a_closed_box_refuses_but_gives_what_waits():
     box.close()
     with pytest.raises(ActorDeadError):
         box.put(Envelope("b"))
-    assert box.take().message == "a"
-    assert box.take() is None
+    assert box.receive().message == "a"
+    assert box.receive() is None
 
 
 def test_closing_wakes_a_waiting_sender():

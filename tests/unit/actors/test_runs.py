@@ -45,7 +45,7 @@ class Pool:
 class Doubt:
     is_doubtful = False
 
-    def take(self):
+    def mark(self):
         pass
 
 

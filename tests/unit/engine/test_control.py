@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Graph, Node, TensorType
 from walle_stream.engine.module import GraphRunner
 from walle_stream.errors import EngineError, LoweringError, ShapeError

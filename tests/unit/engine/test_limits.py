@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from walle_stream.engine.backends import backend_named
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Function, Graph, Node
 from walle_stream.engine.limits import Budget, Limits, check_memory, memory_of_machine
 from walle_stream.engine.module import GraphRunner

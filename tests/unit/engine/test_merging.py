@@ -9,7 +9,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.composition import compose
-from walle_stream.engine.passes.strided import view_of
+from walle_stream.engine.passes.reading import view_of
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.program import Program, Tensor
 from walle_stream.engine.region import Region, View, whole

@@ -61,7 +61,7 @@ def test_what_was_asked_of_shapes_is_kept_for_as_many_as_plans(dense, monkeypatc
     for count in range(20):
         module.run({"x": rows(count)})
     stage = module._runner._first
-    assert (len(stage._pieces), len(stage._asked)) == (4, 4)
+    assert (len(stage._pieces), len(stage._required)) == (4, 4)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

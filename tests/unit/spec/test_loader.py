@@ -77,12 +77,15 @@ def test_single_keys_can_be_overridden_too(load_packages, tmp_path):
     assert task.name == "rank"
 
 
+def place_of(error):
+    return error.file, error.line, error.column
+
+
 def test_a_package_of_a_name_that_is_taken_is_refused(load_packages, tmp_path):
     with pytest.raises(SpecFileError) as caught:
         load_packages("    - task: visit\n    - package: visit.walle\n")
-    assert caught.value.message == (
-        f"{tmp_path}/p.yaml:11:7: spec.tasks[1]: the task 'visit' stands here twice"
-    )
+    assert place_of(caught.value) == (f"{tmp_path}/p.yaml", 11, 7)
+    assert "'visit'" in caught.value.message
 
 
 def test_what_is_wrong_with_a_package_is_said_where_it_is_named(load_packages, tmp_path):
@@ -94,19 +97,15 @@ def test_what_is_wrong_with_a_package_is_said_where_it_is_named(load_packages, t
             "    - package: rank.walle\n    - package: other.walle\n",
             read_package=refuse,
         )
-    assert caught.value.message == (
-        f"{tmp_path}/p.yaml:10:16: spec.tasks[0].package: {tmp_path}/rank.walle: is cut "
-        "(and 1 more)"
-    )
+    assert place_of(caught.value) == (f"{tmp_path}/p.yaml", 10, 16)
+    assert all(part in caught.value.message for part in ("rank.walle: is cut", "1 more"))
 
 
 def test_a_package_that_is_not_there_is_named_with_one_that_is(load_packages, tmp_path):
     with pytest.raises(SpecFileError) as caught:
         load_packages("    - package: rnak.walle\n")
-    assert caught.value.message == (
-        f"{tmp_path}/p.yaml:10:16: spec.tasks[0].package: there is no file 'rnak.walle' in "
-        f"{tmp_path}, did you mean 'rank.walle'?"
-    )
+    assert place_of(caught.value) == (f"{tmp_path}/p.yaml", 10, 16)
+    assert all(part in caught.value.message for part in ("'rnak.walle'", "'rank.walle'?"))
     with pytest.raises(SpecFileError, match=f"there is no file '{'a' * 50}"):
         load_packages(f"    - package: {'a' * 300}\n")
 

@@ -15,8 +15,8 @@ import os, sys
 from pathlib import Path
 from walle_stream.store.in_hand import InHand
 marks = InHand.open(Path(sys.argv[1]), 4)
-marks.take(1)
-marks.take(2)
+marks.mark(1)
+marks.mark(2)
 marks.put_down(2)
 os.kill(os.getpid(), 9)
 """
@@ -39,10 +39,10 @@ def test_what_was_in_hand_survives_a_kill(tmp_path):
 
 
 def test_doubt_stays_until_it_is_settled(tmp_path):
-    InHand.open(tmp_path / "f", 4).take(3)
+    InHand.open(tmp_path / "f", 4).mark(3)
     for _ in range(2):
         marks = InHand.open(tmp_path / "f", 4)
-        marks.take(3)
+        marks.mark(3)
         marks.put_down(3)
         marks.put_down_all()
         assert doubtful(marks) == [3]
@@ -52,13 +52,13 @@ def test_doubt_stays_until_it_is_settled(tmp_path):
 
 def test_put_down_is_no_longer_in_hand(tmp_path):
     marks = InHand.open(tmp_path / "f", 4)
-    marks.take(0)
-    marks.take(1)
+    marks.mark(0)
+    marks.mark(1)
     marks.put_down(0)
     assert doubtful(InHand.open(tmp_path / "f", 4)) == [1]
     marks = InHand.open(tmp_path / "g", 4)
-    marks.take(0)
-    marks.take(1)
+    marks.mark(0)
+    marks.mark(1)
     marks.put_down_all()
     assert doubtful(InHand.open(tmp_path / "g", 4)) == []
 
@@ -68,7 +68,7 @@ def test_a_file_of_another_length_is_read_as_far_as_it_goes(tmp_path, content):
     (tmp_path / "f").write_bytes(content)
     marks = InHand.open(tmp_path / "f", 4)
     assert doubtful(marks) == [1] * (len(content) > 1)
-    marks.take(0)
+    marks.mark(0)
 
 
 def open_dir(path):
@@ -77,7 +77,7 @@ def open_dir(path):
 
 def test_a_data_directory_has_one_and_lists_quarantined_pairs_once(tmp_path):
     with open_dir(tmp_path / "d") as opened:
-        opened.open_in_hand().take(1)
+        opened.open_in_hand().mark(1)
         for device_id in ("a", "b", "a"):
             opened.add_quarantined("t", device_id)
     with open_dir(tmp_path / "d") as opened:
@@ -91,9 +91,9 @@ def test_a_data_directory_has_one_and_lists_quarantined_pairs_once(tmp_path):
 def test_processes_share_the_file_each_for_its_own(tmp_path):
     InHand.open(tmp_path / "f", 4, ())  # made at its full size by who owns all
     first = InHand.open(tmp_path / "f", 4, [0, 2])
-    first.take(2)
+    first.mark(2)
     second = InHand.open(tmp_path / "f", 4, [1, 3])
-    second.take(3)
+    second.mark(3)
     assert doubtful(second) == []
     again = InHand.open(tmp_path / "f", 4, [1, 3])
     assert doubtful(again) == [3]
@@ -104,11 +104,11 @@ def test_processes_share_the_file_each_for_its_own(tmp_path):
 
 def test_a_partition_that_comes_from_another_process_is_looked_at_when_it_comes(tmp_path):
     first = InHand.open(tmp_path / "f", 4, [2])
-    first.take(2)
+    first.mark(2)
     second = InHand.open(tmp_path / "f", 4, [1])
     second.adopt(2)
     second.adopt(3)
     assert doubtful(second) == [2]
-    second.take(3)
+    second.mark(3)
     second.put_down_all()
     assert (tmp_path / "f").read_bytes() == bytes([0, 0, 2, 0])

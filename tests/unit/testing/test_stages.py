@@ -11,7 +11,7 @@ from walle_stream.engine.graph import Graph, Model, Node
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.planning.elision import Seen
+from walle_stream.engine.planning.elision import Alias
 from walle_stream.engine.program import Program, Tensor
 from walle_stream.engine.region import View
 from walle_stream.errors import SpecError
@@ -74,15 +74,17 @@ def test_loops_in_another_order_are_found(plan):
 
 
 def test_another_view_is_found(plan):
-    turned = next(each for each in plan.elision.seen if each.shape == (32, 64) and each.name == "")
-    seen = plan.elision.seen[turned]
+    turned = next(
+        each for each in plan.elision.aliases if each.shape == (32, 64) and each.name == ""
+    )
+    seen = plan.elision.aliases[turned]
     for view, message in [
         (View(0, (64, 1)), "is not what its raster"),
         (View(1, (1, 32)), "is seen at 1 .. 2048"),
     ]:
-        changed = {**plan.elision.seen, turned: Seen(seen.root, view)}
+        changed = {**plan.elision.aliases, turned: Alias(seen.root, view)}
         with pytest.raises(SpecError, match=message):
-            verified(plan, elision=replace(plan.elision, seen=changed))
+            verified(plan, elision=replace(plan.elision, aliases=changed))
 
 
 def test_memory_that_is_too_small_or_shared_is_found(plan):

@@ -107,13 +107,13 @@ class CloudCalls:
         in_hand = self._in_hand
         last, room = self._store.last_call, _IN_HAND - len(in_hand)
         if last > self._last and room > 0:
-            found = self._store.open_calls(self._last, room)
-            self._hire(len(found))
-            for number, call in found:
+            calls = self._store.open_calls(self._last, room)
+            self._hire(len(calls))
+            for number, call in calls:
                 future: Future[bytes] = Future()
                 self._work.put((call, future))
                 in_hand.append((number, call, future))
-            self._last = found[-1][0] if len(found) == room else last
+            self._last = calls[-1][0] if len(calls) == room else last
         sent: list[int] = []
         while in_hand and in_hand[0][2].done():
             number, call, future = in_hand.popleft()
@@ -135,18 +135,18 @@ class CloudCalls:
             partition: Of theirs.
             position: Of the last message that it has taken.
         """
-        found, after, sender = set[str](), 0, (incarnation, partition)
+        digests, after, sender = set[str](), 0, (incarnation, partition)
         while calls := self._store.open_calls(after, _IN_HAND):
             after = calls[-1][0]
-            found |= {
-                each.call.digest
-                for _, each in calls
-                if (each.incarnation, each.partition) == sender
+            digests |= {
+                call.call.digest
+                for _, call in calls
+                if (call.incarnation, call.partition) == sender
             }
         while messages := self._downlink.receive(partition, position, REPLY_MAX_BYTES):
             position = messages[-1][0]
-            found |= _replies_in([data for _, data in messages], incarnation)
-        return found
+            digests |= _replies_in([data for _, data in messages], incarnation)
+        return digests
 
     def _hire(self, count: int) -> None:
         # daemons: a service that hangs must not keep the process, its call waits in the store
@@ -162,8 +162,8 @@ class CloudCalls:
             future.set_result(self._answer(call))
 
     def _answer(self, call: OpenCall) -> bytes:
-        given = call.call
-        reply = CloudReply(given.number, call.incarnation, given.digest)
+        question = call.call
+        reply = CloudReply(question.number, call.incarnation, question.digest)
         try:
             # as JSON has it: NaN would become null without a word
             text = json.dumps(self._ask(call), ensure_ascii=False, allow_nan=False)
@@ -173,33 +173,35 @@ class CloudCalls:
             reply.value = msgspec.Raw(value)
         except BaseException as error:  # noqa: BLE001 - whatever a service raises is its failure
             reply.error = _described(error)
-            ids = {"device_id": given.device_id, "task": given.task}
-            _log.warning("service %r failed: %s", given.service, reply.error, extra=ids)
+            ids = {"device_id": question.device_id, "task": question.task}
+            _log.warning("service %r failed: %s", question.service, reply.error, extra=ids)
         return encode_reply(reply)
 
     def _ask(self, call: OpenCall) -> Any:
-        given = call.call
-        service = self._services.get(given.service)
+        asking = call.call
+        service = self._services.get(asking.service)
         if service is None:
             known = ", ".join(sorted(self._services)) or "none"
             raise LookupError(
-                f"there is no service {given.service!r} (spec.services): the pipeline has {known}"
+                f"there is no service {asking.service!r} (spec.services): the pipeline has {known}"
             )
-        question = msgspec.json.decode(given.question, type=dict[str, Any])
-        key = f"{call.incarnation}/{given.device_id}/{given.number}-{given.digest}"
-        return service(ServiceCall(given.device_id, given.task, given.task_version, question, key))
+        question = msgspec.json.decode(asking.question, type=dict[str, Any])
+        key = f"{call.incarnation}/{asking.device_id}/{asking.number}-{asking.digest}"
+        return service(
+            ServiceCall(asking.device_id, asking.task, asking.task_version, question, key)
+        )
 
 
 def _replies_in(messages: Sequence[bytes], incarnation: str) -> set[str]:
-    found = set[str]()
+    digests = set[str]()
     for data in messages:
         with suppress(EnvelopeError):  # its partition drops and counts it
             envelope = decode_downlink(data)
             if envelope.kind == REPLY_KIND:
                 reply = decode_reply(envelope.payload)
                 if reply.incarnation == incarnation:
-                    found.add(reply.digest)
-    return found
+                    digests.add(reply.digest)
+    return digests
 
 
 def _described(error: BaseException) -> str:

@@ -166,14 +166,14 @@ class RemoteDownlink:
                 return ()
             while fetched and fetched[0][0] <= position:
                 fetched.popleft()
-            found: list[tuple[int, bytes]] = []
+            messages: list[tuple[int, bytes]] = []
             size_bytes = 0
             for message in fetched:
                 if size_bytes >= max_bytes:
                     break
-                found.append(message)
+                messages.append(message)
                 size_bytes += len(message[1])
-            return found
+            return messages
 
     def release(self, partition: int, position: int) -> None:
         """Forget messages, here now and there with the next look; see ``Downlink.release``."""
@@ -198,9 +198,9 @@ class RemoteDownlink:
             }
         if not wanted:
             return
-        found = self._link.messages(wanted)
+        came = self._link.messages(wanted)
         with self._condition:
-            for partition, messages in found.items():
+            for partition, messages in came.items():
                 if messages:
                     self._fetched[partition].extend(messages)
                     self._last[partition] = messages[-1][0]

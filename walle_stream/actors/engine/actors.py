@@ -46,7 +46,7 @@ class EngineActors:
         self._spec = spec
         try:
             # processes that are started again read them anew: they are kept here
-            self._kept = {name: ray.put(each) for name, each in blueprints.items()}
+            self._kept = {name: ray.put(blueprint) for name, blueprint in blueprints.items()}
         except ray.exceptions.RayError as error:
             raise ClusterError(
                 f"Ray cannot keep the models ({last_line(error)}): give its object store more "

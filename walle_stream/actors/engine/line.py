@@ -20,7 +20,7 @@ class _Waiter:
 
 
 class EngineLine:
-    """Places at actors, and who waits for one. Thread-safe."""
+    """Origins at actors, and who waits for one. Thread-safe."""
 
     def __init__(self, count: int, limit: int, first: int = 0) -> None:
         """Begin with all actors up and idle.
@@ -40,7 +40,7 @@ class EngineLine:
         self._waiting: deque[_Waiter] = deque()
         self._end: WalleError | None = None
 
-    def take(self) -> int:
+    def reserve(self) -> int:
         """Get a place at an actor; blocks until there is one.
 
         Returns:
@@ -125,9 +125,9 @@ class EngineLine:
             return
         while self._waiting:
             free = [
-                each
-                for each in self._order
-                if self._is_up[each] and self._loads[each] < self._limit
+                index
+                for index in self._order
+                if self._is_up[index] and self._loads[index] < self._limit
             ]
             if not free:
                 return

@@ -86,18 +86,18 @@ class EnginePool:
             ClusterError: No actor is up, and none comes up again.
         """
         ended: list[int] = []
-        given = None
+        request = None
         while True:
-            index = self._line.take()
+            index = self._line.reserve()
             try:
-                if given is None:
-                    given = self._put(name, inputs)  # once there is a place: memory is bounded
-                outputs = self._ask(index, name, given, ended)
+                if request is None:
+                    request = self._put(name, inputs)  # once there is a place: memory is bounded
+                outputs = self._ask(index, name, request, ended)
             finally:
                 self._line.give(index)
             if outputs is not None:
                 # the store's memory is read-only, and free again only when nobody looks at it
-                return tuple(each.copy() for each in outputs)
+                return tuple(output.copy() for output in outputs)
             if len(ended) == DEATHS_MAX:
                 actors = ", ".join(map(str, ended))
                 raise EngineError(
@@ -131,7 +131,7 @@ class EnginePool:
                 "object store more room, with --object-store-memory of `ray start`"
             ) from error
 
-    def _ask(self, index: int, name: str, given: Any, ended: list[int]) -> tuple[Any, ...] | None:
+    def _ask(self, index: int, name: str, request: Any, ended: list[int]) -> tuple[Any, ...] | None:
         # None: again, somewhere else or here
         ray, actor, errors = self._ray, self._actors[index], self._ray.exceptions
         model = name, self._references[name]
@@ -142,7 +142,7 @@ class EnginePool:
                 ticket = uuid.uuid4().hex
                 ray.get(actor.reserve.remote(ticket))
             is_running = True
-            outputs: tuple[Any, ...] | None = ray.get(actor.run.remote(model, given, ticket))
+            outputs: tuple[Any, ...] | None = ray.get(actor.run.remote(model, request, ticket))
         except self._deaths as error:
             if is_running:
                 ended.append(index)

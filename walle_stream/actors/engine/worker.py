@@ -52,7 +52,7 @@ class ModelBlueprint:
         """Of what travels: the graph, and the weights' buffers, which are not copied for it."""
         buffers: list[pickle.PickleBuffer] = []
         head = pickle.dumps(self, protocol=5, buffer_callback=buffers.append)
-        return len(head) + sum(each.raw().nbytes for each in buffers)
+        return len(head) + sum(buffer.raw().nbytes for buffer in buffers)
 
 
 class EngineWorker:
@@ -104,16 +104,16 @@ class EngineWorker:
         Raises:
             EngineError: See ``HostedModel``.
         """
-        found = self._built(*model)
+        runner = self._built(*model)
         with self._gate.inside(ticket) as is_inside:
-            return found(*inputs) if is_inside else None
+            return runner(*inputs) if is_inside else None
 
     def _built(self, name: str, reference: Any) -> HostedModel | BatchedModel:
         with self._lock:
-            found = self._models.get(name)
-            if found is None:
+            runner = self._models.get(name)
+            if runner is None:
                 import ray  # noqa: PLC0415 - in a process of Ray's alone
 
                 blueprint: ModelBlueprint = ray.get(reference)
-                found = self._models[name] = blueprint.build()
-            return found
+                runner = self._models[name] = blueprint.build()
+            return runner

@@ -171,7 +171,7 @@ def _missing(
 ) -> list[FeatureRecord]:
     # features that the cloud side lacks; all of a partition that was behind once: there may be
     # others of the same numbers, and a copy of the cloud side may be from before that
-    counters, found = head.counters, list[FeatureRecord]()
+    counters, missing = head.counters, list[FeatureRecord]()
     for devices in batched(rows.made(), _ASKED, strict=False):
         numbers = last_numbers([device_id for device_id, _ in devices])
         for (_, features), last in zip(devices, numbers, strict=True):
@@ -182,5 +182,5 @@ def _missing(
                     before = record.sequence_number
                 elif not is_all:
                     continue
-                found.append(record)
-    return found
+                missing.append(record)
+    return missing

@@ -82,9 +82,9 @@ class Calls(Part):
         """Write calls as open, and make frames of them."""
         opening, head, done = self._opening, turn.head, turn.done
         if done.calls:
-            for run, number, name, asked in opening.machine.complete_calls(done.calls):
+            for run, number, name, question in opening.machine.complete_calls(done.calls):
                 version = opening.sets.versions[run.program]
-                call = CloudCall(run.device_id, number, run.task, version, *asked)
+                call = CloudCall(run.device_id, number, run.task, version, *question)
                 rows.put_call(name, call)
                 turn.calls.append(call)
             head.counters.calls += len(turn.calls)
@@ -121,17 +121,17 @@ class Calls(Part):
             )
             return
         reply = decode_reply(envelope.payload)
-        found = None
+        row = None
         if reply.incarnation == self._opening.incarnation:
-            found = rows.take_call(envelope.device_id, reply.number, reply.digest)
-        if found is None:
+            row = rows.take_call(envelope.device_id, reply.number, reply.digest)
+        if row is None:
             counters.dropped_messages += 1
             return
         counters.replies += 1
-        name, call = found
+        name, call = row
         if call.task in self._opening.sets.names:
-            given = [name, call.service, reply.error, bytes(reply.value)]
-            turn.replies.append(Reply(envelope.device_id, call.task, reply.number, given))
+            reply_input = [name, call.service, reply.error, bytes(reply.value)]
+            turn.replies.append(Reply(envelope.device_id, call.task, reply.number, reply_input))
 
     def _dead_letter(self, position: int, data: bytes, error: EnvelopeError) -> DeadLetter:
         return DeadLetter(

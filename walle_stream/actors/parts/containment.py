@@ -40,9 +40,9 @@ class Containment(Part):
                 batch_events,
             )
 
-    def take(self) -> None:
+    def mark(self) -> None:
         """Note that a VM is about to be called."""
-        self._in_hand.take(self._number)
+        self._in_hand.mark(self._number)
 
     def close(self, deadline_ms: float | None) -> None:  # noqa: ARG002 - the part's signature
         """Note that the turn is over, committed or not."""

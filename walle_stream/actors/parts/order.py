@@ -37,8 +37,8 @@ class CommitParts:
         self.containment = Containment(plan.in_hand, setup.number, _DOUBTED * plan.batch_events)
         how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
         self.reports = Reports(plan.reported_as, *how) if plan.report_ms else None
-        made = [make(self) for make in PARTS]
-        self._parts = {type(part): part for part in made if part is not None}
+        parts = [make(self) for make in PARTS]
+        self._parts = {type(part): part for part in parts if part is not None}
 
     def __iter__(self) -> Iterator[Part]:
         """Iterate in order."""
@@ -55,8 +55,10 @@ class CommitParts:
             refusals: Each once.
         """
         if self.reports is not None:
-            for each in refusals:
-                self.reports.add_refusal((each.task, each.version), each.device_id, each.error)
+            for refusal in refusals:
+                self.reports.add_refusal(
+                    (refusal.task, refusal.version), refusal.device_id, refusal.error
+                )
 
 
 PARTS: Final[list[Callable[[CommitParts], Part | None]]] = [

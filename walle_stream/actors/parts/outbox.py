@@ -56,8 +56,8 @@ class Outbox(Part):
         # frames whose rows go: they arrived, or the outbox's policy gave them up
         dropped = self._session.shed(head.watermark_ms)
         head.counters.dropped_frames += len(dropped)
-        head.counters.dropped_features += sum(each.features for each in dropped)
-        return self._session.collect() + [each.number for each in dropped]
+        head.counters.dropped_features += sum(frame.features for frame in dropped)
+        return self._session.collect() + [frame.number for frame in dropped]
 
     # Between commits
 
@@ -71,7 +71,7 @@ class Outbox(Part):
         """Bytes of the frames without acknowledgement."""
         return self._session.in_flight_bytes
 
-    def take(self, *, is_all: bool = False) -> list[UplinkFrame]:
+    def due(self, *, is_all: bool = False) -> list[UplinkFrame]:
         """Return the frames that are durable, each once; see ``Outgoing.step``.
 
         Args:

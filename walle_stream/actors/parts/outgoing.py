@@ -77,7 +77,7 @@ class Outgoing:
                 durable = self._durability.durable()
             commit = waiting.popleft()
             self._waiting_bytes -= commit.size_bytes
-            leaving += [self._session.frame(*each) for each in commit.frames]
+            leaving += [self._session.frame(*frame) for frame in commit.frames]
             for call in commit.on_durable:
                 call()
         return leaving

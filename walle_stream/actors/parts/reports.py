@@ -60,18 +60,18 @@ class Reports(Part):
         self._turn: list[tuple[_Label, Sequence[GroupResult], int]] = []
         self._taken_ms: int | None = None  # when the bodies of the commit at hand were made
 
-    def add(self, program: str, found: Sequence[GroupResult], took_ms: float) -> None:
+    def add(self, program: str, results: Sequence[GroupResult], took_ms: float) -> None:
         """Take note of a call's results; they count when the turn commits.
 
         Args:
             program: Whose runs.
-            found: Borrowed until then.
+            results: Borrowed until then.
             took_ms: The whole call.
         """
         label = self._labels.get(program)
-        runs = sum(len(group.runs) for group in found)
+        runs = sum(len(group.runs) for group in results)
         if label is not None and runs:
-            self._turn.append((label, found, timed_bucket(took_ms * _US, runs)))
+            self._turn.append((label, results, timed_bucket(took_ms * _US, runs)))
 
     def add_refusal(self, label: _Label, device_id: str, error: str) -> None:
         """Count a version that a device could not install as one failed run of it.
@@ -83,7 +83,7 @@ class Reports(Part):
         """
         self._of(label).add_refusal(device_id, error)
 
-    def take(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
+    def due(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
         """Return the bodies that the commit at hand is to send, usually none.
 
         Args:
@@ -115,7 +115,7 @@ class Reports(Part):
         if not self._counts:
             return False
         passed_ms = now_ms - self._since_ms
-        is_large = sum(len(each.devices) for each in self._counts.values()) >= FRAME_DEVICES
+        is_large = sum(len(count.devices) for count in self._counts.values()) >= FRAME_DEVICES
         return is_last or is_large or not 0 <= passed_ms < self._every_ms
 
     def restart(self, opening: Opening) -> None:
@@ -130,14 +130,14 @@ class Reports(Part):
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
         """Make the frames of a report that is due."""
-        turn.bodies += self.take(wall_ms(), is_last=turn.is_last)
+        turn.bodies += self.due(wall_ms(), is_last=turn.is_last)
 
     def committed(self, turn: Turn) -> None:  # noqa: ARG002 - the part's signature
         """Count the turn's runs: it is in the store, with the bodies that were taken."""
         if self._taken_ms is not None:
             self._counts, self._since_ms, self._taken_ms = {}, self._taken_ms, None
-        for label, found, bucket in self._turn:
-            self._of(label).add(found, bucket)
+        for label, results, bucket in self._turn:
+            self._of(label).add(results, bucket)
         self._turn = []
 
     def _of(self, label: _Label) -> "_Counts":
@@ -160,29 +160,29 @@ class _Counts:
         self.devices: dict[str, tuple[DeviceRuns, _Group]] = {}
         self.groups: dict[tuple[str, str], _Group] = {}
 
-    def add(self, found: Sequence[GroupResult], bucket: int) -> None:
+    def add(self, results: Sequence[GroupResult], bucket: int) -> None:
         devices, known = self.devices, _buckets_of_sizes
         last: _Group | None = None
         runs = 0
-        for each in found:
-            device, group = devices.get(each.device_id) or self._begin(each.device_id)
+        for result in results:
+            device, group = devices.get(result.device_id) or self._begin(result.device_id)
             if group is not last:
                 if last is not None:
                     last.add_time(bucket, runs)
                 last, output, runs = group, group.output, 0
-            device.runs += len(each.runs)
-            runs += len(each.runs)
-            for run in each.runs:
+            device.runs += len(result.runs)
+            runs += len(result.runs)
+            for run in result.runs:
                 if not run.ok:
                     _add_failure(device, run.error)
                     continue
                 size = 1
                 for feature, encoding in run.emits:
                     size += len(feature) + len(encoding)
-                place = known.get(size)
-                if place is None:
-                    place = _remember(size)
-                output[place] = output.get(place, 0) + 1
+                in_bucket = known.get(size)
+                if in_bucket is None:
+                    in_bucket = _remember(size)
+                output[in_bucket] = output.get(in_bucket, 0) + 1
         if last is not None:
             last.add_time(bucket, runs)
 
@@ -197,8 +197,8 @@ class _Counts:
         group = self.groups.setdefault((proof.release, proof.group), _Group())
         device = DeviceRuns(device_id, 0, {}, receipt=proof.receipt)
         group.devices.append(device)
-        found = self.devices[device_id] = device, group
-        return found
+        standing = self.devices[device_id] = device, group
+        return standing
 
 
 class _Group:
@@ -220,7 +220,7 @@ class _Group:
         latency, output = dict(self._latency), dict(self.output)
         for start in range(0, len(self.devices), FRAME_DEVICES):
             part = self.devices[start : start + FRAME_DEVICES]
-            runs = sum(each.runs for each in part)
+            runs = sum(device.runs for device in part)
             # whose run took how long is not kept: any share of so many is as good
             parts.append((part, _taken(latency, runs), _taken(output, runs)))
         return parts
@@ -232,8 +232,8 @@ _buckets_of_sizes: Final[dict[int, int]] = {}
 def _remember(size: int) -> int:
     if len(_buckets_of_sizes) >= _KNOWN_SIZES_MAX:
         _buckets_of_sizes.clear()
-    place = _buckets_of_sizes[size] = bucket_of(size)
-    return place
+    bucket = _buckets_of_sizes[size] = bucket_of(size)
+    return bucket
 
 
 def _add_failure(device: DeviceRuns, error: str) -> None:
@@ -247,12 +247,12 @@ def _add_failure(device: DeviceRuns, error: str) -> None:
 
 def _taken(buckets: dict[int, int], runs: int) -> dict[int, int]:
     taken: dict[int, int] = {}
-    for place in sorted(buckets):
-        count = min(buckets[place], runs - sum(taken.values()))
+    for bucket in sorted(buckets):
+        count = min(buckets[bucket], runs - sum(taken.values()))
         if count <= 0:
             break
-        taken[place] = count
-        buckets[place] -= count
-        if not buckets[place]:
-            del buckets[place]
+        taken[bucket] = count
+        buckets[bucket] -= count
+        if not buckets[bucket]:
+            del buckets[bucket]
     return taken

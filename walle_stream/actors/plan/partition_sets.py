@@ -130,12 +130,12 @@ class PartitionSets:
                 changes[name] = task
             else:
                 changes.pop(name, None)
-        found = set_id_of(changes)
-        if found not in self._changes:
-            if self._rows.task_set(found) is None:
-                self._rows.put_task_set(found, changes)
-            self._learn(found, changes)
-        return found
+        changed_set = set_id_of(changes)
+        if changed_set not in self._changes:
+            if self._rows.task_set(changed_set) is None:
+                self._rows.put_task_set(changed_set, changes)
+            self._learn(changed_set, changes)
+        return changed_set
 
     def programs_of(self, set_ids: Collection[str]) -> dict[str, InstalledTask]:
         """Return the tasks of sets by program.
@@ -143,8 +143,8 @@ class PartitionSets:
         Args:
             set_ids: Stored ones.
         """
-        found = [task for set_id in set_ids for task in self._tasks(set_id).values()]
-        return {task.program: task for task in found}
+        tasks = [task for set_id in set_ids for task in self._tasks(set_id).values()]
+        return {task.program: task for task in tasks}
 
     def move(self, turn: Turn, machine: Core, states: TaskStates) -> None:
         """Give devices their new sets, in the commit at hand.
@@ -186,8 +186,12 @@ class PartitionSets:
         going = []
         old = self._tasks(before)
         for name, task in self._tasks(set_id).items():
-            found = old.get(name)
-            if found is not None and found.package and found.state_version == task.state_version:
+            old_task = old.get(name)
+            if (
+                old_task is not None
+                and old_task.package
+                and old_task.state_version == task.state_version
+            ):
                 continue  # what there was to keep was kept when its layout was installed
             state = states.of_task(name)(device_id)
             layout = _layout_of(state)

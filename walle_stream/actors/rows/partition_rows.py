@@ -185,21 +185,21 @@ class PartitionRows:
 
         Reads all that is stored of all devices.
         """
-        found: dict[str, list[FeatureRecord]] = {}
+        by_device: dict[str, list[FeatureRecord]] = {}
         for key, value in self._store.scan(keys.DEVICE_PREFIX):
             device_id, table, rest = keys.parse_device(key)
-            if device_id not in found:
-                yield from _by_number(found)
-                found = {device_id: []}
+            if device_id not in by_device:
+                yield from _by_number(by_device)
+                by_device = {device_id: []}
             if table == keys.TABLE_FEATURE:
                 task, number = keys.parse_task(rest)
                 version, feature, encoding = _decode_feature(value)
-                found[device_id].append(
+                by_device[device_id].append(
                     FeatureRecord(
                         device_id, task, version, _U64.unpack(number)[0], feature, encoding
                     )
                 )
-        yield from _by_number(found)
+        yield from _by_number(by_device)
 
     # Writing; all of it becomes visible with ``commit``
 
@@ -388,10 +388,10 @@ class PartitionRows:
         self._store.close()
 
     def _device_keys(self, device_id: str) -> DeviceKeys:
-        found = self._keys.get(device_id)
-        if found is None:
-            found = self._keys[device_id] = DeviceKeys(device_id)
-        return found
+        device_keys = self._keys.get(device_id)
+        if device_keys is None:
+            device_keys = self._keys[device_id] = DeviceKeys(device_id)
+        return device_keys
 
     @property
     def batch(self) -> Transaction:
@@ -421,9 +421,9 @@ class PartitionRows:
 
 
 def _by_number(
-    found: Mapping[str, list[FeatureRecord]],
+    by_device: Mapping[str, list[FeatureRecord]],
 ) -> Iterator[tuple[str, list[FeatureRecord]]]:
     # a device's features are stored by task
-    for device_id, features in found.items():
-        features.sort(key=lambda each: each.sequence_number)
+    for device_id, features in by_device.items():
+        features.sort(key=lambda feature: feature.sequence_number)
         yield device_id, features

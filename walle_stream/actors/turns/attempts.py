@@ -44,11 +44,11 @@ class FailurePolicy(msgspec.Struct, frozen=True):
         return min(self.backoff_ms << (failures - 1), PAUSE_MAX_MS)
 
 
-class _Lane:
+class _DeviceRuns:
     """Runs of one device that are taken one by one."""
 
-    def __init__(self, given: DeviceGroup, failed: int, first: GroupResult) -> None:
-        self.device_id, state, self.runs = given
+    def __init__(self, group: DeviceGroup, failed: int, first: GroupResult) -> None:
+        self.device_id, state, self.runs = group
         self.state = dict(state)
         self.changed: dict[str, bytes | None] = {}
         self.results: list[RunResult] = []
@@ -68,11 +68,11 @@ class _Lane:
     def group(self) -> DeviceGroup:
         return self.device_id, self.state, self.runs[self.index : self.index + 1]
 
-    def take(self, found: GroupResult, attempts: int) -> None:
-        index, [result] = self.index, found.runs
+    def record(self, outcome: GroupResult, attempts: int) -> None:
+        index, [result] = self.index, outcome.runs
         if result.ok:
-            apply_changes(self.state, found.state)
-            self.changed.update(found.state)
+            apply_changes(self.state, outcome.state)
+            self.changed.update(outcome.state)
             self.results.append(result)
             return
         if result.error == QUARANTINED:
@@ -108,33 +108,33 @@ class Attempts:
         self._wait = wait
 
     def run(
-        self, found: list[GroupResult], attempts: dict[tuple[str, int], int]
+        self, first: list[GroupResult], attempts: dict[tuple[str, int], int]
     ) -> Calling[list[GroupResult]]:
         """Return the results, with those of devices with failed runs made anew."""
-        lanes = {}
-        for place, (given, group) in enumerate(zip(self._call.groups, found, strict=True)):
+        queues = {}
+        for at, (runs, group) in enumerate(zip(self._call.groups, first, strict=True)):
             failed = _first_failed(group.runs)
             if failed is not None:
-                lanes[place] = _Lane(given, failed, group)
-        waiting = list(lanes.values())
+                queues[at] = _DeviceRuns(runs, failed, group)
+        waiting = list(queues.values())
         while waiting:
             pauses = [self._on_error.pause_ms(n) for n in map(_failures, waiting) if n]
             if pauses:
                 _log.info("task %s: %d runs are tried again", self._call.program, len(pauses))
                 self._wait(max(pauses) / 1000.0)
-            [done] = yield [self._call._replace(groups=[lane.group() for lane in waiting])]
-            for lane, group in zip(waiting, done.found, strict=True):
-                lane.take(group, self._on_error.attempts)
-            waiting = [lane for lane in waiting if not lane.is_done]
-        results = list(found)
-        for place, lane in lanes.items():
-            results[place] = GroupResult(lane.device_id, lane.changed, lane.results)
-            attempts.update({(lane.device_id, index): n for index, n in lane.failures.items()})
+            [called] = yield [self._call._replace(groups=[queue.group() for queue in waiting])]
+            for queue, group in zip(waiting, called.results, strict=True):
+                queue.record(group, self._on_error.attempts)
+            waiting = [queue for queue in waiting if not queue.is_done]
+        results = list(first)
+        for at, queue in queues.items():
+            results[at] = GroupResult(queue.device_id, queue.changed, queue.results)
+            attempts.update({(queue.device_id, index): n for index, n in queue.failures.items()})
         return results
 
 
-def _failures(lane: _Lane) -> int:
-    return lane.failures.get(lane.index, 0)
+def _failures(queue: _DeviceRuns) -> int:
+    return queue.failures.get(queue.index, 0)
 
 
 def _first_failed(runs: Sequence[RunResult]) -> int | None:

@@ -24,7 +24,7 @@ class Call(NamedTuple):
 class Called(NamedTuple):
     """What came back: a result per group, in order."""
 
-    found: list[GroupResult]
+    results: list[GroupResult]
     took_ms: float
     """Of the whole call, as many of its milliseconds as it has of its runs."""
 
@@ -69,15 +69,15 @@ def run_together[K, T](pool: Runner, turns: Mapping[K, Calling[T]]) -> dict[K, T
         A call that fails is a failure of every turn that has a part in it.
     """
     results: dict[K, T | WalleError] = {}
-    asked: dict[K, list[Call]] = {}
+    waiting: dict[K, list[Call]] = {}
 
     def go_on(name: K, answer: list[Called] | WalleError | None) -> None:
         turn = turns[name]
         try:
             if isinstance(answer, WalleError):
-                asked[name] = turn.throw(answer)
+                waiting[name] = turn.throw(answer)
             else:
-                asked[name] = next(turn) if answer is None else turn.send(answer)
+                waiting[name] = next(turn) if answer is None else turn.send(answer)
         except StopIteration as end:
             results[name] = end.value
         except WalleError as error:
@@ -85,20 +85,22 @@ def run_together[K, T](pool: Runner, turns: Mapping[K, Calling[T]]) -> dict[K, T
 
     for name in turns:
         go_on(name, None)
-    while asked:
-        calls, asked = asked, {}
+    while waiting:
+        calls, waiting = waiting, {}
         answers = _answers(pool, calls)
         for name in calls:
             go_on(name, answers[name])
     return results
 
 
-def _answers[K](pool: Runner, asked: Mapping[K, list[Call]]) -> dict[K, list[Called] | WalleError]:
+def _answers[K](
+    pool: Runner, waiting: Mapping[K, list[Call]]
+) -> dict[K, list[Called] | WalleError]:
     together: dict[tuple[str, bool], list[tuple[K, int, Call]]] = {}
-    for name, calls in asked.items():
+    for name, calls in waiting.items():
         for index, call in enumerate(calls):
             together.setdefault((call.program, call.is_doubtful), []).append((name, index, call))
-    found: dict[K, dict[int, Called]] = {name: {} for name in asked}
+    by_turn: dict[K, dict[int, Called]] = {name: {} for name in waiting}
     failed: dict[K, WalleError] = {}
     for (program, is_doubtful), parts in together.items():
         began_ms = monotonic_ms()
@@ -110,13 +112,13 @@ def _answers[K](pool: Runner, asked: Mapping[K, list[Call]]) -> dict[K, list[Cal
             continue
         took_ms = monotonic_ms() - began_ms
         each_ms = took_ms / max(sum(len(group[2]) for group in groups), 1)
-        place = 0
+        start = 0
         for name, index, call in parts:
-            own = results[place : place + len(call.groups)]
-            place += len(call.groups)
+            own = results[start : start + len(call.groups)]
+            start += len(call.groups)
             runs = sum(len(group[2]) for group in call.groups)
-            found[name][index] = Called(own, each_ms * runs)
+            by_turn[name][index] = Called(own, each_ms * runs)
     return {
         name: failed[name] if name in failed else [parts[at] for at in range(len(parts))]
-        for name, parts in found.items()
+        for name, parts in by_turn.items()
     }

@@ -32,40 +32,42 @@ def book_sent(
     totals = {BODY_VERSION: 0, CALLS_VERSION: 0}
     for body in bodies:
         totals[body[0]] += uplink_size_bytes(body)
-    made: dict[str, list[int]] = {}
+    features: dict[str, list[int]] = {}
     for record in records:
-        found = made.get(record.task)
-        if found is None:
-            found = made[record.task] = [0, 0, 0]
-        found[0] += 1
-        found[1] += len(record.feature)
-        found[2] += len(record.encoding)
-    asked: dict[str, list[int]] = {}
+        sums = features.get(record.task)
+        if sums is None:
+            sums = features[record.task] = [0, 0, 0]
+        sums[0] += 1
+        sums[1] += len(record.feature)
+        sums[2] += len(record.encoding)
+    questions: dict[str, list[int]] = {}
     for call in calls:
-        found = asked.setdefault(call.task, [0, 0])
-        found[0] += 1
-        found[1] += len(call.question)
-    shares = shares_of(totals[BODY_VERSION], [size for each in made.values() for size in each[1:]])
+        sums = questions.setdefault(call.task, [0, 0])
+        sums[0] += 1
+        sums[1] += len(call.question)
+    shares = shares_of(
+        totals[BODY_VERSION], [size for sums in features.values() for size in sums[1:]]
+    )
     ledger = Ledger(
         {
             task: TaskBytes(
                 features=count,
                 feature_bytes=feature_bytes,
                 encoding_bytes=encoding_bytes,
-                sent_feature_bytes=shares[2 * place],
-                sent_encoding_bytes=shares[2 * place + 1],
+                sent_feature_bytes=shares[2 * index],
+                sent_encoding_bytes=shares[2 * index + 1],
             )
-            for place, (task, (count, feature_bytes, encoding_bytes)) in enumerate(made.items())
+            for index, (task, (count, feature_bytes, encoding_bytes)) in enumerate(features.items())
         }
     )
-    if not asked:
+    if not questions:
         return ledger
-    shares = shares_of(totals[CALLS_VERSION], [size for _, size in asked.values()])
+    shares = shares_of(totals[CALLS_VERSION], [size for _, size in questions.values()])
     return ledger.plus(
         Ledger(
             {
                 task: TaskBytes(calls=count, question_bytes=size, sent_call_bytes=share)
-                for (task, (count, size)), share in zip(asked.items(), shares, strict=True)
+                for (task, (count, size)), share in zip(questions.items(), shares, strict=True)
             }
         )
     )
@@ -90,7 +92,7 @@ def book_measured(
         by_task.setdefault(record.task, []).append(record)
     measured = {
         task: TaskBytes(
-            measured_sent_bytes=each.sent_bytes,
+            measured_sent_bytes=sums.sent_bytes,
             feature_alone_bytes=_framed(
                 [_record_with(one, one.feature, b"") for one in by_task.get(task, ())], compression
             ),
@@ -103,7 +105,7 @@ def book_measured(
                 compression,
             ),
         )
-        for task, each in sent.tasks.items()
+        for task, sums in sent.tasks.items()
     }
     if not raw.parts:
         return Ledger(measured)

@@ -7,7 +7,7 @@ import msgspec
 
 from walle_stream.actors.turns.dead_letters import refused_dead_letter
 from walle_stream.actors.turns.ledger import RawRows
-from walle_stream.actors.turns.places import Places
+from walle_stream.actors.turns.origins import RunOrigins
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter, SourceBatch
 from walle_stream.stream.commands import Reply, Runs, RunTask, Woken
@@ -53,7 +53,9 @@ class Delivery(msgspec.Struct):
     @staticmethod
     def count_events(messages: Iterable[object]) -> int:
         """Return how many events are in those messages of a host that are deliveries."""
-        return sum(len(each.batch.events) for each in messages if isinstance(each, Delivery))
+        return sum(
+            len(message.batch.events) for message in messages if isinstance(message, Delivery)
+        )
 
 
 class Turn:
@@ -80,7 +82,7 @@ class Turn:
         self.taken = self.events = 0
         self.parts: list[bytes] = []
         """The batches' events, encoded."""
-        self.places = Places(place)
+        self.origins = RunOrigins(place)
         self.runs: list[Runs] = []
         """Woken by each batch, in order; by replies behind them."""
         self.exits: list[tuple[float, int]] = []
@@ -121,7 +123,7 @@ class Turn:
         self.parts.append(events.encoded)
         self.offset = batch.offset
         head.is_ended = batch.is_end
-        self.places.add(woken.runs, batch)
+        self.origins.add(woken.runs, batch)
         self.runs.append(woken.runs)
         if woken.exits:
             self.exits.append((delivery.delivered_ms, woken.exits))

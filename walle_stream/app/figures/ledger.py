@@ -61,7 +61,7 @@ class LedgerReport(msgspec.Struct, frozen=True):
             counters: Sums of all partitions.
             ledger: The same.
         """
-        sent_bytes = sum(each.sent_bytes for each in ledger.tasks.values())
+        sent_bytes = sum(sums.sent_bytes for sums in ledger.tasks.values())
         return cls(
             source_rows=counters.source_rows,
             raw_bytes=counters.raw_bytes,
@@ -71,26 +71,24 @@ class LedgerReport(msgspec.Struct, frozen=True):
             measured_raw_bytes=ledger.measured_raw_bytes,
             packed_raw_bytes=ledger.packed_raw_bytes,
             tasks=[
-                _task_report(task, each, counters.raw_bytes, ledger)
-                for task, each in sorted(ledger.tasks.items())
+                _task_report(task, sums, counters.raw_bytes, ledger)
+                for task, sums in sorted(ledger.tasks.items())
             ],
         )
 
     def to_builtins(self) -> dict[str, Any]:
         """Return the stable JSON object: a task's bytes beside its name."""
-        made: dict[str, Any] = msgspec.to_builtins(self)
-        made["tasks"] = [
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        fields["tasks"] = [
             {
-                "task": each["task"],
-                **each["bytes"],
+                "task": row["task"],
+                **row["bytes"],
                 "sent_bytes": task.bytes.sent_bytes,
-                "saving": {
-                    name: each[name] for name in ("sent", "feature_alone", "encoding_alone")
-                },
+                "saving": {name: row[name] for name in ("sent", "feature_alone", "encoding_alone")},
             }
-            for each, task in zip(made["tasks"], self.tasks, strict=True)
+            for row, task in zip(fields["tasks"], self.tasks, strict=True)
         ]
-        return made
+        return fields
 
 
 def read_ledger(data_dir: Path) -> LedgerReport:

@@ -98,7 +98,7 @@ class _TextFormatter(_FieldsFormatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = self._fields(record)
         # no control character of a message reaches the terminal
-        message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], str(fields["message"]))
+        message = _CONTROL.sub(lambda match: repr(match[0])[1:-1], str(fields["message"]))
         line = f"{fields['timestamp']} {record.levelname} {record.name}: {message}"
         for name in _ID_FIELDS:
             if name in fields:

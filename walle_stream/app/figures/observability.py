@@ -63,7 +63,7 @@ class _Figures(_Metric):
 
     @override
     def samples(self) -> list[str]:
-        return [self._sample("", *each) for each in sorted(self._figures.items())]
+        return [self._sample("", *figure) for figure in sorted(self._figures.items())]
 
 
 class Counter(_Figures):

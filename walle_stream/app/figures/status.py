@@ -189,10 +189,10 @@ def read_status(data_dir: Path) -> RunStatus:
 
 def with_lags(partitions: list[PartitionFigures]) -> list[PartitionFigures]:
     """Fill in, in place, how far each partition is behind the furthest."""
-    furthest = max((each.watermark_ms for each in partitions), default=-1)
-    for each in partitions:
-        if each.watermark_ms >= 0:
-            each.behind_ms = each.lag_ms = furthest - each.watermark_ms
+    furthest = max((status.watermark_ms for status in partitions), default=-1)
+    for status in partitions:
+        if status.watermark_ms >= 0:
+            status.behind_ms = status.lag_ms = furthest - status.watermark_ms
     return partitions
 
 

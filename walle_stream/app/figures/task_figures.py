@@ -52,10 +52,10 @@ def task_figures(names: Iterable[str], parts: Iterable[Counted]) -> list[TaskFig
     for part in parts:
         tasks = add_tasks(tasks, part.tasks)
         ledger = ledger.plus(part.ledger)
-    made = []
+    figures = []
     for name in dict.fromkeys((*names, *sorted(tasks))):
         counts = tasks.get(name, TaskCounts())
-        made.append(
+        figures.append(
             TaskFigures(
                 task=name,
                 runs=counts.runs,
@@ -66,7 +66,7 @@ def task_figures(names: Iterable[str], parts: Iterable[Counted]) -> list[TaskFig
                 first_failure=counts.failure,
             )
         )
-    return made
+    return figures
 
 
 def task_problems(
@@ -95,14 +95,11 @@ def task_problems(
         if runs and failures == runs:
             first = f", first {new.first_failure}" if new.first_failure else ""
             problems.append(f"every run of task {new.task!r} failed ({runs:,}){first}")
-        elif not runs and is_whole and counters.events:
-            problems.append(
-                f"task {new.task!r} never fired: none of {counters.events:,} events matched its "
-                "triggers"
-            )
-        elif not runs and is_whole and counters.source_rows:
-            problems.append(
-                f"task {new.task!r} never fired: none of {counters.source_rows:,} rows gave an "
-                "event"
-            )
+        elif not runs and is_whole:
+            why = "the source has no rows"
+            if counters.events:
+                why = f"none of {counters.events:,} events matched its triggers"
+            elif counters.source_rows:
+                why = f"none of {counters.source_rows:,} rows gave an event"
+            problems.append(f"task {new.task!r} never fired: {why}")
     return problems

@@ -28,8 +28,8 @@ def load_functions(
         FunctionError: A file or module cannot be imported, or has no such function.
     """
     return {
-        name: load_function(f"spec.{kind}.{name}", each.file, each.function)
-        for name, each in references.items()
+        name: load_function(f"spec.{kind}.{name}", reference.file, reference.function)
+        for name, reference in references.items()
     }
 
 
@@ -52,17 +52,17 @@ def load_function(place: str, file: Path | None, function: str) -> Callable[...,
         raise FunctionError(
             f"{place}: {where} cannot be imported: {type(error).__name__}: {error}"
         ) from error
-    found = getattr(module, attribute, None)
-    if not callable(found):
+    function_ = getattr(module, attribute, None)
+    if not callable(function_):
         raise FunctionError(f"{place}: {where} has no function {attribute!r}")
-    return found  # type: ignore[no-any-return]
+    return function_  # type: ignore[no-any-return]
 
 
 def _from_file(file: Path) -> Any:
     name = f"walle_functions.{file.resolve()}"
-    found = sys.modules.get(name)
-    if found is not None:
-        return found
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        return loaded
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError("no Python file")

@@ -50,11 +50,14 @@ class Installation:
 
     def tasks_of(self, device_ids: Iterable[str]) -> dict[str, Mapping[str, InstalledTask]]:
         """Return which tasks devices have, by name; waits for the hosts' turns."""
-        question = GetTasks(self._by_partition({each: each for each in device_ids}))
-        found: dict[str, Changes] = {}
+        question = GetTasks(self._by_partition({device_id: device_id for device_id in device_ids}))
+        by_device: dict[str, Changes] = {}
         for host in self._hosts:
-            found |= self._ask(host, question)
-        return {device_id: changed(self._definition, each) for device_id, each in found.items()}
+            by_device |= self._ask(host, question)
+        return {
+            device_id: changed(self._definition, changes)
+            for device_id, changes in by_device.items()
+        }
 
     def report_refusal(self, device_id: str, task: str, version: str, error: str) -> None:
         """Report that a device refused a version, as a failed run of it; blocks for a turn.
@@ -138,7 +141,7 @@ class Installation:
         return stored[id(change)]
 
     def _by_partition[T](self, devices: Mapping[str, T]) -> dict[int, list[T]]:
-        found: dict[int, list[T]] = {}
-        for device_id, each in devices.items():
-            found.setdefault(self._partition_of(device_id), []).append(each)
-        return found
+        by_partition: dict[int, list[T]] = {}
+        for device_id, item in devices.items():
+            by_partition.setdefault(self._partition_of(device_id), []).append(item)
+        return by_partition

@@ -76,15 +76,15 @@ def admit(task: ReadyTask, floor: Policy, *, is_signed: bool) -> ReadyTask:
     Returns:
         The task, more isolated where that is needed; a line of the log says so.
     """
-    asked = task.program.isolation
+    isolation = task.program.isolation
     least, reason = floor, f"spec.runtime.minimumIsolation is {floor}"
     if not is_signed and not _is_built_here(task.package):
         least, reason = "process", "its package is not signed and was not built here"
-    if POLICIES.index(asked) >= POLICIES.index(least):
+    if POLICIES.index(isolation) >= POLICIES.index(least):
         return task
     _log.warning(
         "task %s %s runs with isolation: %s, not %s: %s",
-        *(task.name, task.version, least, asked, reason),
+        *(task.name, task.version, least, isolation, reason),
         extra={"task": task.name},
     )
     program = msgspec.structs.replace(task.program, isolation=least)

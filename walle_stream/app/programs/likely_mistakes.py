@@ -99,13 +99,13 @@ class LikelyMistakes:
 
     def warnings(self) -> list[str]:
         """Return what looks wrong, a line each, with its place where there is one."""
-        found = []
+        problems = []
         for task in self._tasks:
             for id_ in dict.fromkeys(id_ for trigger in task.triggers for id_ in trigger):
-                found += self._trigger(task.name, id_)
+                problems += self._trigger(task.name, id_)
             for page in task.pages or ():
-                found += self._page(task.name, page)
-        return [*found, *self._times()]
+                problems += self._page(task.name, page)
+        return [*problems, *self._times()]
 
     def _trigger(self, task: str, id_: str) -> list[str]:
         declared = self._declared

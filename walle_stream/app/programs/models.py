@@ -95,7 +95,7 @@ class OnnxModel:
     def _read(self, *, is_here: bool = True) -> "HostedModel | BatchedModel":
         # numpy and onnx take 0.3 s: they are for pipelines that have models
         from walle_stream.engine.batching import hosted  # noqa: PLC0415 - see above
-        from walle_stream.engine.loading import read_model  # noqa: PLC0415 - see above
+        from walle_stream.engine.session import read_model  # noqa: PLC0415 - see above
 
         own = (self._backend, self._threads) if is_here else ("numpy", None)
         try:
@@ -114,8 +114,8 @@ class BatchedOnnxModel(OnnxModel):
     def run_many(self, requests: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
         """Run it for several requests; see ``engine.batching``."""
         model: Any = self.read()
-        found: list[tuple[Any, ...]] = model.run_many(requests)
-        return found
+        outputs: list[tuple[Any, ...]] = model.run_many(requests)
+        return outputs
 
 
 def load_models(
@@ -133,7 +133,10 @@ def load_models(
     Raises:
         FunctionError: A function cannot be imported.
     """
-    return {name: _load(f"spec.models.{name}", each, threads) for name, each in references.items()}
+    return {
+        name: _load(f"spec.models.{name}", reference, threads)
+        for name, reference in references.items()
+    }
 
 
 def onnx_models(models: Mapping[str, Callable[..., Any]]) -> dict[str, OnnxModel]:
@@ -145,7 +148,7 @@ def onnx_models(models: Mapping[str, Callable[..., Any]]) -> dict[str, OnnxModel
     Returns:
         Those, by name.
     """
-    return {name: each for name, each in models.items() if isinstance(each, OnnxModel)}
+    return {name: model for name, model in models.items() if isinstance(model, OnnxModel)}
 
 
 def _load(place: str, reference: ModelReference, threads: int | None) -> Callable[..., Any]:

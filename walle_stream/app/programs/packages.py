@@ -222,22 +222,22 @@ def _interpreter_files() -> list[Path]:
 
 
 def _library_files() -> list[Path]:
-    found = []
+    files = []
     for folder, folders, names in Path(sysconfig.get_path("stdlib")).walk():
         # config-*: what extensions are linked with, not run
         folders[:] = [
             name for name in folders if name not in _NOT_COUNTED and not name.startswith("config-")
         ]
-        found += [folder / name for name in names]
-    return found
+        files += [folder / name for name in names]
+    return files
 
 
 def _extension_files() -> list[Path]:
     folders = [Path(sysconfig.get_path(name)) / "lib-dynload" for name in ("platstdlib", "stdlib")]
     shared = sysconfig.get_config_var("DESTSHARED")
     folders += [Path(shared)] if shared else []
-    found = (folder for folder in folders if folder.is_dir())
-    return sorted(next(found, Path(os.devnull)).glob("*.so"))
+    packages = (folder for folder in folders if folder.is_dir())
+    return sorted(next(packages, Path(os.devnull)).glob("*.so"))
 
 
 def _measured(files: Iterable[Path]) -> Size:
@@ -249,5 +249,7 @@ def _size(data: bytes) -> Size:
 
 
 def _sum(sizes: Iterable[Size]) -> Size:
-    given = list(sizes)
-    return Size(sum(each.raw_bytes for each in given), sum(each.packed_bytes for each in given))
+    all_sizes = list(sizes)
+    return Size(
+        sum(size.raw_bytes for size in all_sizes), sum(each.packed_bytes for each in all_sizes)
+    )

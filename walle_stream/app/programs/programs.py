@@ -146,7 +146,7 @@ def load_program(task: Task) -> TaskProgram:
         limits=RunLimits(**spec.limits.model_dump()),
         isolation=spec.isolation.policy,
         state_version=spec.state_version,
-        resources={each: _resource(name, each, path) for each, path in spec.resources.items()},
+        resources={name_: _resource(name, name_, path) for name_, path in spec.resources.items()},
     )
 
 

@@ -83,7 +83,7 @@ def _samples(data_dir: Path) -> Iterator[list[bytes]]:
     best: list[bytes] = []
     current: list[bytes] = []
     device = None
-    for seen, line in enumerate(features_lines(data_dir)):
+    for shown, line in enumerate(features_lines(data_dir)):
         start = line[: line.index(b",")]
         if start != device:
             device, current = start, []
@@ -91,7 +91,7 @@ def _samples(data_dir: Path) -> Iterator[list[bytes]]:
         if len(current) > len(best):
             best = current
             yield best
-        if seen > 2_000 and best:  # noqa: PLR2004 - enough to find a busy device
+        if shown > 2_000 and best:  # noqa: PLR2004 - enough to find a busy device
             return
 
 
@@ -178,11 +178,11 @@ def _good(data_dir: Path, rows: _Rows) -> Iterator[bytes]:
 
 
 def _partition_with(data_dir: Path, device_id: str) -> int:
-    base, found = keys.DeviceKeys(device_id).base, -1
+    base, last = keys.DeviceKeys(device_id).base, -1
     for number, store in open_partitions(data_dir):
         if any(True for _ in store.scan(base)):
-            found = number
-    return found
+            last = number
+    return last
 
 
 def _all_rows(data_dir: Path, *, is_canonical: bool) -> _Rows:
@@ -195,7 +195,7 @@ def _feature_rows(data_dir: Path, device_id: str | None, task: str | None) -> _R
         opened.check_parts()
         if not opened.meta.has_cloud:
             records = _kept_features(data_dir, device_id)
-            yield from (_feature_line(each) for each in records if task in {None, each.task})
+            yield from (_feature_line(record) for record in records if task in {None, record.task})
             return
         store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
         try:

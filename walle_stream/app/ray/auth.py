@@ -44,12 +44,14 @@ def _modes_here(port: str) -> Iterator[str]:
             arguments = (folder / "cmdline").read_bytes().split(b"\0")
             if not arguments[0].endswith(_RAYLET):
                 continue
-            of = [each.removeprefix(_GCS) for each in arguments if each.startswith(_GCS)]
-            if port and not any(each.endswith(b":" + port.encode()) for each in of):
+            of = [
+                argument.removeprefix(_GCS) for argument in arguments if argument.startswith(_GCS)
+            ]
+            if port and not any(address.endswith(b":" + port.encode()) for address in of):
                 continue
             environ = (folder / "environ").read_bytes().split(b"\0")
-            found = dict(each.partition(b"=")[::2] for each in environ)
-            yield (found.get(MODE.encode()) or b"disabled").decode()
+            environment = dict(pair.partition(b"=")[::2] for pair in environ)
+            yield (environment.get(MODE.encode()) or b"disabled").decode()
 
 
 def _has_token() -> bool:

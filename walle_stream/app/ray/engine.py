@@ -32,7 +32,7 @@ def engine_needs(assembly: Assembly) -> dict[str, int]:
     """
     if assembly.engine is None:
         return {}
-    weights_bytes = sum(each.size_bytes for each in assembly.blueprints.values())
+    weights_bytes = sum(blueprint.size_bytes for blueprint in assembly.blueprints.values())
     cpus = math.ceil(assembly.engine.actors * assembly.engine.cpus)
     return {"more_cpus": cpus, "more_bytes": weights_bytes}
 

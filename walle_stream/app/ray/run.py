@@ -125,7 +125,7 @@ class RayRun:
             self._end_of_limit()
             self._tell("ended")
         cpu_s = process_cpu_s() - started_cpu_s
-        cpu_s += sum(each.cpu_s for each in self._workers)
+        cpu_s += sum(worker.cpu_s for worker in self._workers)
         return RunReport.of(
             assembly,
             self._before,
@@ -159,12 +159,12 @@ class RayRun:
 
     def host_status(self) -> list[HostStatus]:
         """Return how each host goes, and what it has yet to read, as of its last answer."""
-        told = []
+        hosts = []
         for index, host in enumerate(self._hosts):
             state: HostState | None = host.state
             progress, unread = (-1.0, Unread()) if state is None else (state.progress, state.unread)
             is_at_work = state is not None and host.step != "done"
-            told.append(
+            hosts.append(
                 HostStatus.of(
                     index,
                     progress,
@@ -176,7 +176,7 @@ class RayRun:
                     in_hand_events=state.in_hand_events if state and is_at_work else 0,
                 )
             )
-        return told
+        return hosts
 
     @property
     def task_names(self) -> list[str]:
@@ -297,7 +297,7 @@ class RayRun:
                 return
             self._base = {n: at for host in self._hosts for n, at in host.opened[0].items()}
             for host in self._hosts:
-                self._statuses |= {each.number: each for each in host.opened[1]}
+                self._statuses |= {status.number: status for status in host.opened[1]}
             self._before = self.status()
             if not self._assembly.is_placed:
                 self._assembly.mark_open()
@@ -409,13 +409,13 @@ class RayRun:
                 partitions=with_lags(
                     [
                         PartitionFigures.of(
-                            each.counters,
-                            number=each.number,
-                            host=self._host_of(each.number),
-                            outbox_bytes=each.outbox_bytes,
-                            watermark_ms=each.watermark_ms,
+                            status.counters,
+                            number=status.number,
+                            host=self._host_of(status.number),
+                            outbox_bytes=status.outbox_bytes,
+                            watermark_ms=status.watermark_ms,
                         )
-                        for each in self.status()
+                        for status in self.status()
                     ]
                 ),
             ),

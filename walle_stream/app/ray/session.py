@@ -214,8 +214,10 @@ def _knock(address: str) -> None:
         )
     way_out = "Start it from this environment (ray start --head), or unset RAY_ADDRESS"
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S) as found:
-            is_ray = _speaks_http2(found)
+        with socket.create_connection(
+            (host.strip("[]"), int(port)), CONNECT_TIMEOUT_S
+        ) as connection:
+            is_ray = _speaks_http2(connection)
     except (OSError, OverflowError) as error:
         raise ClusterError(
             f"the Ray cluster {address!r} (RAY_ADDRESS) cannot be reached: {error}. {way_out}"

@@ -7,7 +7,7 @@ from typing import Any, Final
 from walle_stream.errors import EngineError
 
 _BACKENDS: Final[Mapping[str, tuple[str, str]]] = {
-    "reference": ("walle_stream.engine.backends.interpreter", "Interpreter"),
+    "reference": ("walle_stream.engine.backends.reference", "Interpreter"),
     "numpy": ("walle_stream.engine.backends.numpy", "NumpyBackend"),
     "cupy": ("walle_stream.engine.backends.cupy", "CupyBackend"),
 }
@@ -19,8 +19,8 @@ def backend_named(name: str) -> Any:
     Raises:
         EngineError: There is none of that name, or what it needs is missing.
     """
-    place = _BACKENDS.get(name)
-    if place is None:
+    entry = _BACKENDS.get(name)
+    if entry is None:
         raise EngineError(f"there is no backend {name!r}: choose one of {', '.join(_BACKENDS)}")
-    make: Callable[[], Any] = getattr(import_module(place[0]), place[1])
+    make: Callable[[], Any] = getattr(import_module(entry[0]), entry[1])
     return make()

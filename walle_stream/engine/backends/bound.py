@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.backends.fast_erf import erf_into
-from walle_stream.engine.backends.kernels import UFUNCS, check_indices
+from walle_stream.engine.backends.kernels import UFUNCS, check_indices, erf_into
 from walle_stream.engine.backends.library import Binding, Library, Run, region_views
 from walle_stream.engine.backends.reference import compute
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.program import Array, Step
+from walle_stream.engine.rules import is_foreign
 from walle_stream.errors import EngineError
 
 _REDUCTIONS: Final[Mapping[Operator, str]] = {
@@ -32,7 +31,7 @@ def bind(step: Step, inputs: Sequence[Array], output: Array, library: Library | 
     otherwise.
     """
     library = library or NUMPY
-    narrow = any(library.is_narrow(each.dtype) for each in (*step.inputs, *step.outputs))
+    narrow = any(library.is_narrow(tensor.dtype) for tensor in (*step.inputs, *step.outputs))
     binding = Binding(library, step, inputs, output, narrow)
     binder = library.binders.get(step.operator)
     run = None if binder is None else binder(binding)
@@ -54,8 +53,10 @@ def bind_raster(binding: Binding) -> Run:
     """Bind a raster: strided copies, one a region."""
     library, step, output = binding.library, binding.step, binding.output
     xp, fill = library.xp, step.parameters.get("fill")
-    pairs = [region_views(each, binding.inputs[each.input], output, xp) for each in step.regions]
-    covered = sum(each.count for each in step.regions) >= output.size
+    pairs = [
+        region_views(region, binding.inputs[region.input], output, xp) for region in step.regions
+    ]
+    covered = sum(region.count for region in step.regions) >= output.size
     copyto = xp.copyto
     if step.parameters.get("accumulate"):
         add_into = xp.add
@@ -100,7 +101,7 @@ def bind_matmul(binding: Binding) -> Run | None:
     if binding.narrow:
         return None
     (x, y), output, matmul = binding.inputs, binding.output, binding.library.xp.matmul
-    if all(each == 1 for each in x.shape[:-2]):
+    if all(size == 1 for size in x.shape[:-2]):
         # a stack of one: numpy loops over stacks itself, and hands one matrix to BLAS
         first = (0,) * (x.ndim - 2)
         left, right, target = x[first], y[first], output[first]
@@ -171,19 +172,6 @@ def _take(binding: Binding) -> Run | None:
     return take if size else None
 
 
-def _is_narrow(dtype: DType) -> bool:
-    return bool(is_foreign(dtype) or dtype == np.float16)
-
-
-def _filling(output: Array, fill: Any, dtype: DType) -> Run:
-    del dtype
-    return lambda: output.fill(fill)
-
-
-def _fallback(step: Step, inputs: Sequence[Array], output: Array) -> Run:
-    return lambda: np.copyto(output, compute(step, inputs))
-
-
 NUMPY: Final = Library(
     xp=np,
     binders={
@@ -198,7 +186,7 @@ NUMPY: Final = Library(
         Operator.ROUND: bind_float,
         Operator.TAKE: _take,
     },
-    is_narrow=_is_narrow,
-    filling=_filling,
-    fallback=_fallback,
+    is_narrow=lambda dtype: is_foreign(dtype) or dtype == np.float16,
+    filling=lambda output, fill, _dtype: lambda: output.fill(fill),
+    fallback=lambda step, inputs, output: lambda: np.copyto(output, compute(step, inputs)),
 )

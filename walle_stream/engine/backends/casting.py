@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, TEXT
+from walle_stream.engine.rules import BOOL, TEXT, is_foreign, is_integer
 
 _MASK: Final = (1 << 64) - 1
 _GREATEST: Final = {
@@ -38,20 +37,20 @@ def cast(x: Array, dtype: DType, saturate: bool = True, mode: str = "up") -> Arr
         return x.copy()
     if dtype == TEXT:
         return _written(x)
-    given = _parsed(x, dtype) if x.dtype == TEXT else _widened(x)
+    wide = _parsed(x, dtype) if x.dtype == TEXT else _widened(x)
     if dtype == BOOL:
-        return np.asarray(given != given.dtype.type(0))
+        return np.asarray(wide != wide.dtype.type(0))
     if not is_foreign(dtype):
-        return given.astype(dtype)
-    return _to_narrow(given, dtype, saturate, mode)
+        return wide.astype(dtype)
+    return _to_foreign(wide, dtype, saturate, mode)
 
 
-def _to_narrow(given: Array, dtype: DType, saturate: bool, mode: str) -> Array:
+def _to_foreign(x: Array, dtype: DType, saturate: bool, mode: str) -> Array:
     if dtype.name.startswith(("int", "uint")):
-        return given.astype(np.int64).astype(dtype)
+        return x.astype(np.int64).astype(dtype)
     if dtype.name == _EXPONENTS:
-        return _rounded_exponents(given, saturate, mode).view(dtype)
-    narrow = _narrowed(given)
+        return _rounded_exponents(x, saturate, mode).view(dtype)
+    narrow = _narrowed(x)
     if saturate and dtype.name in _GREATEST:
         greatest = np.float32(_GREATEST[dtype.name])
         narrow = np.clip(narrow, -greatest, greatest)
@@ -101,10 +100,10 @@ def _rounded_exponents(x: Array, saturate: bool, mode: str) -> Array:
 
 
 def _written(x: Array) -> Array:
-    if x.dtype.kind == "b" or x.dtype.kind in "iu" or x.dtype.name.startswith(("int", "uint")):
-        flat: list[str] = [str(int(each)) for each in x.reshape(-1)]
+    if x.dtype.kind == "b" or is_integer(x.dtype):
+        flat: list[str] = [str(int(element)) for element in x.reshape(-1)]
     else:
-        flat = [_written_float(each) for each in _widened(x).reshape(-1)]
+        flat = [_written_float(element) for element in _widened(x).reshape(-1)]
     result = np.empty(len(flat), TEXT)
     result[:] = flat
     return result.reshape(x.shape)
@@ -120,12 +119,14 @@ def _written_float(x: Any) -> str:
 
 def _parsed(x: Array, dtype: DType) -> Array:
     flat = x.reshape(-1)
-    if dtype.kind in "iu" or dtype.name.startswith(("int", "uint")):
-        whole = [_parsed_whole(each) & _MASK for each in flat]
+    if is_integer(dtype):
+        whole = [_parsed_whole(element) & _MASK for element in flat]
         return np.array(whole, np.uint64).astype(np.int64).reshape(x.shape)
-    if dtype == BOOL:
-        return np.array([_parsed_truth(each) for each in flat], np.float64).reshape(x.shape)
-    return np.array([float(each) for each in flat], np.float64).reshape(x.shape)
+    known = {"true": 1.0, "false": 0.0} if dtype == BOOL else {}
+    parsed = [
+        known[key] if (key := text.strip().lower()) in known else float(text) for text in flat
+    ]
+    return np.array(parsed, np.float64).reshape(x.shape)
 
 
 def _parsed_whole(text: str) -> int:
@@ -133,8 +134,3 @@ def _parsed_whole(text: str) -> int:
         return int(text)
     except ValueError:
         return int(float(text))
-
-
-def _parsed_truth(text: str) -> float:
-    known = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
-    return float(text) if known is None else known

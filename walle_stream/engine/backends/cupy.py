@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.device import Device, IndexChecks, stored
-from walle_stream.engine.backends.device_kernels import library_of
-from walle_stream.engine.backends.interpreter import Watch
+from walle_stream.engine.backends.device_kernels import Device, IndexChecks, library_of, stored
 from walle_stream.engine.backends.library import Bound, strided
-from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.planning.elision import elide, is_loose, is_plain
 from walle_stream.engine.planning.loops import Loop
@@ -87,12 +85,12 @@ class _Instance(Instance):
         super().__init__(plan, self._xp.empty(plan.nbytes, np.dtype(np.uint8)))
 
     def view(self, tensor: Tensor) -> Any:
-        seen = self._elision.seen[tensor]
-        root = self.root(seen.root)
-        if is_plain(seen.view, tensor.shape):
-            start = seen.view.offset
+        alias = self._elision.aliases[tensor]
+        root = self.root(alias.root)
+        if is_plain(alias.view, tensor.shape):
+            start = alias.view.offset
             return root.reshape(-1)[start : start + tensor.size].reshape(tensor.shape)
-        return strided(root, tensor.shape, seen.view, self._xp)
+        return strided(root, tensor.shape, alias.view, self._xp)
 
     def constant(self, tensor: Tensor) -> Any:
         return self._shared.constant(tensor)
@@ -109,10 +107,10 @@ class _Instance(Instance):
     def bound(self) -> Iterator[Bound]:
         library = library_of(self._device, self._checks)
         for step in self._elision.steps:
-            if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
+            if any(is_loose(tensor) for tensor in (*step.inputs, *step.outputs)):
                 yield Bound(self.host_call(step), step)
             else:
-                inputs = [self.view(each) for each in step.inputs]
+                inputs = [self.view(tensor) for tensor in step.inputs]
                 run = bind(step, inputs, self.view(step.output), library)
                 yield Bound(run, step)
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
 from walle_stream.engine.region import Region, View
+from walle_stream.engine.rules import is_foreign
 
 type Run = Callable[[], object]
 
@@ -69,5 +69,5 @@ def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Arr
     flat = plain.reshape(-1)
     # the step of an axis of one element may be any number, also one that numpy cannot take
     steps = [step * item if size > 1 else 0 for size, step in zip(shape, view.strides, strict=True)]
-    seen = xp.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
-    return seen if plain is array else seen.view(array.dtype)
+    result = xp.lib.stride_tricks.as_strided(flat[view.offset :], tuple(shape), tuple(steps))
+    return result if plain is array else result.view(array.dtype)

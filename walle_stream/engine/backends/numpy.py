@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.chains import bind_chain
-from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Bound, Run, strided
-from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.backends.spreading import SpreadConstants
-from walle_stream.engine.backends.tiles import tiled
+from walle_stream.engine.backends.tiles import bind_chain, tiled
 from walle_stream.engine.planning.elision import elide, is_loose
 from walle_stream.engine.planning.loops import loops_of
 from walle_stream.engine.planning.optimise import optimised
@@ -32,7 +30,10 @@ class NumpyBackend:
     def plan(self, program: Program) -> "NumpyPlan":
         """Make a program ready; see ``engine.module.Backend``."""
         kept = {
-            id(each.data) for step in program.steps for each in step.inputs if each.data is not None
+            id(tensor.data)
+            for step in program.steps
+            for tensor in step.inputs
+            if tensor.data is not None
         }
         return NumpyPlan(lay_out_weights(optimised(program, compute, self._check), kept))
 
@@ -63,10 +64,10 @@ class _Instance(Instance):
         super().__init__(plan, _aligned_bytes(plan.nbytes))
 
     def view(self, tensor: Tensor) -> Array:
-        seen = self._elision.seen[tensor]
-        if seen.root is tensor and tensor.data is not None and tensor not in self._buffers:
+        alias = self._elision.aliases[tensor]
+        if alias.root is tensor and tensor.data is not None and tensor not in self._buffers:
             return tensor.data
-        return strided(self.root(seen.root), tensor.shape, seen.view)
+        return strided(self.root(alias.root), tensor.shape, alias.view)
 
     def constant(self, tensor: Tensor) -> Array:
         assert tensor.data is not None, tensor  # noqa: S101
@@ -93,11 +94,11 @@ class _Instance(Instance):
                 yield Bound(self._call(step), step)
 
     def _call(self, step: Step) -> Run:
-        if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
+        if any(is_loose(tensor) for tensor in (*step.inputs, *step.outputs)):
             return self.host_call(step)
-        inputs = [self.view(each) for each in step.inputs]
+        inputs = [self.view(tensor) for tensor in step.inputs]
         if "regions" in step.parameters:
-            inputs = [np.ascontiguousarray(each) for each in inputs]
+            inputs = [np.ascontiguousarray(array) for array in inputs]
         return bind(step, inputs, self.view(step.output))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.casting import cast
 from walle_stream.engine.backends.kernels import (
     UFUNCS,
@@ -26,7 +27,7 @@ from walle_stream.engine.backends.kernels import (
 )
 from walle_stream.engine.backends.text import compute_text
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Array, DType, Step
+from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 from walle_stream.engine.region import Region, View
 from walle_stream.engine.rules import TEXT
 from walle_stream.errors import EngineError
@@ -54,7 +55,7 @@ def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
             result = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
             result = result.astype(step.output.dtype, copy=False)
     except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
-        shapes = ", ".join(f"{each.dtype.name}{list(each.shape)}" for each in inputs)
+        shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in inputs)
         reason = str(error) or type(error).__name__
         raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
     return [result]
@@ -65,7 +66,7 @@ def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     shape, dtype = parameters["shape"], parameters["dtype"]
     fill = parameters.get("fill")
     output = np.full(prod(shape), zero(dtype) if fill is None else fill, dtype)
-    flat = [np.ascontiguousarray(each).reshape(-1) for each in inputs]
+    flat = [np.ascontiguousarray(array).reshape(-1) for array in inputs]
     for region in parameters["regions"]:
         moved = flat[region.input][addresses(region, region.source)]
         target = addresses(region, region.destination)
@@ -125,11 +126,6 @@ def _put(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     return output
 
 
-def _take(inputs: Sequence[Array], _parameters: Mapping[str, Any]) -> Array:
-    data, indices = inputs
-    return data[:, check_indices(indices, data.shape[1])]
-
-
 def _random(_inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
     seed, shape, dtype = parameters.get("seed"), parameters["shape"], parameters["dtype"]
     if seed is not None:
@@ -152,8 +148,10 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.RASTER: raster,
     Operator.ROUND: _of(nearest),
     Operator.ERF: _of(erf),
-    Operator.CAST: lambda inputs, given: cast(inputs[0], **given),
-    Operator.BITCAST: lambda inputs, given: np.asarray(inputs[0], order="C").view(given["dtype"]),
+    Operator.CAST: lambda inputs, parameters: cast(inputs[0], **parameters),
+    Operator.BITCAST: lambda inputs, parameters: np.asarray(inputs[0], order="C").view(
+        parameters["dtype"]
+    ),
     Operator.DIV: _of(divide),
     Operator.POW: _of(power),
     Operator.SELECT: _of(np.where),
@@ -165,8 +163,59 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.ARG_MIN: _arg(np.argmin),
     Operator.MATMUL: _of(matmul),
     Operator.ARGSORT: argsort,
-    Operator.TAKE: _take,
+    Operator.TAKE: _of(lambda data, indices: data[:, check_indices(indices, data.shape[1])]),
     Operator.PUT: _put,
     Operator.NONZERO: lambda inputs, _: np.flatnonzero(inputs[0]),
     Operator.RANDOM: _random,
 }
+
+
+type Watch = Callable[[Step, float], None]
+"""Is told of each step that was run, and its milliseconds."""
+type ComputeAll = Callable[[Step, Sequence[Array]], list[Array]]
+
+
+class Interpreter:
+    """A backend of the reference kernels."""
+
+    name = "reference"
+
+    def plan(self, program: Program) -> "InterpretedPlan":
+        """Make a program ready; see ``engine.module.Backend``."""
+        return InterpretedPlan(program, compute_all)
+
+    def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
+        """Run one step; see ``reference.compute``."""
+        return compute(step, inputs)
+
+
+class InterpretedPlan:
+    """A program that is run as it stands. Thread-safe; blocks."""
+
+    def __init__(self, program: Program, kernels: ComputeAll) -> None:
+        """Take over."""
+        self.program = program
+        self._kernels = kernels
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is made: nothing is given back before the end."""
+        tensors = (tensor for step in self.program.steps for tensor in step.outputs)
+        return sum(tensor.nbytes for tensor in tensors if tensor.has_shape and tensor.data is None)
+
+    def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
+        """Run it; see ``engine.module.Plan`` and ``engine.profiling``."""
+        values: dict[Tensor, Array] = dict(zip(self.program.inputs, inputs, strict=True))
+        for step in self.program.steps:
+            operands = [
+                tensor.data if tensor.data is not None else values[tensor] for tensor in step.inputs
+            ]
+            start_ms = 0.0 if watch is None else monotonic_ms()
+            values.update(zip(step.outputs, self._kernels(step, operands), strict=True))
+            if watch is not None:
+                watch(step, monotonic_ms() - start_ms)
+        # the caller's own, also where an output is an input or stands twice
+        return [
+            np.array(tensor.data if tensor.data is not None else values[tensor])
+            for tensor in self.program.outputs
+        ]

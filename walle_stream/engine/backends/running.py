@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.engine.backends.interpreter import Watch
 from walle_stream.engine.backends.library import Bound, Run
-from walle_stream.engine.backends.reference import compute_all
+from walle_stream.engine.backends.reference import Watch, compute_all
 from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.placement import place
@@ -21,12 +20,9 @@ class ArenaPlan:
     """A program with its memory. Thread-safe: each run at the same time has its own."""
 
     def __init__(
-        self,
-        program: Program,
-        elision: Elision,
-        loops: Sequence[Loop],
+        self, program: Program, elision: Elision, loops: Sequence[Loop],
         make: "Callable[[], Instance]",
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Place the tensors; ``make`` makes an instance, and runs without the lock."""
         self.program = program
         self.elision = elision
@@ -64,16 +60,18 @@ class Instance(ABC):
         self._arena = arena
         self._roots: dict[Tensor, Any] = {}
         self._loose: dict[Tensor, Array] = {}
-        self._inputs = [None if is_loose(each) else self.view(each) for each in plan.program.inputs]
+        self._inputs = [
+            None if is_loose(tensor) else self.view(tensor) for tensor in plan.program.inputs
+        ]
         self._calls: list[Run] = []
         self._steps: list[Step] = []
         for call, step in self.bound():
             self._calls.append(call)
             self._steps.append(step)
         self._outputs = [
-            None if is_loose(each) or (each.data is not None and each not in self._buffers)
-            else self.view(each)
-            for each in plan.program.outputs
+            None if is_loose(tensor) or (tensor.data is not None and tensor not in self._buffers)
+            else self.view(tensor)
+            for tensor in plan.program.outputs
         ]  # fmt: skip
 
     @abstractmethod
@@ -144,7 +142,7 @@ class Instance(ABC):
         """Bind a step that reads or makes loose tensors: the host runs it, and copies."""
 
         def call() -> None:
-            arrays = [self._on_host(each) for each in step.inputs]
+            arrays = [self._on_host(operand) for operand in step.inputs]
             for tensor, array in zip(step.outputs, compute_all(step, arrays), strict=True):
                 if is_loose(tensor):
                     self._loose[tensor] = array

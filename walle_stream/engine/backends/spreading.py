@@ -35,7 +35,7 @@ class SpreadConstants:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._made: dict[Hashable, Array] = {}
+        self._blocks: dict[Hashable, Array] = {}
 
     def laid_out(
         self, operator: Operator, inputs: Sequence[Array], roots: Sequence[Array | None],
@@ -46,38 +46,38 @@ class SpreadConstants:
         ``roots`` has for each input the constant that it is a view of, which lives as long as this
         does, or None. Inputs and output come back as they were where nothing is to be won.
         """
-        given = list(inputs)
+        operands = list(inputs)
         spread = [
             number for number, root in enumerate(roots)
-            if root is not None and _is_spread(operator, given[number])
+            if root is not None and _is_spread(operator, operands[number])
         ]  # fmt: skip
         if operator not in _TAKEN or len(spread) != 1 or not output.size:
-            return given, output
+            return operands, output
         (number,) = spread
         root = roots[number]
         assert root is not None  # noqa: S101
-        others = [each for at, each in enumerate(given) if at != number]
-        if all(each.flags.c_contiguous for each in (*others, output)):
-            return self._periodic(given, number, root, output)
-        given[number] = self._by_rows(given[number], root)
-        return given, output
+        others = [array for at, array in enumerate(operands) if at != number]
+        if all(array.flags.c_contiguous for array in (*others, output)):
+            return self._periodic(operands, number, root, output)
+        operands[number] = self._by_rows(operands[number], root)
+        return operands, output
 
-    def _periodic(self, given: list[Array], number: int, root: Array, output: Array) -> Operands:
+    def _periodic(self, operands: list[Array], number: int, root: Array, output: Array) -> Operands:
         """Read all as rows, each as long as some periods of the constant."""
-        view = given[number]
+        view = operands[number]
         axis = _dense_from(view)
         if any(view.strides[at] for at in range(axis) if view.shape[at] > 1):
-            return given, output
+            return operands, output
         period = prod(view.shape[axis:])
         times = _times(prod(view.shape[:axis]), period, view.itemsize)
         if period >= RUN_MIN or times == 1:
-            return given, output
-        key = (*_place(view, root, axis), times)
-        block = self._made.get(key)
+            return operands, output
+        key = (*_key(view, root, axis), times)
+        block = self._blocks.get(key)
         if block is None:
-            block = self._made[key] = np.tile(view[(0,) * axis].reshape(-1), times)
+            block = self._blocks[key] = np.tile(view[(0,) * axis].reshape(-1), times)
         shape = (output.size // block.size, block.size)
-        views = [each.reshape(shape) for at, each in enumerate(given) if at != number]
+        views = [array.reshape(shape) for at, array in enumerate(operands) if at != number]
         views.insert(number, np.broadcast_to(block, shape))
         return views, output.reshape(shape)
 
@@ -92,10 +92,10 @@ class SpreadConstants:
             return view
         if any(view.strides[at] for at in range(axis) if shape[at] > 1):
             return view
-        key = _place(view, root, axis)
-        result = self._made.get(key)
+        key = _key(view, root, axis)
+        result = self._blocks.get(key)
         if result is None:
-            result = self._made[key] = np.ascontiguousarray(block)
+            result = self._blocks[key] = np.ascontiguousarray(block)
         return np.broadcast_to(result, shape)
 
 
@@ -119,9 +119,9 @@ def _times(repeats: int, period: int, itemsize: int) -> int:
     most = min(repeats, max(1, BLOCK_MAX_BYTES // (period * itemsize)))
     enough = -(-RUN_MIN // period)
     rows = chain(range(enough, most + 1), range(min(enough - 1, most), 0, -1))
-    return next((each for each in rows if repeats % each == 0), 1)
+    return next((row for row in rows if repeats % row == 0), 1)
 
 
-def _place(view: Array, root: Array, axis: int) -> tuple[Hashable, ...]:
+def _key(view: Array, root: Array, axis: int) -> tuple[Hashable, ...]:
     first = view.ctypes.data - root.ctypes.data
     return id(root), first, view.shape[axis:], view.strides[axis:]

@@ -1,12 +1,14 @@
-"""Operations on strings, which every backend leaves to its host."""
+"""Operations on strings and encoded images, which every backend leaves to its host."""
 
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from io import BytesIO
 from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.backends.images import decode_image
 from walle_stream.engine.program import Array
 from walle_stream.engine.rules import TEXT
 
@@ -17,8 +19,8 @@ def compute_text(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> list
     The parameter ``name`` says which, ``shape`` and ``dtype`` what it makes; the others are its
     own.
     """
-    given = {key: value for key, value in parameters.items() if key not in {"shape", "dtype"}}
-    return [_OPERATIONS[given.pop("name")](*inputs, **given)]
+    own = {key: value for key, value in parameters.items() if key not in {"shape", "dtype"}}
+    return [_OPERATIONS[own.pop("name")](*inputs, **own)]
 
 
 def _concat(x: Array, y: Array) -> Array:
@@ -26,7 +28,7 @@ def _concat(x: Array, y: Array) -> Array:
 
 
 def _split(x: Array, delimiter: str | None, count: int) -> Array:
-    rows = [each.split(delimiter, count) for each in x.reshape(-1)]
+    rows = [text.split(delimiter, count) for text in x.reshape(-1)]
     width = max(map(len, rows), default=0)
     result = np.full((len(rows), width), "", TEXT)
     for number, row in enumerate(rows):
@@ -35,31 +37,65 @@ def _split(x: Array, delimiter: str | None, count: int) -> Array:
 
 
 def _split_count(x: Array, delimiter: str | None, count: int) -> Array:
-    counts = [len(each.split(delimiter, count)) for each in x.reshape(-1)]
+    counts = [len(text.split(delimiter, count)) for text in x.reshape(-1)]
     return np.array(counts, np.int64).reshape(x.shape)
 
 
 def _normalize(x: Array, stopwords: frozenset[str], is_case_sensitive: bool, case: str) -> Array:
     kept = [
-        each
-        for each in x.reshape(-1)
-        if (each if is_case_sensitive else each.lower()) not in stopwords
+        text
+        for text in x.reshape(-1)
+        if (text if is_case_sensitive else text.lower()) not in stopwords
     ]
     change = {"LOWER": str.lower, "UPPER": str.upper}.get(case, str)
-    result = np.array([change(each) for each in kept] or [""], TEXT)
+    result = np.array([change(word) for word in kept] or [""], TEXT)
     return result.reshape((*x.shape[:-1], -1))
 
 
 def _match(x: Array, pattern: str) -> Array:
     compiled = re.compile(pattern)
-    result = [compiled.fullmatch(each) is not None for each in x.reshape(-1)]
+    result = [compiled.fullmatch(text) is not None for text in x.reshape(-1)]
     return np.array(result, np.bool_).reshape(x.shape)
 
 
 def _lookup(x: Array, table: Mapping[str, int]) -> Array:
     missing = len(table)
-    value = [table.get(each, missing) for each in x.reshape(-1)]
+    value = [table.get(text, missing) for text in x.reshape(-1)]
     return np.array(value, np.int64).reshape(x.shape)
+
+
+FORMATS: Final = ("BMP", "JPEG", "JPEG2000", "TIFF", "PNG", "WEBP", "PPM")
+"""What may be decoded; Pillow reads others, some of them by starting programs."""
+
+_MODES: Final = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
+
+
+def can_decode() -> bool:
+    """Whether Pillow is installed."""
+    return find_spec("PIL") is not None
+
+
+def decode_image(stream: Array, pixel_format: str) -> Array:
+    """Decode a file (uint8) as RGB, BGR or Grayscale to uint8 ``(height, width, channels)``.
+
+    It has no pixel where it cannot be decoded.
+    """
+    from PIL import Image  # noqa: PLC0415  # who decodes nothing does not need it
+
+    mode = _MODES[pixel_format]
+    try:
+        with Image.open(BytesIO(stream.tobytes()), formats=FORMATS) as image:
+            pixels = np.array(image.convert(mode), np.uint8)
+    except (
+        # Pillow's decoders raise these for a broken file. NotImplementedError is theirs, too: for a
+        # kind of compression that they do not know
+        OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, KeyError,
+        NotImplementedError, OverflowError, struct.error, Image.DecompressionBombError,
+    ):  # fmt: skip
+        return np.zeros((0, 0, 1 if mode == "L" else 3), np.uint8)
+    if pixel_format == "BGR":
+        pixels = pixels[..., ::-1]
+    return np.ascontiguousarray(pixels.reshape((*pixels.shape[:2], -1)))
 
 
 _OPERATIONS: Final[dict[str, Callable[..., Array]]] = {

@@ -1,16 +1,80 @@
-"""Loops bound to their tiles: calls of all steps for one tile, then for the next."""
+"""Steps in a row bound to their arrays, whole or tile by tile."""
 
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
 
-from walle_stream.engine.backends.chains import ViewOf, bind_chain
-from walle_stream.engine.backends.library import Bound, strided
+from walle_stream.engine.backends.bound import bind
+from walle_stream.engine.backends.library import Bound, Run, strided
 from walle_stream.engine.backends.spreading import SpreadConstants
-from walle_stream.engine.operators import ELEMENTWISE
+from walle_stream.engine.operators import ELEMENTWISE, Operator
 from walle_stream.engine.planning.elision import Elision
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.program import Array, Step, Tensor
+
+type ViewOf = Callable[[Tensor], Array]
+
+
+def bind_chain(
+    steps: Sequence[Step], elision: Elision, view_of: ViewOf, constants: SpreadConstants
+) -> list[Bound]:
+    """Bind steps without loose tensors that follow each other, to calls in order.
+
+    ``view_of`` gives what a tensor is read from and written to, ``elision`` and ``constants`` are
+    of the plan.
+    """
+    calls: list[Bound] = []
+    number = 0
+    while number < len(steps):
+        step = steps[number]
+        after = steps[number + 1] if number + 1 < len(steps) else None
+        if after is not None and _is_clip(step, after, elision):
+            calls.append(Bound(_clip(step, after, view_of), after))
+            number += 2
+            continue
+        roots = [_constant(elision.aliases[tensor].root) for tensor in step.inputs]
+        inputs, output = constants.laid_out(
+            step.operator, [view_of(tensor) for tensor in step.inputs], roots, view_of(step.output)
+        )
+        calls.append(Bound(bind(step, inputs, output), step))
+        number += 1
+    return calls
+
+
+def _constant(root: Tensor) -> Array | None:
+    # what is read of another layout is read of a copy
+    data = root.data
+    return data if data is not None and data.flags.c_contiguous else None
+
+
+def _is_clip(low: Step, high: Step, elision: Elision) -> bool:
+    """Whether two steps are one ``clip``: of floats, by two numbers, read by nobody else."""
+    output = low.output
+    return (
+        low.operator is Operator.MAXIMUM
+        and high.operator is Operator.MINIMUM
+        and output.dtype.name in {"float32", "float64"}
+        and high.inputs[0] is output
+        and len(elision.users[output]) == 1
+        and _is_number(low.inputs[1], elision)
+        and _is_number(high.inputs[1], elision)
+    )
+
+
+def _is_number(tensor: Tensor, elision: Elision) -> bool:
+    root = elision.aliases[tensor].root
+    return root.data is not None and root.data.size == 1
+
+
+def _clip(low: Step, high: Step, view_of: ViewOf) -> Run:
+    x, output = view_of(low.inputs[0]), view_of(high.output)
+    first, last = (view_of(step.inputs[1]) for step in (low, high))
+    if not output.size:
+        return lambda: None
+    begin, end = (np.asarray(bound[(0,) * bound.ndim]) for bound in (first, last))
+    clip = x.clip
+    return lambda: clip(begin, end, out=output)
 
 
 def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConstants) -> list[Bound]:
@@ -21,37 +85,32 @@ def tiled(loop: Loop, elision: Elision, view_of: ViewOf, constants: SpreadConsta
         stop = min(start + loop.rows_per_tile, loop.rows)
 
         def tile(tensor: Tensor, start: int = start, stop: int = stop) -> Array:
-            seen = elision.seen[tensor]
-            if seen.root in slots:
+            alias = elision.aliases[tensor]
+            if alias.root in slots:
                 shape = list(tensor.shape)
                 shape[loop.axis] = stop - start
-                return strided(slots[seen.root], shape, seen.view)
-            whole = view_of(tensor)
-            if not _is_cut(tensor, loop):
+                return strided(slots[alias.root], shape, alias.view)
+            whole, axis = view_of(tensor), loop.axis
+            if tensor.rank <= axis or tensor.shape[axis] != loop.rows:
                 return whole
-            return whole[(slice(None),) * loop.axis + (slice(start, stop),)]
+            return whole[(slice(None),) * axis + (slice(start, stop),)]
 
         calls += bind_chain(loop.steps, elision, tile, constants)
     return calls
-
-
-def _is_cut(tensor: Tensor, loop: Loop) -> bool:
-    shape = tensor.shape
-    return len(shape) > loop.axis and shape[loop.axis] == loop.rows
 
 
 def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
     """Give each tensor of the loop alone a tile of memory, shared where lives allow."""
     last: dict[Tensor, int] = {}
     for number, step in enumerate(loop.steps):
-        for each in step.inputs:
-            last[elision.seen[each].root] = number
+        for tensor in step.inputs:
+            last[elision.aliases[tensor].root] = number
     inner = set(loop.inner)
     slots: dict[Tensor, Array] = {}
     free: list[Array] = []
     for number, step in enumerate(loop.steps):
         dying = [
-            root for root in dict.fromkeys(elision.seen[each].root for each in step.inputs)
+            root for root in dict.fromkeys(elision.aliases[tensor].root for tensor in step.inputs)
             if root in inner and last[root] == number
         ]  # fmt: skip
         output = step.output
@@ -62,9 +121,9 @@ def _slots(loop: Loop, elision: Elision) -> dict[Tensor, Array]:
                 dying.remove(over)
                 memory = slots[over].view(np.uint8).reshape(-1)
             else:
-                fit = next((each for each in free if each.nbytes >= nbytes), None)
+                fit = next((block for block in free if block.nbytes >= nbytes), None)
                 # by identity: arrays compare element by element
-                free = [each for each in free if each is not fit]
+                free = [block for block in free if block is not fit]
                 memory = np.empty(nbytes, np.uint8) if fit is None else fit
             slots[output] = memory[:nbytes].view(output.dtype)
         free += [slots[root].view(np.uint8) for root in dying]
@@ -78,8 +137,8 @@ def _may_overwrite(step: Step, root: Tensor, elision: Elision) -> bool:
         and root.shape == output.shape
         and root.dtype.itemsize == output.dtype.itemsize
         and all(
-            elision.seen[each].view == elision.seen[root].view
-            for each in step.inputs
-            if elision.seen[each].root is root
+            elision.aliases[tensor].view == elision.aliases[root].view
+            for tensor in step.inputs
+            if elision.aliases[tensor].root is root
         )
     )

@@ -26,15 +26,15 @@ class Activation(NamedTuple):
     defaults: tuple[float, ...] = ()
 
 
-def in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
-    """Apply a function of several steps to the first input, to narrow floats in float32."""
+def _in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
+    # of several steps, on the first input: narrow floats are rounded once
     builder, x = call.builder, call.tensor(0)
     return builder.cast(function(builder, widened(builder, x), *parameters), x.dtype)
 
 
 def sigmoid(builder: Builder, x: Tensor) -> Tensor:
     """Give ``1 / (1 + exp(-x))``: where the power is infinite, this is 0, as it should be."""
-    power = builder.unary(Operator.EXP, builder.unary(Operator.NEG, x))
+    power = builder.exp(builder.neg(x))
     return builder.div(1, builder.add(power, 1))
 
 
@@ -43,21 +43,24 @@ def softplus(builder: Builder, x: Tensor) -> Tensor:
 
     The logarithm is ``2 atanh(z / (2 + z))``, which keeps its digits where z is small.
     """
-    distance = builder.unary(Operator.NEG, builder.unary(Operator.ABS, x))
-    small = builder.unary(Operator.EXP, distance)
+    distance = builder.neg(builder.abs(x))
+    small = builder.exp(distance)
     half = builder.unary(Operator.ATANH, builder.div(small, builder.add(small, 2)))
     return builder.add(builder.maximum(x, 0), builder.mul(half, 2))
 
 
 def swish(builder: Builder, x: Tensor, alpha: float = 1.0) -> Tensor:
     """Give ``x * sigmoid(alpha * x)`` of floating numbers."""
-    scaled = builder.unary(Operator.NEG, x) if alpha == 1 else builder.mul(x, -alpha)
-    return builder.div(x, builder.add(builder.unary(Operator.EXP, scaled), 1))
+    scaled = builder.neg(x) if alpha == 1 else builder.mul(x, -alpha)
+    return builder.div(x, builder.add(builder.exp(scaled), 1))
 
 
 def _leaky_relu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
-    scaled = builder.mul(x, alpha)
-    if 0 < alpha <= 1:
+    return _leaking(builder, x, builder.mul(x, alpha), is_flatter=0 < alpha <= 1)
+
+
+def _leaking(builder: Builder, x: Tensor, scaled: Tensor, *, is_flatter: bool) -> Tensor:
+    if is_flatter:
         return builder.maximum(x, scaled)
     return builder.select(builder.less(x, 0), scaled, x)
 
@@ -70,38 +73,34 @@ def _affine(builder: Builder, x: Tensor, alpha: float, beta: float) -> Tensor:
     return builder.add(builder.mul(x, alpha), beta)
 
 
-def _scaled_tanh(builder: Builder, x: Tensor, alpha: float, beta: float) -> Tensor:
-    return builder.mul(builder.unary(Operator.TANH, builder.mul(x, beta)), alpha)
-
-
 def _elu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
-    bent = builder.sub(builder.unary(Operator.EXP, x), 1)
+    bent = builder.sub(builder.exp(x), 1)
     return builder.select(builder.less(x, 0), builder.mul(bent, alpha), x)
 
 
 def _celu(builder: Builder, x: Tensor, alpha: float) -> Tensor:
     if not alpha:
         raise LoweringError("attribute 'alpha' must not be 0: it divides")
-    power = builder.unary(Operator.EXP, x if alpha == 1 else builder.div(x, alpha))
+    power = builder.exp(x if alpha == 1 else builder.div(x, alpha))
     bent = builder.mul(builder.sub(power, 1), alpha)
     return builder.add(builder.maximum(x, 0), builder.minimum(bent, 0))
 
 
 ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "Relu": Activation(lambda builder, x: builder.maximum(x, 0)),
-    "Tanh": Activation(lambda builder, x: builder.unary(Operator.TANH, x)),
+    "Tanh": Activation(lambda builder, x: builder.tanh(x)),
     "Sigmoid": Activation(sigmoid),
     "Affine": Activation(_affine, (1, 0)),
     "LeakyRelu": Activation(_leaky_relu, (0.01,)),
     "ThresholdedRelu": Activation(
         lambda builder, x, alpha: builder.select(builder.less(alpha, x), x, 0), (1,)
     ),
-    "ScaledTanh": Activation(_scaled_tanh, (1, 1)),
+    "ScaledTanh": Activation(
+        lambda b, x, alpha, beta: b.mul(b.tanh(b.mul(x, beta)), alpha), (1, 1)
+    ),
     "HardSigmoid": Activation(_hard_sigmoid, (0.2, 0.5)),
     "Elu": Activation(_elu, (1,)),
-    "Softsign": Activation(
-        lambda builder, x: builder.div(x, builder.add(builder.unary(Operator.ABS, x), 1))
-    ),
+    "Softsign": Activation(lambda builder, x: builder.div(x, builder.add(builder.abs(x), 1))),
     "Softplus": Activation(softplus),
 }
 """What recurrent operators name."""
@@ -111,25 +110,19 @@ _OTHERS: Final[Mapping[str, Activation]] = {
     "HardSwish": Activation(
         lambda builder, x: builder.mul(x, _hard_sigmoid(builder, x, 1 / 6, 0.5))
     ),
-    "Mish": Activation(lambda b, x: b.mul(x, b.unary(Operator.TANH, softplus(b, x)))),
+    "Mish": Activation(lambda b, x: b.mul(x, b.tanh(softplus(b, x)))),
     "Swish": Activation(swish, (1.0,)),
 }
 
 
 @lowers(
-    "LeakyRelu",
-    "ThresholdedRelu",
-    "HardSigmoid",
-    "Elu",
-    "Softsign",
-    "Softplus",
-    "Sigmoid",
+    "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Softsign", "Softplus", "Sigmoid",
     *_OTHERS,
-)
+)  # fmt: skip
 def _named(call: Call) -> Result:
     function, defaults = {**ACTIVATIONS, **_OTHERS}[call.node.operator]
     names = zip(("alpha", "beta"), defaults, strict=False)
-    return in_float32(call, function, *(call.real(name, default) for name, default in names))
+    return _in_float32(call, function, *(call.real(name, default) for name, default in names))
 
 
 @lowers("Relu")
@@ -145,9 +138,7 @@ def _p_relu(call: Call) -> Result:
         slope = builder.reshape(slope, (slope.size, *(1,) * (x.rank - 2)))
     is_flatter = slope.data is not None and bool(((slope.data > 0) & (slope.data <= 1)).all())
     scaled = builder.mul(x, builder.broadcast(slope, x.shape))
-    if is_flatter:
-        return builder.maximum(x, scaled)
-    return builder.select(builder.less(x, 0), scaled, x)
+    return _leaking(builder, x, scaled, is_flatter=is_flatter)
 
 
 @lowers("Selu")
@@ -160,10 +151,10 @@ def _selu(call: Call) -> Result:
 
     def selu(builder: Builder, x: Tensor) -> Tensor:
         # as alpha e^x - alpha, with more digits
-        bent = builder.mul(builder.sub(builder.unary(Operator.EXP, x), 1), alpha)
+        bent = builder.mul(builder.sub(builder.exp(x), 1), alpha)
         return builder.mul(builder.select(builder.less(0, x), x, bent), gamma)
 
-    return in_float32(call, selu)
+    return _in_float32(call, selu)
 
 
 @lowers("SwiGLU")
@@ -177,22 +168,20 @@ def _swi_glu(call: Call) -> Result:
     def swi_glu(builder: Builder, wide: Tensor) -> Tensor:
         return builder.mul(swish(builder, wide, alpha), builder.cast(x, wide.dtype))
 
-    return in_float32(call, swi_glu)
+    return _in_float32(call, swi_glu)
 
 
 @lowers("Gelu")
 def _gelu(call: Call) -> Result:
-    approximate = call.text("approximate", "none")
-    if approximate not in {"none", "tanh"}:
-        raise LoweringError(f"attribute 'approximate' must be none or tanh, not {approximate!r}")
+    approximate = call.choice("approximate", ("none", "tanh"), "none")
 
     def gelu(builder: Builder, x: Tensor) -> Tensor:
         if approximate == "tanh":
             cube = builder.mul(builder.mul(x, x), x)
             inner = builder.add(x, builder.mul(cube, 0.044715))
-            bent = builder.unary(Operator.TANH, builder.mul(inner, sqrt(2 / pi)))
+            bent = builder.tanh(builder.mul(inner, sqrt(2 / pi)))
         else:
-            bent = builder.unary(Operator.ERF, builder.mul(x, sqrt(0.5)))
+            bent = builder.erf(builder.mul(x, sqrt(0.5)))
         return builder.mul(builder.mul(x, 0.5), builder.add(bent, 1))
 
-    return in_float32(call, gelu)
+    return _in_float32(call, gelu)

@@ -1,5 +1,6 @@
-"""Attention and FlexAttention: scores of queries and keys, shares of values."""
+"""Attention and FlexAttention: scores of queries and keys, shares of values; RotaryEmbedding."""
 
+from functools import reduce
 from math import sqrt
 from typing import Final
 
@@ -7,22 +8,16 @@ import numpy as np
 
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder, common_shape
 from walle_stream.engine.lowering.flatten import flattened_graph
 from walle_stream.engine.lowering.normalization import softmax
 from walle_stream.engine.lowering.precision import float_dtype, wide_dtype
-from walle_stream.engine.lowering.registry import (
-    INNER_DOMAIN,
-    Call,
-    Result,
-    Stages,
-    lowers,
-)
-from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Tensor
-from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import BOOL
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
+from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.region import Region, Shape, View, strides_of
+from walle_stream.engine.rules import BOOL, is_integer
+from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _UNMASKED: Final = 1
 """Stage of the scores before a mask, of ``qk_matmul_output_mode``."""
@@ -45,7 +40,7 @@ def _attention(call: Call) -> Result:
         raise LoweringError(f"attribute 'qk_matmul_output_mode' is {mode}; 0 to 3 are known")
     stages = [_scores(builder, query, key, _scale(call, query))]
     cap = call.real("softcap", 0.0)
-    stages.append(_capped(builder, stages[0], cap) if cap else stages[0])
+    stages.append(builder.mul(builder.tanh(builder.div(stages[0], cap)), cap) if cap else stages[0])
     allowed = _allowed(call, stages[0].shape, past)
     stages.append(_masked(call, stages[_UNMASKED], allowed))
     stages.append(_shares(call, stages[-1], allowed))
@@ -107,10 +102,6 @@ def _weighted(builder: Builder, shares: Tensor, value: Tensor) -> Tensor:
     return builder.reshape(result, (batch, heads, length, width))
 
 
-def _capped(builder: Builder, scores: Tensor, cap: float) -> Tensor:
-    return builder.mul(builder.unary(Operator.TANH, builder.div(scores, cap)), cap)
-
-
 def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
     # which keys a query sees, as far as a mask of numbers does not say it
     builder = call.builder
@@ -132,19 +123,17 @@ def _allowed(call: Call, shape: Shape, past: int) -> Tensor | None:
         right = 0
     if right >= 0:
         last = builder.add(rows, min(right, keys + length))
-        conditions.append(builder.binary(Operator.LESS_EQUAL, columns, last))
+        conditions.append(builder.less_equal(columns, last))
     if left >= 0:
         first = builder.sub(rows, min(left, past + keys + length))
-        conditions.append(builder.binary(Operator.LESS_EQUAL, first, columns))
+        conditions.append(builder.less_equal(first, columns))
     mask = call.optional(3)
     if mask is not None and mask.dtype == BOOL:
         conditions.append(_padded(builder, mask, keys, fill=False))
-    result: Tensor | None = None
-    for each in conditions:
-        result = each if result is None else builder.binary(Operator.AND, result, each)
-    if result is not None and result.data is not None and result.data.all():
+    if not conditions:
         return None
-    return result
+    result = reduce(builder.logical_and, conditions)
+    return None if result.data is not None and result.data.all() else result
 
 
 def _padded(builder: Builder, mask: Tensor, keys: int, *, fill: float) -> Tensor:
@@ -169,22 +158,22 @@ def _masked(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def _shares(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    builder, given = call.builder, scores.dtype
+    builder, dtype = call.builder, scores.dtype
     code = call.number("softmax_precision", 0)
     if code:
         # a narrow precision is no reason to lose what is there
-        scores = builder.cast(scores, wide_dtype(given, float_dtype(code, "softmax_precision")))
+        scores = builder.cast(scores, wide_dtype(dtype, float_dtype(code, "softmax_precision")))
     mask = call.optional(3)
     is_open = allowed is None or (allowed.data is not None and allowed.data.any(-1).all())
     if is_open and (mask is None or mask.dtype == BOOL):
-        return builder.cast(softmax(builder, scores, (3,)), given)
+        return builder.cast(softmax(builder, scores, (3,)), dtype)
     # a query that sees no key has no shares, and not 0 / 0
-    greatest = builder.reduce(Operator.REDUCE_MAX, scores, (3,))
+    greatest = builder.max(scores, (3,))
     shift = builder.select(builder.equal(greatest, -np.inf), 0.0, greatest)
-    powers = builder.unary(Operator.EXP, builder.sub(scores, shift))
+    powers = builder.exp(builder.sub(scores, shift))
     total = builder.sum(powers, (3,))
     total = builder.select(builder.equal(total, 0.0), 1.0, total)
-    return builder.cast(builder.div(powers, total), given)
+    return builder.cast(builder.div(powers, total), dtype)
 
 
 @lowers("FlexAttention", domain="ai.onnx.preview")
@@ -231,3 +220,71 @@ def _flex_scores(call: Call) -> Result:
 def _flex_values(call: Call) -> Result:
     builder, shares, value = call.builder, _cached(call, 0), _cached(call, 1)
     return builder.cast(_weighted(builder, shares, value), value.dtype)
+
+
+@lowers("RotaryEmbedding")
+def _rotary(call: Call) -> Result:
+    builder, source = call.builder, call.tensor(0)
+    shape, token_axis = _split(call)
+    dtype = wide_dtype(source.dtype, call.tensor(1).dtype, call.tensor(2).dtype)
+    x = builder.reshape(builder.cast(source, dtype), shape)
+    turned = call.number("rotary_embedding_dim", 0) or shape[3]
+    if not 0 <= turned <= shape[3] or turned % 2:
+        raise ShapeError(f"{turned} features of {shape[3]} cannot be turned in pairs")
+    half = turned // 2
+    cosine, sine = (_angles(call, number, shape, token_axis, half, dtype) for number in (1, 2))
+    step = 2 if call.number("interleaved", 0) else 1
+    box = (*shape[:3], half)
+    strides = (*strides_of(shape)[:3], step)
+    starts = (0, 1 if step > 1 else half)
+    if not x.size or not half:
+        return source
+    first, second = (builder.view(x, box, strides, start) for start in starts)
+    real = builder.sub(builder.mul(cosine, first), builder.mul(sine, second))
+    imaginary = builder.add(builder.mul(sine, first), builder.mul(cosine, second))
+    regions = [
+        Region(box, View(0, strides_of(box)), View(start, strides), number)
+        for number, start in enumerate(starts)
+    ]
+    rest = View(turned, strides_of(shape))
+    regions.append(Region((*shape[:3], shape[3] - turned), rest, rest, 2))
+    result = builder.raster([real, imaginary, x], shape, regions)
+    return builder.cast(builder.reshape(result, source.shape), source.dtype)
+
+
+def _split(call: Call) -> tuple[Shape, int]:
+    # four axes, and which of them is of the tokens
+    shape = call.tensor(0).shape
+    if len(shape) == 4:  # noqa: PLR2004  # batch, heads, tokens, features
+        return shape, 2
+    if len(shape) != 3:  # noqa: PLR2004  # batch, tokens, features of all heads
+        raise ShapeError(f"shape {list(shape)} has neither 3 nor 4 axes")
+    heads = call.number("num_heads")
+    if heads < 1 or shape[2] % heads:
+        raise ShapeError(f"{shape[2]} features in {heads} heads")
+    return (*shape[:2], heads, shape[2] // heads), 1
+
+
+def _angles(
+    call: Call, number: int, shape: Shape, token_axis: int, half: int, dtype: DType
+) -> Tensor:
+    builder, cache, positions = call.builder, call.tensor(number), call.optional(3)
+    batch, tokens = shape[0], shape[token_axis]
+    if positions is not None:
+        cache = _taken(builder, cache, positions, (batch, tokens))
+    if cache.shape != (batch, tokens, half):
+        raise ShapeError(
+            f"input {number} gives {list(cache.shape)}, not {[batch, tokens, half]} angles"
+        )
+    axes = (batch, 1, tokens, half) if token_axis == 2 else (batch, tokens, 1, half)  # noqa: PLR2004
+    return builder.cast(builder.reshape(cache, axes), dtype)
+
+
+def _taken(builder: Builder, cache: Tensor, positions: Tensor, shape: Shape) -> Tensor:
+    if cache.rank != 2 or positions.shape != shape:  # noqa: PLR2004  # places and their angles
+        raise ShapeError(
+            f"places of shape {list(positions.shape)} of angles of {list(cache.shape)}"
+        )
+    if not is_integer(positions.dtype):
+        raise DTypeError(f"places are whole numbers, not {positions.dtype.name}")
+    return take(builder, cache, builder.cast(positions, np.int64))

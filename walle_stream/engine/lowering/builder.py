@@ -39,6 +39,14 @@ class ValueUnknown(Exception):  # noqa: N818  # a signal between lowering and th
         self.tensor = tensor
 
 
+def _unary(operator: Operator) -> Callable[["Builder", Tensor], Tensor]:
+    return lambda builder, x: builder.unary(operator, x)
+
+
+def _binary(operator: Operator) -> Callable[["Builder", Operand, Operand], Tensor]:
+    return lambda builder, x, y: builder.binary(operator, x, y)
+
+
 class Builder:
     """Collects the steps of one program. Not thread-safe; one a lowering."""
 
@@ -85,7 +93,7 @@ class Builder:
         if self._is_folded(step):
             self._folded_bytes += output.nbytes if output.has_shape else 0
             check_memory(self._folded_bytes, self._limits)
-            output = self.constant(self._compute(step, [self.value(each) for each in inputs]))
+            output = self.constant(self._compute(step, [self.value(tensor) for tensor in inputs]))
             if shape is not None and output.shape != shape:
                 raise EngineError(f"{operator} made {output.shape}, not {shape}")
             return output
@@ -103,11 +111,11 @@ class Builder:
             )
 
     def _is_folded(self, step: Step) -> bool:
-        if step.operator is Operator.RANDOM or any(each.data is None for each in step.inputs):
+        if step.operator is Operator.RANDOM or any(tensor.data is None for tensor in step.inputs):
             return False
         if not step.output.has_shape:
             return True
-        read = sum(each.nbytes for each in step.inputs)
+        read = sum(tensor.nbytes for tensor in step.inputs)
         return step.output.nbytes <= max(FOLD_MAX_BYTES, 2 * read)
 
     def text(
@@ -133,8 +141,8 @@ class Builder:
         Elements that no region writes are ``fill``, by default zero or no text. With ``accumulate``
         regions add to it.
         """
-        kept = tuple(each for each in regions if each.count)
-        if fill is None and sum(each.count for each in kept) < prod(shape):
+        kept = tuple(region for region in regions if region.count)
+        if fill is None and sum(region.count for region in kept) < prod(shape):
             fill = "" if inputs[0].dtype == TEXT else 0
         return self.emit(
             Operator.RASTER, *inputs, regions=kept, shape=tuple(shape), dtype=inputs[0].dtype,
@@ -238,7 +246,8 @@ class Builder:
         left, right = self.as_tensor(x, like), self.as_tensor(y, like)
         shape = common_shape(condition.shape, left.shape, right.shape)
         return self.emit(
-            Operator.SELECT, *(self.broadcast(each, shape) for each in (condition, left, right))
+            Operator.SELECT,
+            *(self.broadcast(operand, shape) for operand in (condition, left, right)),
         )
 
     def cast(self, x: Tensor, dtype: Any, **parameters: Any) -> Tensor:
@@ -246,45 +255,21 @@ class Builder:
         wanted = np.dtype(dtype)
         return x if x.dtype == wanted else self.emit(Operator.CAST, x, dtype=wanted, **parameters)
 
-    def add(self, x: Operand, y: Operand) -> Tensor:
-        """Add."""
-        return self.binary(Operator.ADD, x, y)
+    abs, neg, sign = map(_unary, (Operator.ABS, Operator.NEG, Operator.SIGN))
+    floor, ceil, round = map(_unary, (Operator.FLOOR, Operator.CEIL, Operator.ROUND))
+    sqrt, exp, log = map(_unary, (Operator.SQRT, Operator.EXP, Operator.LOG))
+    tanh, erf, is_nan = map(_unary, (Operator.TANH, Operator.ERF, Operator.IS_NAN))
+    logical_not = _unary(Operator.NOT)
 
-    def sub(self, x: Operand, y: Operand) -> Tensor:
-        """Subtract."""
-        return self.binary(Operator.SUB, x, y)
-
-    def mul(self, x: Operand, y: Operand) -> Tensor:
-        """Multiply."""
-        return self.binary(Operator.MUL, x, y)
-
-    def div(self, x: Operand, y: Operand) -> Tensor:
-        """Divide; integers towards zero."""
-        return self.binary(Operator.DIV, x, y)
-
-    def maximum(self, x: Operand, y: Operand) -> Tensor:
-        """Take the greater."""
-        return self.binary(Operator.MAXIMUM, x, y)
-
-    def minimum(self, x: Operand, y: Operand) -> Tensor:
-        """Take the smaller."""
-        return self.binary(Operator.MINIMUM, x, y)
+    add, sub, mul = map(_binary, (Operator.ADD, Operator.SUB, Operator.MUL))
+    div, mod, pow = map(_binary, (Operator.DIV, Operator.MOD, Operator.POW))
+    maximum, minimum = map(_binary, (Operator.MAXIMUM, Operator.MINIMUM))
+    equal, less, less_equal = map(_binary, (Operator.EQUAL, Operator.LESS, Operator.LESS_EQUAL))
+    logical_and, logical_or = map(_binary, (Operator.AND, Operator.OR))
 
     def clip(self, x: Tensor, low: Operand, high: Operand) -> Tensor:
         """Move what is beyond bounds onto them."""
         return self.minimum(self.maximum(x, low), high)
-
-    def less(self, x: Operand, y: Operand) -> Tensor:
-        """Compare: bool."""
-        return self.binary(Operator.LESS, x, y)
-
-    def equal(self, x: Operand, y: Operand) -> Tensor:
-        """Compare: bool."""
-        return self.binary(Operator.EQUAL, x, y)
-
-    def logical_not(self, x: Tensor) -> Tensor:
-        """Negate a bool."""
-        return self.emit(Operator.NOT, x)
 
     # reductions and products
 
@@ -298,6 +283,10 @@ class Builder:
         return self.reshape(
             result, [size for axis, size in enumerate(x.shape) if axis not in set(axes)]
         )
+
+    def max(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
+        """Choose the greatest over axes; see ``reduce``."""
+        return self.reduce(Operator.REDUCE_MAX, x, axes, keep=keep)
 
     def sum(self, x: Tensor, axes: Sequence[int], *, keep: bool = True) -> Tensor:
         """Add up over axes; see ``reduce``."""
@@ -331,5 +320,5 @@ def common_shape(*shapes: Shape) -> Shape:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError as error:
-        listed = ", ".join(str(list(each)) for each in shapes)
+        listed = ", ".join(str(list(shape)) for shape in shapes)
         raise ShapeError(f"shapes {listed} do not fit each other") from error

@@ -6,22 +6,28 @@ and back cancel.
 """
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import product
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.channels import (
+from walle_stream.engine.lowering.points import linear_taps, read_points, rows_of
+from walle_stream.engine.lowering.precision import require_floating, widened
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.windows import (
+    Window,
     channels_first,
     channels_last,
     padded,
     patches,
+    spatial_sizes,
     tap_view,
+    window_of,
 )
-from walle_stream.engine.lowering.precision import require_floating, widened
-from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_floating
@@ -54,17 +60,13 @@ def convolve(
     The window slides over ``x``, the bias is ``(O,)``. Gives ``(N, O, *output)``; the shapes are
     checked.
     """
-    check_weights(x.shape[1], w.shape, x.rank - 2, group)
+    _check_weights(x.shape[1], w.shape, x.rank - 2, group)
     result = convolved(builder, channels_last(builder, x), w, window, group)
     return channels_first(builder, biased(builder, result, bias))
 
 
-def check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
-    """Refuse weights that are not ``(O, C / group, *kernel)`` of the channels and spatial axes.
-
-    Raises:
-        ShapeError: They are not.
-    """
+def _check_weights(channels: int, shape: Shape, rank: int, group: int) -> None:
+    # (O, C / group, *kernel) of the channels and spatial axes
     if len(shape) != rank + 2:
         raise ShapeError(f"weights of shape {list(shape)} for {rank} spatial axes")
     if group < 1 or shape[0] % group or channels != shape[1] * group:
@@ -94,14 +96,12 @@ def convolved(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int
     border = padded(builder, x, window, 0)
     if x.shape[-1] == group > 1 and window.taps <= _DEPTHWISE_TAPS_MAX:
         return _depthwise(builder, border, w, window)
-    return multiplied(builder, border, packed(builder, w, group), window, group)
+    return _multiplied_patches(builder, border, _packed(builder, w, group), window, group)
 
 
-def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
-    """Lay weights ``(O, C / group, *kernel)`` as the matrix that patches are multiplied with.
-
-    Gives ``(group, taps * C / group, O / group)``; without the first axis where group is 1.
-    """
+def _packed(builder: Builder, w: Tensor, group: int) -> Tensor:
+    # the matrix that patches are multiplied with: (group, taps * C / group, O / group), without
+    # the first axis where group is 1
     count, depth, *kernel = w.shape
     split = builder.reshape(w, (group, count // group, depth, *kernel))
     moved = moves.transpose(builder, split, (0, *range(3, split.rank), 2, 1))
@@ -109,20 +109,19 @@ def packed(builder: Builder, w: Tensor, group: int) -> Tensor:
     return builder.reshape(moved, matrix if group == 1 else (group, *matrix))
 
 
-def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int) -> Tensor:
-    """Multiply the patches of all windows of a padded tensor with a ``packed`` matrix.
-
-    Gives ``(N, *output, O)``.
-    """
-    places, depth = (x.shape[0], *window.output), matrix.shape[-1]
+def _multiplied_patches(
+    builder: Builder, x: Tensor, matrix: Tensor, window: Window, group: int
+) -> Tensor:
+    # of all windows of a padded tensor with a packed matrix: (N, *output, O)
+    positions, depth = (x.shape[0], *window.output), matrix.shape[-1]
     # each place once is the input as it lies
     least = PATCHES_MAX if window.taps > 1 or max(window.strides, default=1) > 1 else _SLAB_MAX
-    slabs = list(_slabs(places, window.taps * x.shape[-1], least))
+    slabs = list(_slabs(positions, window.taps * x.shape[-1], least))
     parts = [
         builder.matmul(patches(builder, x, window, starts, sizes, group), matrix)
         for starts, sizes in slabs
     ]
-    shape = (*places, group * depth)
+    shape = (*positions, group * depth)
     if len(slabs) == group == 1:
         return builder.reshape(parts[0], shape)
     target = strides_of(shape)
@@ -141,27 +140,30 @@ def multiplied(builder: Builder, x: Tensor, matrix: Tensor, window: Window, grou
     return builder.raster(parts, shape, regions)
 
 
-def _slabs(places: Shape, each: int, least: int) -> Iterator[tuple[Shape, Shape]]:
+def _slabs(positions: Shape, elements: int, least: int) -> Iterator[tuple[Shape, Shape]]:
     # as many of the last axes as fit whole, a part of the one before, the others one by one
-    most = min(max(least, prod(places) * each // _SLABS_WANTED), _SLAB_MAX)
-    left = max(1, most // max(each, 1))
-    steps = list(places)
-    for axis in reversed(range(len(places))):
-        steps[axis] = max(1, min(places[axis], left))
+    most = min(max(least, prod(positions) * elements // _SLABS_WANTED), _SLAB_MAX)
+    left = max(1, most // max(elements, 1))
+    steps = list(positions)
+    for axis in reversed(range(len(positions))):
+        steps[axis] = max(1, min(positions[axis], left))
         # equal ones: the last is not a sliver
-        steps[axis] = -(-places[axis] // -(-places[axis] // steps[axis])) if places[axis] else 1
+        steps[axis] = (
+            -(-positions[axis] // -(-positions[axis] // steps[axis])) if positions[axis] else 1
+        )
         left //= steps[axis]
-        if steps[axis] < places[axis]:
+        if steps[axis] < positions[axis]:
             left = 1
-    counts = [-(-n // step) for n, step in zip(places, steps, strict=True)]
+    counts = [-(-n // step) for n, step in zip(positions, steps, strict=True)]
     if prod(counts) > _SLABS_MAX:
-        raise LoweringError(f"{prod(places)} windows of {each} elements are too many")
+        raise LoweringError(f"{prod(positions)} windows of {elements} elements are too many")
     for number in product(*map(range, counts)):
         starts = tuple(i * step for i, step in zip(number, steps, strict=True))
         yield (
             starts,
             tuple(
-                min(step, n - start) for step, n, start in zip(steps, places, starts, strict=True)
+                min(step, n - start)
+                for step, n, start in zip(steps, positions, starts, strict=True)
             ),
         )
 
@@ -171,25 +173,101 @@ def _depthwise(builder: Builder, x: Tensor, w: Tensor, window: Window) -> Tensor
     channels, count = x.shape[-1], w.shape[0]
     many = count // channels
     is_float = is_floating(x.dtype)
-    wide, weights = (widened(builder, each) if is_float else each for each in (x, w))
+    wide, weights = (widened(builder, operand) if is_float else operand for operand in (x, w))
     weights = builder.reshape(
         moves.transpose(builder, weights, (*range(2, w.rank), 0, 1)),
         (*window.kernel, channels, *((many,) if many > 1 else ())),
     )
-    total = None
-    for place in product(*map(range, window.kernel)):
-        seen = tap_view(builder, wide, window, place)
+    rank, row = len(window.kernel), weights.shape[len(window.kernel) :]
+
+    def term(tap: Shape) -> Tensor:
+        pixels = tap_view(builder, wide, window, tap)
         if many > 1:
-            seen = moves.expand_axis(builder, seen, seen.rank)
-        behind = weights.shape[len(place) :]
-        factor = builder.reshape(
-            moves.crop(
-                builder, weights, (*place, *(0,) * len(behind)), (*(1,) * len(place), *behind)
-            ),
-            behind,
-        )
-        term = builder.mul(seen, factor)
-        total = term if total is None else builder.add(total, term)
-    assert total is not None  # noqa: S101  # a kernel has a tap
+            pixels = moves.expand_axis(builder, pixels, pixels.rank)
+        starts, sizes = (*tap, *(0,) * len(row)), (*(1,) * rank, *row)
+        factor = builder.reshape(moves.crop(builder, weights, starts, sizes), row)
+        return builder.mul(pixels, factor)
+
+    total = reduce(builder.add, map(term, product(*map(range, window.kernel))))
     result = builder.reshape(total, (*total.shape[: x.rank - 1], count))
     return builder.cast(result, x.dtype)
+
+
+_BORDER = 2
+"""Zeros around the image, see ``points.linear_taps``."""
+
+
+@lowers("DeformConv", kind=Kind.COMPOSITE)
+def _deform_conv(call: Call) -> Result:
+    x, w, builder = require_floating(call.tensor(0)), call.tensor(1), call.builder
+    offset, mask = call.tensor(2), call.optional(4)
+    group, parts = call.number("group", 1), call.number("offset_group", 1)
+    sizes = spatial_sizes(x)
+    _check_weights(x.shape[1], w.shape, len(sizes), group)
+    window = window_of(call, sizes, w.shape[2:])
+    if parts < 1 or x.shape[1] % parts:
+        raise ShapeError(f"{x.shape[1]} channels in {parts} offset groups")
+    n, rank = x.shape[0], len(sizes)
+    taps = (n, parts * window.taps, *window.output)
+    if offset.shape != (n, parts * window.taps * rank, *window.output):
+        raise ShapeError(f"offsets of shape {list(offset.shape)} for {list(taps)} taps")
+    if mask is not None and mask.shape != taps:
+        raise ShapeError(f"a mask of shape {list(mask.shape)} for {list(taps)} taps")
+    if not x.size or not w.size or not offset.size:
+        empty = builder.raster([x], (n, *window.output, w.shape[0]), [], 0)
+        return channels_first(builder, biased(builder, empty, call.optional(3)))
+    elements = _moved_taps(builder, widened(builder, x), widened(builder, offset), window, parts)
+    if mask is not None:
+        factors = builder.reshape(
+            widened(builder, mask), (n * parts, window.taps, prod(window.output), 1)
+        )
+        elements = builder.mul(elements, factors)
+    result = _multiplied(builder, elements, widened(builder, w), (n, parts, group))
+    shaped = builder.cast(builder.reshape(result, (n, *window.output, w.shape[0])), x.dtype)
+    return channels_first(builder, biased(builder, shaped, call.optional(3)))
+
+
+def _moved_taps(builder: Builder, x: Tensor, offset: Tensor, window: Window, parts: int) -> Tensor:
+    # of shape (N * parts, taps, places, C / parts)
+    n, rank, positions = x.shape[0], len(window.output), prod(window.output)
+    rows = rows_of(
+        builder, builder.reshape(x, (n * parts, x.shape[1] // parts, *x.shape[2:])), _BORDER
+    )
+    moved = builder.reshape(offset, (n * parts, window.taps, rank, positions))
+    axes = []
+    for axis, size in enumerate(window.sizes):
+        own = moves.slice_axis(builder, moved, 2, axis, axis + 1)
+        rest = np.indices((*window.kernel, *window.output))
+        still = (
+            rest[axis] * window.dilations[axis]
+            + rest[rank + axis] * window.strides[axis]
+            - window.before[axis]
+        )
+        at = builder.add(
+            builder.reshape(own, (n * parts, window.taps, positions)),
+            builder.constant(still.reshape(window.taps, positions).astype(offset.dtype)),
+        )
+        axes.append(linear_taps(builder, at, size, _BORDER))
+    first = np.arange(n * parts, dtype=np.int64) * prod(rows.sizes)
+    return read_points(builder, rows, axes, builder.constant(first.reshape(-1, 1, 1)))
+
+
+def _multiplied(
+    builder: Builder, elements: Tensor, w: Tensor, counts: tuple[int, int, int]
+) -> Tensor:
+    # channels are parts of offsets by channels of a part, and groups by channels of a group
+    n, parts, group = counts
+    _, taps, positions, depth = elements.shape
+    split = builder.reshape(elements, (n, parts, taps, positions, depth))
+    joined = builder.reshape(
+        moves.transpose(builder, split, (0, 3, 2, 1, 4)), (n * positions, taps, parts * depth)
+    )
+    rows = builder.reshape(joined, (n * positions, taps, group, parts * depth // group))
+    matrix = _packed(builder, w, group)
+    if group == 1:
+        return builder.matmul(builder.reshape(rows, (n * positions, taps * parts * depth)), matrix)
+    grouped = builder.reshape(
+        moves.transpose(builder, rows, (2, 0, 1, 3)), (group, n * positions, matrix.shape[-2])
+    )
+    result = builder.matmul(grouped, matrix)
+    return moves.transpose(builder, result, (1, 0, 2))

@@ -1,4 +1,4 @@
-"""Operators that are one atomic each, shapes spread to each other."""
+"""Operators of elements: one atomic each, shapes spread to each other, and conversions."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -6,9 +6,12 @@ from typing import Final
 
 import numpy as np
 
+from walle_stream.engine.lowering.precision import element_type, require_floating, require_numbers
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import Tensor
+from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.rules import BOOL, TEXT, is_integer
+from walle_stream.errors import DTypeError, LoweringError
 
 _UNARY: Final[Mapping[str, Operator]] = {
     "Abs": Operator.ABS, "Neg": Operator.NEG, "Sign": Operator.SIGN, "Not": Operator.NOT,
@@ -78,8 +81,100 @@ def _pow(call: Call) -> Result:
     base, exponent = _legacy_spread(call)
     builder = call.builder
     if base.dtype == exponent.dtype:
-        return builder.binary(Operator.POW, base, exponent)
+        return builder.pow(base, exponent)
     # the exponent may have another dtype: computed in the wider of both, given in the base's
     wide = np.result_type(base.dtype, exponent.dtype)
-    result = builder.binary(Operator.POW, builder.cast(base, wide), builder.cast(exponent, wide))
+    result = builder.pow(builder.cast(base, wide), builder.cast(exponent, wide))
     return builder.cast(result, base.dtype)
+
+
+@lowers("Mod", kind=Kind.ATOMIC)
+def _mod(call: Call) -> Result:
+    left, right = (require_numbers(call.tensor(number), f"input {number}") for number in (0, 1))
+    fmod = call.number("fmod", 0)
+    if fmod not in {0, 1}:
+        raise LoweringError(f"attribute 'fmod' must be 0 or 1, not {fmod}")
+    return call.builder.binary(Operator.FMOD if fmod else Operator.MOD, left, right)
+
+
+@lowers("BitShift", kind=Kind.ATOMIC)
+def _bit_shift(call: Call) -> Result:
+    left, right = call.tensor(0), call.tensor(1)
+    for operand in (left, right):
+        if not is_integer(operand.dtype):
+            raise DTypeError(f"bits of {operand.dtype.name} cannot be shifted, only of integers")
+    directions = {"LEFT": Operator.SHIFT_LEFT, "RIGHT": Operator.SHIFT_RIGHT}
+    return call.builder.binary(directions[call.choice("direction", directions)], left, right)
+
+
+@lowers("IsInf")
+def _is_inf(call: Call) -> Result:
+    x, builder = require_floating(call.tensor(0)), call.builder
+    positive = bool(call.number("detect_positive", 1))
+    negative = bool(call.number("detect_negative", 1))
+    if not positive and not negative:
+        return builder.broadcast(builder.constant(np.zeros((), BOOL)), x.shape)
+    if positive and negative:
+        return builder.equal(builder.abs(x), np.inf)
+    return builder.equal(x, np.inf if positive else -np.inf)
+
+
+@lowers("Reciprocal")
+def _reciprocal(call: Call) -> Result:
+    return call.builder.div(1, require_floating(call.tensor(0)))
+
+
+_CODES: Final = {
+    "FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7,
+    "STRING": 8, "BOOL": 9, "FLOAT16": 10, "DOUBLE": 11, "UINT32": 12, "UINT64": 13,
+}  # fmt: skip
+_NARROW_BITS: Final = {
+    "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+}  # fmt: skip
+"""Of those that take a byte an element in memory and fewer bits in their meaning."""
+
+
+@lowers("Cast", kind=Kind.ATOMIC)
+def _cast(call: Call) -> Result:
+    return _converted(call, call.tensor(0), _target(call))
+
+
+@lowers("CastLike", kind=Kind.ATOMIC)
+def _cast_like(call: Call) -> Result:
+    return _converted(call, call.tensor(0), call.tensor(1).dtype)
+
+
+def _target(call: Call) -> DType:
+    if not isinstance(call.attribute("to"), bytes):
+        return element_type(call.number("to"))
+    # opsets before 6 have the name of the type
+    name = call.text("to").upper()
+    if name not in _CODES:
+        raise DTypeError(f"there is no element type {name!r}")
+    return element_type(_CODES[name])
+
+
+def _converted(call: Call, x: Tensor, dtype: DType) -> Tensor:
+    mode = call.choice("round_mode", ("up", "down", "nearest"), "up")
+    saturate = bool(call.number("saturate", 1))
+    if not dtype.name.startswith("float8"):
+        return call.builder.cast(x, dtype)
+    return call.builder.cast(x, dtype, saturate=saturate, mode=mode)
+
+
+@lowers("BitCast", kind=Kind.ATOMIC)
+def _bit_cast(call: Call) -> Result:
+    x, dtype = call.tensor(0), _target(call)
+    for kind in (x.dtype, dtype):
+        if kind == TEXT:
+            raise DTypeError("strings have no bits to cast")
+    if _bits(x.dtype) != _bits(dtype):
+        raise DTypeError(
+            f"{x.dtype.name} has {_bits(x.dtype)} bits, {dtype.name} has {_bits(dtype)}"
+        )
+    return x if x.dtype == dtype else call.builder.unary(Operator.BITCAST, x, dtype=dtype)
+
+
+def _bits(dtype: DType) -> int:
+    return _NARROW_BITS.get(dtype.name, 8 * dtype.itemsize)

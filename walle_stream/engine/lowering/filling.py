@@ -7,10 +7,8 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.element_types import attribute_dtype
-from walle_stream.engine.lowering.precision import require_floating
+from walle_stream.engine.lowering.precision import attribute_dtype, require_floating
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.region import Region, Shape, View
@@ -20,6 +18,7 @@ from walle_stream.engine.rules import (
     INT64,
     TEXT,
     check_size,
+    check_table,
     is_floating,
     is_integer,
 )
@@ -50,21 +49,22 @@ def _constant_fill(call: Call) -> Result:
     dtype = attribute_dtype(call, "dtype", FLOAT32)
     extra = call.list("extra_shape") or ()
     if call.has(0):
-        given = call.numbers(0) if call.number("input_as_shape", 0) else call.tensor(0).shape
+        sizes = call.numbers(0) if call.number("input_as_shape", 0) else call.tensor(0).shape
     else:
-        given = call.list("shape")
+        sizes = call.list("shape")
     return _filled(
-        call.builder, (*(given or ()), *extra), np.array(call.real("value", 0.0)).astype(dtype)
+        call.builder, (*(sizes or ()), *extra), np.array(call.real("value", 0.0)).astype(dtype)
     )
 
 
 @lowers("Range", kind=Kind.TRANSFORM)
 def _range(call: Call) -> Result:
     arrays = [call.values(number) for number in range(3)]
-    if any(each.size != 1 for each in arrays) or len({each.dtype for each in arrays}) > 1:
+    if any(array.size != 1 for array in arrays) or len({array.dtype for array in arrays}) > 1:
         raise ShapeError("start, limit and delta are not one element of one dtype each")
     dtype = arrays[0].dtype
-    start, limit, delta = (_number(each) for each in arrays)
+    kind = int if is_integer(dtype) else float
+    start, limit, delta = (kind(array.reshape(-1)[0]) for array in arrays)
     if not delta or not all(map(isfinite, (start, limit, delta))):
         raise ShapeError(f"a range from {start} to {limit} by {delta} has no end")
     if is_floating(dtype):
@@ -79,11 +79,6 @@ def _range(call: Call) -> Result:
     else:
         raise DTypeError(f"a range of {dtype.name}")
     return call.builder.constant(result.astype(dtype))
-
-
-def _number(array: Array) -> float:
-    one = array.reshape(-1)[0]
-    return int(one) if is_integer(array.dtype) else float(one)
 
 
 @lowers("EyeLike", kind=Kind.TRANSFORM)
@@ -103,13 +98,13 @@ def _eye_like(call: Call) -> Result:
 
 
 def _seed(call: Call) -> int | None:
-    given = call.attribute("seed")
-    if given is None:
+    value = call.attribute("seed")
+    if value is None:
         return None
     try:
         return int.from_bytes(struct.pack("<f", call.real("seed")), "little")
     except OverflowError as error:
-        raise LoweringError(f"attribute 'seed' is {given!r}, no number of float32") from error
+        raise LoweringError(f"attribute 'seed' is {value!r}, no number of float32") from error
 
 
 def _uniform(call: Call, shape: Shape, dtype: DType) -> Tensor:
@@ -123,10 +118,10 @@ def _shape_and_dtype(call: Call) -> tuple[Shape, DType]:
         x = call.tensor(0)
         shape, dtype = x.shape, attribute_dtype(call, "dtype", x.dtype)
     else:
-        given = call.list("shape")
-        if given is None:
+        sizes = call.list("shape")
+        if sizes is None:
             raise LoweringError("attribute 'shape' is missing")
-        shape, dtype = given, attribute_dtype(call, "dtype", FLOAT32)
+        shape, dtype = sizes, attribute_dtype(call, "dtype", FLOAT32)
     if not is_floating(dtype):
         raise DTypeError(f"random numbers of {dtype.name}")
     return check_size(shape), dtype
@@ -147,14 +142,15 @@ def _random_normal(call: Call) -> Result:
     half = -(-count // 2)
     drawn = _uniform(call, (2, half), dtype)
     # Box and Muller: a radius and an angle make two numbers; 1 - u is never 0
-    first = moves.slice_axis(builder, drawn, 0, 0, 1)
-    angle = builder.mul(moves.slice_axis(builder, drawn, 0, 1, 2), 2 * pi)
-    radius = builder.unary(
-        Operator.SQRT, builder.mul(builder.unary(Operator.LOG, builder.sub(1, first)), -2)
-    )
+    first, second = moves.unjoined(builder, drawn, 0)
+    angle = builder.mul(second, 2 * pi)
+    radius = builder.sqrt(builder.mul(builder.log(builder.sub(1, first)), -2))
     both = moves.concat(
         builder,
-        [builder.mul(radius, builder.unary(each, angle)) for each in (Operator.COS, Operator.SIN)],
+        [
+            builder.mul(radius, builder.unary(operator, angle))
+            for operator in (Operator.COS, Operator.SIN)
+        ],
         1,
     )
     line = moves.slice_axis(builder, both, 1, 0, count)
@@ -183,7 +179,7 @@ def _multinomial(call: Call) -> Result:
     # Gumbel: the greatest of log p - log(-log u) is a sample of p
     noise = drawn
     for _ in range(2):
-        noise = builder.unary(Operator.NEG, builder.unary(Operator.LOG, noise))
+        noise = builder.neg(builder.log(noise))
     chances = builder.cast(builder.reshape(x, (batches, 1, classes)), drawn.dtype)
     best = builder.emit(Operator.ARG_MAX, builder.add(chances, noise), axis=2)
     return builder.cast(builder.reshape(best, (batches, samples)), dtype)

@@ -18,8 +18,8 @@ def flattened_call(node: Node, function: Function, prefix: str) -> list[Node]:
     """
     if len(node.inputs) > len(function.inputs):
         raise ModelError(f"{node.title} gives {len(node.inputs)} inputs of {len(function.inputs)}")
-    given = {**function.defaults, **node.attributes}
-    nodes = [_bound(each, given) for each in function.nodes]
+    attributes = {**function.defaults, **node.attributes}
+    nodes = [_bound(inner, attributes) for inner in function.nodes]
     return _placed(nodes, function.inputs, function.outputs, node, prefix)
 
 
@@ -55,11 +55,11 @@ def _placed(
     constants: Mapping[str, Any] | None = None,
 ) -> list[Node]:
     names = {name: prefix + name for name in constants or {}}
-    for each in nodes:
-        names.update((name, prefix + name) for name in each.outputs if name)
+    for inner in nodes:
+        names.update((name, prefix + name) for name in inner.outputs if name)
     actual = dict(zip(inputs, node.inputs, strict=False))
     names.update((name, actual.get(name, "")) for name in inputs)
-    placed = [renamed(each, names, f"{node.name or prefix}/") for each in nodes]
+    placed = [renamed(inner, names, f"{node.name or prefix}/") for inner in nodes]
     for formal, wanted in zip(outputs, node.outputs, strict=False):
         if wanted:
             source = names.get(formal, formal)
@@ -79,8 +79,8 @@ def renamed(node: Node, names: Mapping[str, str], prefix: str = "") -> Node:
 
 
 def _renamed_value(value: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(value, tuple) and any(isinstance(each, Graph) for each in value):
-        return tuple(_renamed_value(each, names) for each in value)
+    if isinstance(value, tuple) and any(isinstance(element, Graph) for element in value):
+        return tuple(_renamed_value(element, names) for element in value)
     if not isinstance(value, Graph):
         return value
     own = {
@@ -96,14 +96,14 @@ def _renamed_value(value: Any, names: Mapping[str, str]) -> Any:
     )
 
 
-def _bound(node: Node, given: Mapping[str, Any]) -> Node:
+def _bound(node: Node, values: Mapping[str, Any]) -> Node:
     attributes = {}
     for name, value in node.attributes.items():
         if isinstance(value, AttributeReference):
-            if value.name in given:
-                attributes[name] = given[value.name]
+            if value.name in values:
+                attributes[name] = values[value.name]
         elif isinstance(value, Graph):
-            nodes = tuple(_bound(each, given) for each in value.nodes)
+            nodes = tuple(_bound(inner, values) for inner in value.nodes)
             attributes[name] = replace(value, nodes=nodes)
         else:
             attributes[name] = value

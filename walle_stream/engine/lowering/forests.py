@@ -1,6 +1,6 @@
 """Trees as tables, and the descent through all of them at once.
 
-A place in the tables is a node or a leaf; a leaf leads to itself, so that all
+A row of the tables is a node or a leaf; a leaf leads to itself, so that all
 observations take as many steps in all trees as the deepest tree has.
 """
 
@@ -9,9 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from walle_stream.engine.lowering.addressing import flat_take
+from walle_stream.engine.lowering.addressing import flat_take, taken
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import INT64, check_size
@@ -27,20 +26,20 @@ _MEMBER: Final = MODES.index("MEMBER")
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Nodes of all trees; each table has a row a place."""
+    """Nodes of all trees; each table has a row for each node and leaf."""
 
     roots: Array
-    """Place of each tree's first node."""
+    """Row of each tree's first node."""
     features: Array
     splits: Array
     modes: Array
     """Numbers of ``MODES``; -1 of a leaf."""
     children: Array
-    """``(places, 2)``: where the comparison is false, and where it is true."""
+    """``(rows, 2)``: where the comparison is false, and where it is true."""
     missing: Array
     """Whether a nan counts as true."""
     members: Array
-    """``(places, most)``: the set that a value may be in; nan where it has fewer."""
+    """``(rows, most)``: the set that a value may be in; nan where it has fewer."""
 
     @property
     def depth(self) -> int:
@@ -49,15 +48,15 @@ class Forest:
         Raises:
             LoweringError: It is too deep, or there is none: a node leads back to itself.
         """
-        places, depth, seen = np.unique(self.roots), 0, 0
-        while places.size and (self.modes[places] >= 0).any():
-            seen += places.size
-            if depth >= _DEPTH_MAX or seen > _VISITS_MAX * len(self.modes):
+        rows, depth, visits = np.unique(self.roots), 0, 0
+        while rows.size and (self.modes[rows] >= 0).any():
+            visits += rows.size
+            if depth >= _DEPTH_MAX or visits > _VISITS_MAX * len(self.modes):
                 raise LoweringError(
                     f"a tree is deeper than {_DEPTH_MAX}, or leads back to where it was"
                 )
-            inner = places[self.modes[places] >= 0]
-            places, depth = np.unique(self.children[inner]), depth + 1
+            inner = rows[self.modes[rows] >= 0]
+            rows, depth = np.unique(self.children[inner]), depth + 1
         return depth
 
 
@@ -73,17 +72,17 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
         raise ShapeError(f"trees of features {used.min()} to {used.max()} for {features}")
     shape = check_size((rows, len(forest.roots)))
     depth = forest.depth
-    places = builder.broadcast(builder.constant(forest.roots.astype(np.int64)), shape)
+    leaves = builder.broadcast(builder.constant(forest.roots.astype(np.int64)), shape)
     if not depth or not rows:
-        return places
+        return leaves
     begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1) * features)
     tables = _Tables(builder, forest, x)
     for _ in range(depth):
-        address = builder.add(taken(builder, forest.features, places), begins)
-        is_true = tables.compared(places, flat_take(builder, x, address))
-        row = builder.add(builder.mul(places, 2), builder.cast(is_true, INT64))
-        places = taken(builder, forest.children.reshape(-1).astype(np.int64), row)
-    return places
+        address = builder.add(taken(builder, forest.features, leaves), begins)
+        is_true = tables.compared(leaves, flat_take(builder, x, address))
+        row = builder.add(builder.mul(leaves, 2), builder.cast(is_true, INT64))
+        leaves = taken(builder, forest.children.reshape(-1).astype(np.int64), row)
+    return leaves
 
 
 class _Tables:
@@ -97,36 +96,30 @@ class _Tables:
         self._modes = np.unique(forest.modes[inner]).tolist()
         self._has_missing = bool(forest.missing[inner].any())
 
-    def compared(self, places: Tensor, values: Tensor) -> Tensor:
+    def compared(self, rows: Tensor, values: Tensor) -> Tensor:
         builder, forest = self._builder, self._forest
-        splits = taken(builder, forest.splits.astype(self._dtype), places)
-        result: Tensor | None = None
-        mode = taken(builder, forest.modes.astype(np.int64), places) if self._modes[1:] else None
-        for number in self._modes:
-            one = self._one(number, places, values, splits)
-            if result is None or mode is None:
-                result = one
-            else:
-                result = builder.select(builder.equal(mode, number), one, result)
-        assert result is not None  # noqa: S101  # there is a node, so there is a mode
+        splits = taken(builder, forest.splits.astype(self._dtype), rows)
+        first, *others = self._modes
+        result = self._one(first, rows, values, splits)
+        if others:
+            mode = taken(builder, forest.modes.astype(np.int64), rows)
+        for number in others:
+            one = self._one(number, rows, values, splits)
+            result = builder.select(builder.equal(mode, number), one, result)
         if not self._has_missing:
             return result
-        tracked = taken(builder, forest.missing.astype(np.bool_), places)
-        is_missing = builder.unary(Operator.IS_NAN, values)
-        return builder.binary(
-            Operator.OR, result, builder.binary(Operator.AND, tracked, is_missing)
-        )
+        tracked = taken(builder, forest.missing.astype(np.bool_), rows)
+        is_missing = builder.is_nan(values)
+        return builder.logical_or(result, builder.logical_and(tracked, is_missing))
 
-    def _one(self, number: int, places: Tensor, values: Tensor, splits: Tensor) -> Tensor:
+    def _one(self, number: int, rows: Tensor, values: Tensor, splits: Tensor) -> Tensor:
         builder = self._builder
         if number == _MEMBER:
-            return self._is_member(places, values)
+            return self._is_member(rows, values)
         mode = MODES[number]
         if mode == "NEQ":
             # a nan is not true by itself
-            return builder.binary(
-                Operator.OR, builder.less(values, splits), builder.less(splits, values)
-            )
+            return builder.logical_or(builder.less(values, splits), builder.less(splits, values))
         pair = (splits, values) if mode in {"GTE", "GT"} else (values, splits)
         operator = {
             "LEQ": Operator.LESS_EQUAL, "GTE": Operator.LESS_EQUAL,
@@ -134,9 +127,9 @@ class _Tables:
         }.get(mode, Operator.EQUAL)  # fmt: skip
         return builder.binary(operator, *pair)
 
-    def _is_member(self, places: Tensor, values: Tensor) -> Tensor:
+    def _is_member(self, rows: Tensor, values: Tensor) -> Tensor:
         builder, members = self._builder, self._forest.members.astype(self._dtype)
-        check_size((*places.shape, members.shape[1]))
-        listed = taken(builder, members, places)
+        check_size((*rows.shape, members.shape[1]))
+        listed = taken(builder, members, rows)
         matches = builder.equal(listed, builder.reshape(values, (*values.shape, 1)))
-        return builder.reduce(Operator.REDUCE_MAX, matches, [values.rank], keep=False)
+        return builder.max(matches, [values.rank], keep=False)

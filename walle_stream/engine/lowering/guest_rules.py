@@ -35,8 +35,8 @@ def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str,
     Raises:
         ShapeError: Two small vectors would spread to a huge matrix.
     """
-    shapes = [each.shape for each in inputs]
-    work = max((each.size for each in inputs), default=0)
+    shapes = [tensor.shape for tensor in inputs]
+    work = max((tensor.size for tensor in inputs), default=0)
     if operator == "matmul":
         left, right = ((1, *shape) if len(shape) == 1 else shape for shape in shapes)
         count = prod(common_shape(left[:-2], right[:-2])) * left[-2] * right[-1]
@@ -45,7 +45,7 @@ def check_size(operator: str, inputs: Sequence[Tensor], parameters: Mapping[str,
         size = shapes[0][_number(parameters, "axis") or 0]
         count = inputs[0].size // max(size, 1) * inputs[1].size
     elif operator == "concat":
-        count = sum(each.size for each in inputs)
+        count = sum(tensor.size for tensor in inputs)
     else:
         count = prod(common_shape(*shapes))
     if count > MAX_ELEMENTS:
@@ -64,7 +64,7 @@ def _numbers(parameters: Mapping[str, Any], name: str) -> list[int] | None:
     value = parameters.get(name)
     if value is None:
         return None
-    if type(value) is not list or any(type(each) is not int for each in value):
+    if type(value) is not list or any(type(element) is not int for element in value):
         raise DTypeError(f"{name} is a list of whole numbers")
     return value
 
@@ -87,7 +87,7 @@ def _floating(builder: Builder, x: Tensor) -> Tensor:
 
 def _binary(operator: Operator, *, floats: bool = False) -> GuestRule:
     def rule(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-        left, right = (_floating(builder, each) if floats else each for each in inputs)
+        left, right = (_floating(builder, tensor) if floats else tensor for tensor in inputs)
         dtype = _common(left, right)
         return builder.binary(operator, builder.cast(left, dtype), builder.cast(right, dtype))
 
@@ -103,9 +103,8 @@ def _unary(operator: Operator, *, floats: bool = True) -> GuestRule:
 
 
 def _matmul(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-    dtype = _common(inputs[0], inputs[1])
-    left, right = (builder.cast(each, dtype) for each in inputs)
-    return multiply(builder, left, right)
+    dtype = _common(*inputs)
+    return multiply(builder, *(builder.cast(x, dtype) for x in inputs))
 
 
 def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
@@ -127,9 +126,9 @@ def _round(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, 
     if x.dtype.kind != "f":
         return x
     if not digits:
-        return builder.unary(Operator.ROUND, x)
+        return builder.round(x)
     scale = 10.0**digits
-    return builder.div(builder.unary(Operator.ROUND, builder.mul(x, scale)), scale)
+    return builder.div(builder.round(builder.mul(x, scale)), scale)
 
 
 def _axes(x: Tensor, parameters: Mapping[str, Any]) -> list[int]:
@@ -196,11 +195,11 @@ def _concat(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str,
     if not inputs:
         raise ShapeError("nothing is given")
     rank = inputs[0].rank
-    if any(each.rank != rank for each in inputs):
+    if any(tensor.rank != rank for tensor in inputs):
         raise ShapeError("not all have as many axes")
-    dtype = np.result_type(*(each.dtype for each in inputs))
+    dtype = np.result_type(*(tensor.dtype for tensor in inputs))
     axis = axis_of(_number(parameters, "axis") or 0, rank)
-    return moves.concat(builder, [builder.cast(each, dtype) for each in inputs], axis)
+    return moves.concat(builder, [builder.cast(tensor, dtype) for tensor in inputs], axis)
 
 
 def _astype(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:

@@ -1,6 +1,6 @@
 """Rules of reading and writing where indices say: TAKE and PUT at computed addresses."""
 
-from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import Final
 
@@ -10,17 +10,16 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import (
     flat_take,
     looked_up,
+    put,
     reversed_lengths,
     take,
     wrapped,
 )
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
-from walle_stream.engine.rules import INT64, TEXT, is_floating, is_integer
+from walle_stream.engine.rules import INT64, TEXT, check_table, is_floating, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 _REDUCTIONS: Final = {
@@ -32,25 +31,20 @@ _REDUCTIONS: Final = {
 def _gather(call: Call) -> Result:
     x, indices, builder = call.tensor(0), call.tensor(1), call.builder
     axis = call.axis(x.rank, 0)
-    places = wrapped(builder, indices, x.shape[axis])
+    positions = wrapped(builder, indices, x.shape[axis])
+    known = None if positions.data is None else positions.data.reshape(-1)
+    if known is None or not known.size or not x.size:
+        return take(builder, x, positions, axis)
+    # known places at one distance are a view, which joins other moves
+    first, gaps = int(known[0]), np.diff(known)
+    if known.min() < 0 or known.max() >= x.shape[axis] or (gaps != gaps[:1]).any():
+        return take(builder, x, positions, axis)
     lead, tail = x.shape[:axis], x.shape[axis + 1 :]
     line = builder.reshape(x, (prod(lead), x.shape[axis], prod(tail)))
-    taken = _taken(builder, line, builder.reshape(places, (places.size,)))
-    return builder.reshape(taken, (*lead, *indices.shape, *tail))
-
-
-def _taken(builder: Builder, line: Tensor, places: Tensor) -> Tensor:
-    # known places at one distance are a view, which joins other moves
-    known = places.data
-    if known is not None and known.size and line.size:
-        first, gaps = int(known[0]), np.diff(known)
-        in_range = known.min() >= 0 and known.max() < line.shape[1]
-        if in_range and (gaps == gaps[:1]).all():
-            own = strides_of(line.shape)
-            gap = int(gaps[0]) if gaps.size else 1
-            shape = (line.shape[0], known.size, line.shape[2])
-            return builder.view(line, shape, (own[0], gap * own[1], 1), first * own[1])
-    return builder.emit(Operator.TAKE, line, places)
+    own, gap = strides_of(line.shape), int(gaps[0]) if gaps.size else 1
+    shape = (line.shape[0], known.size, line.shape[2])
+    slices = builder.view(line, shape, (own[0], gap * own[1], 1), first * own[1])
+    return builder.reshape(slices, (*lead, *indices.shape, *tail))
 
 
 @lowers("GatherElements")
@@ -61,31 +55,33 @@ def _gather_elements(call: Call) -> Result:
 
 @lowers("Scatter", "ScatterElements")
 def _scatter_elements(call: Call) -> Result:
-    x, indices, updates, builder = call.tensor(0), call.tensor(1), call.tensor(2), call.builder
+    x, indices, updates = call.tensor(0), call.tensor(1), call.tensor(2)
     if updates.shape != indices.shape:
         raise ShapeError(f"updates {list(updates.shape)} for indices {list(indices.shape)}")
     addresses = _element_addresses(call, x, indices)
-    return _put(call, x, builder.reshape(addresses, (addresses.size,)), updates)
+    return _put(call, x, addresses, updates)
 
 
 def _element_addresses(call: Call, x: Tensor, indices: Tensor) -> Tensor:
     builder = call.builder
     axis = call.axis(x.rank, 0)
     fits = indices.rank == x.rank and all(
-        mine <= its or each == axis
-        for each, (mine, its) in enumerate(zip(indices.shape, x.shape, strict=True))
+        mine <= its or number == axis
+        for number, (mine, its) in enumerate(zip(indices.shape, x.shape, strict=True))
     )
     if not fits:
         raise ShapeError(f"indices {list(indices.shape)} of data {list(x.shape)}, axis {axis}")
-    places, own = wrapped(builder, indices, x.shape[axis]), strides_of(x.shape)
-    if all(size <= 1 for each, size in enumerate(x.shape) if each != axis):
-        return places
+    positions, own = wrapped(builder, indices, x.shape[axis]), strides_of(x.shape)
+    if all(size <= 1 for number, size in enumerate(x.shape) if number != axis):
+        return positions
     base = np.zeros((1,) * x.rank, np.int64)
-    for each, size in enumerate(indices.shape):
-        if each != axis:
-            line = np.arange(size) * own[each]
-            base = base + line.reshape([-1 if at == each else 1 for at in range(x.rank)])
-    return builder.add(looked_up(builder, places, x.shape[axis], own[axis]), builder.constant(base))
+    for number, size in enumerate(indices.shape):
+        if number != axis:
+            line = np.arange(size) * own[number]
+            base = base + line.reshape([-1 if at == number else 1 for at in range(x.rank)])
+    return builder.add(
+        looked_up(builder, positions, x.shape[axis], own[axis]), builder.constant(base)
+    )
 
 
 @lowers("GatherND")
@@ -109,7 +105,7 @@ def _scatter_nd(call: Call) -> Result:
         raise ShapeError(
             f"updates {list(updates.shape)} for indices {list(indices.shape)} of {list(x.shape)}"
         )
-    return _put(call, x, builder.reshape(addresses, (addresses.size,)), updates, depth)
+    return _put(call, x, addresses, updates, depth)
 
 
 def _tuple_addresses(
@@ -121,17 +117,17 @@ def _tuple_addresses(
     count = indices.shape[-1]
     depth = shared + count
     sizes = shape[shared:depth]
-    places = wrapped(builder, indices, builder.constant(np.array(sizes, np.int64)))
+    positions = wrapped(builder, indices, builder.constant(np.array(sizes, np.int64)))
     if depth == 1:
-        return builder.reshape(places, indices.shape[:-1]), depth
+        return builder.reshape(positions, indices.shape[:-1]), depth
     strides = strides_of(shape[:depth])
-    address: Tensor | None = None
-    for number in range(count):
-        part = moves.slice_axis(builder, places, places.rank - 1, number, number + 1)
-        part = builder.reshape(part, indices.shape[:-1])
-        part_address = looked_up(builder, part, sizes[number], strides[shared + number])
-        address = part_address if address is None else builder.add(address, part_address)
-    assert address is not None  # noqa: S101  # at least one coordinate
+
+    def part(number: int) -> Tensor:
+        column = moves.slice_axis(builder, positions, positions.rank - 1, number, number + 1)
+        column = builder.reshape(column, indices.shape[:-1])
+        return looked_up(builder, column, sizes[number], strides[shared + number])
+
+    address = reduce(builder.add, map(part, range(count)))
     if shared:
         rows = np.arange(prod(shape[:shared])) * prod(sizes)
         behind = (1,) * (indices.rank - 1 - shared)
@@ -139,36 +135,30 @@ def _tuple_addresses(
     return address, depth
 
 
-def _put(call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int = -1) -> Tensor:
-    builder = call.builder
-    asked = call.text("reduction", "none")
-    if asked not in _REDUCTIONS:
-        raise LoweringError(f"attribute 'reduction' is {asked!r}, none of {sorted(_REDUCTIONS)}")
+def _put(
+    call: Call, x: Tensor, addresses: Tensor, updates: Tensor, depth: int | None = None
+) -> Tensor:
+    # rows behind ``depth`` axes, or single elements
+    reduction = _REDUCTIONS[call.choice("reduction", _REDUCTIONS, "none")]
     if updates.dtype != x.dtype:
         raise DTypeError(f"updates of {updates.dtype.name} for data of {x.dtype.name}")
-    inner = 1 if depth < 0 else prod(x.shape[depth:])
-    outer = x.size if depth < 0 else prod(x.shape[:depth])
-    put = builder.emit(
-        Operator.PUT,
-        builder.reshape(x, (outer, inner)),
-        addresses,
-        builder.reshape(updates, (addresses.size, inner)),
-        reduction=_REDUCTIONS[asked],
-    )
-    return builder.reshape(put, x.shape)
+    axes = x.rank if depth is None else depth
+    matrix = call.builder.reshape(x, (prod(x.shape[:axes]), prod(x.shape[axes:])))
+    result = put(call.builder, matrix, addresses, updates, reduction)
+    return call.builder.reshape(result, x.shape)
 
 
 @lowers("TensorScatter")
 def _tensor_scatter(call: Call) -> Result:
     past, update, builder = call.tensor(0), call.tensor(1), call.builder
     axis = call.axis(past.rank, -2)
-    mode = call.text("mode", "linear")
-    if mode not in {"linear", "circular"} or not axis:
-        raise LoweringError(f"mode {mode!r} along axis {axis}: linear or circular, not along 0")
+    mode = call.choice("mode", ("linear", "circular"), "linear")
+    if not axis:
+        raise LoweringError("a cache is not written along axis 0, which is of batches")
     if update.rank != past.rank or update.dtype != past.dtype:
         raise ShapeError(f"update {update} of a cache {past}")
     room, steps, batch = past.shape[axis], update.shape[axis], past.shape[0]
-    if steps > room or _without(update.shape, axis) != _without(past.shape, axis):
+    if steps > room or (*update.shape[:axis], room, *update.shape[axis + 1 :]) != past.shape:
         raise ShapeError(f"update {list(update.shape)} of a cache {list(past.shape)}")
     at = call.optional(2)
     if at is None:
@@ -177,23 +167,14 @@ def _tensor_scatter(call: Call) -> Result:
     if at.shape != (batch,) or not is_integer(at.dtype):
         raise ShapeError(f"write indices {at} for {batch} batches")
     start = builder.reshape(builder.cast(at, INT64), (batch, 1, 1))
-    places = builder.add(start, builder.constant(np.arange(steps)))
+    positions = builder.add(start, builder.constant(np.arange(steps)))
     if mode == "circular" and room:
-        places = builder.binary(Operator.MOD, places, room)
+        positions = builder.mod(positions, room)
     rows, inner = prod(past.shape[1:axis]), prod(past.shape[axis + 1 :])
     base = np.arange(batch * rows).reshape(batch, rows, 1) * room
-    addresses = builder.add(looked_up(builder, places, room, 1), builder.constant(base))
-    put = builder.emit(
-        Operator.PUT,
-        builder.reshape(past, (batch * rows * room, inner)),
-        builder.reshape(addresses, (addresses.size,)),
-        builder.reshape(update, (addresses.size, inner)),
-    )
-    return builder.reshape(put, past.shape)
-
-
-def _without(shape: Sequence[int], axis: int) -> Shape:
-    return (*shape[:axis], *shape[axis + 1 :])
+    addresses = builder.add(looked_up(builder, positions, room, 1), builder.constant(base))
+    matrix = builder.reshape(past, (batch * rows * room, inner))
+    return builder.reshape(put(builder, matrix, addresses, update), past.shape)
 
 
 @lowers("OneHot")
@@ -207,11 +188,10 @@ def _one_hot(call: Call) -> Result:
     axis = call.axis(indices.rank + 1, -1)
     if is_floating(indices.dtype):
         indices = builder.cast(indices, INT64)
-    places = moves.expand_axis(builder, wrapped(builder, indices, count), axis)
-    line = np.arange(count).reshape([-1 if at == axis else 1 for at in range(places.rank)])
-    off = moves.slice_axis(builder, values, 0, 0, 1)
-    on = moves.slice_axis(builder, values, 0, 1, 2)
-    return builder.select(builder.equal(places, builder.constant(line)), on, off)
+    positions = moves.expand_axis(builder, wrapped(builder, indices, count), axis)
+    line = np.arange(count).reshape([-1 if at == axis else 1 for at in range(positions.rank)])
+    off, on = moves.unjoined(builder, values, 0)
+    return builder.select(builder.equal(positions, builder.constant(line)), on, off)
 
 
 @lowers("ReverseSequence")
@@ -229,17 +209,11 @@ def _trilu(call: Call) -> Result:
     if x.rank < 2:  # noqa: PLR2004  # a matrix
         raise ShapeError(f"shape {list(x.shape)} has no matrix")
     rows, columns = x.shape[-2:]
-    given = call.optional(1)
-    if given is None:
-        diagonal = builder.constant(np.zeros((), np.int64))
-    elif given.size != 1 or not is_integer(given.dtype):
-        raise ShapeError(f"k is {given}, not one whole number")
-    else:
-        diagonal = builder.reshape(builder.cast(given, INT64), ())
+    diagonal = call.scalar(1, INT64) if call.has(1) else builder.constant(0, INT64)
+    if call.has(1) and not is_integer(call.tensor(1).dtype):
+        raise DTypeError(f"k is of {call.tensor(1).dtype.name}, not a whole number")
     distance = builder.constant(np.arange(columns) - np.arange(rows).reshape(-1, 1))
     is_upper = bool(call.number("upper", 1))
-    kept = builder.binary(
-        Operator.LESS_EQUAL, *((diagonal, distance) if is_upper else (distance, diagonal))
-    )
+    kept = builder.less_equal(*((diagonal, distance) if is_upper else (distance, diagonal)))
     nothing = "" if x.dtype == TEXT else 0
     return builder.select(kept, x, nothing)

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Tensor
+from walle_stream.engine.rules import check_table
 from walle_stream.errors import LoweringError
 
 CUBIC_A: Final = -0.75
@@ -53,20 +53,20 @@ class Resizing:
     end: float = 1.0
 
 
-def original_places(axis: Resizing, mode: str) -> Floats:
+def original_coordinates(axis: Resizing, mode: str) -> Floats:
     """Say where in the input each element of the output is.
 
     Raises:
-        LoweringError: The ``coordinate_transformation_mode`` is unknown, or a place is infinite.
+        LoweringError: The mode is unknown, or a coordinate is infinite.
     """
-    check_table((axis.output,), "the places")
-    rule = _PLACES.get(mode)
+    check_table((axis.output,), "the coordinates")
+    rule = _TRANSFORMATIONS.get(mode)
     if rule is None:
         raise LoweringError(f"coordinate_transformation_mode {mode!r} is unknown")
-    places = rule(axis, np.arange(axis.output, dtype=np.float64))
-    if not np.isfinite(places).all():
+    coordinates = rule(axis, np.arange(axis.output, dtype=np.float64))
+    if not np.isfinite(coordinates).all():
         raise LoweringError("its scales or its region of interest are beyond all numbers")
-    return places
+    return coordinates
 
 
 def _unscaled(axis: Resizing, x: Floats) -> Floats:
@@ -84,14 +84,6 @@ def _symmetric(axis: Resizing, x: Floats) -> Floats:
     return axis.size / 2 * (1 - adjustment) + _half_pixel(axis, x)
 
 
-def _pytorch_half_pixel(axis: Resizing, x: Floats) -> Floats:
-    return _half_pixel(axis, x) if axis.output > 1 else x
-
-
-def _align_corners(axis: Resizing, x: Floats) -> Floats:
-    return x * (axis.size - 1) / (axis.length - 1) if axis.output > 1 else x
-
-
 def _crop(axis: Resizing, x: Floats) -> Floats:
     last = axis.size - 1
     if axis.output == 1:
@@ -99,35 +91,37 @@ def _crop(axis: Resizing, x: Floats) -> Floats:
     return axis.start * last + x * (axis.end - axis.start) * last / (axis.output - 1)
 
 
-_PLACES: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
+_TRANSFORMATIONS: Final[Mapping[str, Callable[[Resizing, Floats], Floats]]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _symmetric,
-    "pytorch_half_pixel": _pytorch_half_pixel,
-    "align_corners": _align_corners,
+    "pytorch_half_pixel": lambda axis, x: _half_pixel(axis, x) if axis.output > 1 else x,
+    "align_corners": lambda axis, x: (
+        x * (axis.size - 1) / (axis.length - 1) if axis.output > 1 else x
+    ),
     "asymmetric": _unscaled,
     "tf_half_pixel_for_nn": lambda axis, x: _unscaled(axis, x + 0.5),
     "tf_crop_and_resize": _crop,
 }
 
 
-def nearest_places(at: Floats, size: int, mode: str) -> Indices:
-    """Choose an element that exists for each of the ``original_places``.
+def nearest_indices(at: Floats, size: int, mode: str) -> Indices:
+    """Choose an element that exists for each of the ``original_coordinates``.
 
     Raises:
         LoweringError: The ``nearest_mode`` is unknown.
     """
-    match mode:
-        case "round_prefer_floor":
-            result = np.ceil(at - 0.5)
-        case "round_prefer_ceil":
-            result = np.floor(at + 0.5)
-        case "floor":
-            result = np.floor(at)
-        case "ceil":
-            result = np.ceil(at)
-        case _:
-            raise LoweringError(f"nearest_mode {mode!r} is unknown")
-    return np.clip(result, 0, size - 1).astype(np.int64)
+    rule = _ROUNDINGS.get(mode)
+    if rule is None:
+        raise LoweringError(f"nearest_mode {mode!r} is unknown")
+    return np.clip(rule(at), 0, size - 1).astype(np.int64)
+
+
+_ROUNDINGS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
+    "round_prefer_floor": lambda at: np.ceil(at - 0.5),
+    "round_prefer_ceil": lambda at: np.floor(at + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +136,20 @@ class Filter:
     """Whether what is outside has no weight, instead of the border's value."""
 
     def neighbours(self, at: Floats, axis: Resizing) -> tuple[Indices, Floats]:
-        """Give indices that exist and their weights, a row for each of the ``original_places``."""
+        """Give indices that exist and their weights, a row for each coordinate."""
         pace = min(axis.scale, 1.0) if self.antialias else 1.0
         reach = ceil(min((2 if self.is_cubic else 1) / pace, 2.0**31))
         check_table((len(at), 2 * reach, _STEPS), "the neighbours in all steps")
         low = np.floor(at)
         offsets = np.arange(1 - reach, reach + 1, dtype=np.float64)
-        places = low[:, None] + offsets
-        weights = self._weights(np.abs(places - at[:, None]) * pace)
+        indices = low[:, None] + offsets
+        weights = self._weights(np.abs(indices - at[:, None]) * pace)
         if self.exclude_outside:
-            weights = np.where((places >= 0) & (places < axis.size), weights, 0.0)
+            weights = np.where((indices >= 0) & (indices < axis.size), weights, 0.0)
         if self.exclude_outside or self.antialias:
             total = weights.sum(axis=1, keepdims=True)
             weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
-        return np.clip(places, 0, axis.size - 1).astype(np.int64), weights
+        return np.clip(indices, 0, axis.size - 1).astype(np.int64), weights
 
     def _weights(self, distance: Floats) -> Floats:
         if not self.is_cubic:

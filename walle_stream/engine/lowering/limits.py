@@ -9,8 +9,8 @@ from walle_stream.engine.lowering.precision import require_floating, require_num
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
-from walle_stream.engine.rules import BOOL, is_floating, is_integer
-from walle_stream.errors import DTypeError, LoweringError, ShapeError
+from walle_stream.engine.rules import BOOL, is_integer
+from walle_stream.errors import LoweringError
 
 _INPUTS_SINCE = 11
 """The opset in which the bounds of Clip became inputs."""
@@ -40,14 +40,9 @@ def _clip(call: Call) -> Result:
 def _bound(call: Call, name: str, number: int) -> Tensor | None:
     x = call.tensor(0)
     if call.version < _INPUTS_SINCE:
-        value = None if call.attribute(name) is None else call.real(name)
-        return None if value is None else call.builder.as_tensor(value, x)
-    bound = call.optional(number)
-    if bound is None:
-        return None
-    if bound.size != 1:
-        raise ShapeError(f"{name} of shape {list(bound.shape)} is no scalar")
-    return call.builder.reshape(bound, ())
+        is_given = call.attribute(name) is not None
+        return call.builder.as_tensor(call.real(name), x) if is_given else None
+    return call.scalar(number) if call.has(number) else None
 
 
 @lowers("Shrink")
@@ -87,8 +82,7 @@ def _shrink_integers(builder: Builder, x: Tensor, bias: float, limit: float) -> 
 @lowers("Dropout")
 def _dropout(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
-    ratio = _ratio(call)
-    if ratio:
+    if ratio := _ratio(call):
         kept, mask = _dropped(call, x, ratio)
     else:
         kept, mask = x, builder.broadcast(builder.constant(np.ones((), BOOL)), x.shape)
@@ -114,11 +108,9 @@ def _ratio(call: Call) -> float:
 
 
 def _scalar(call: Call, number: int, name: str) -> float:
-    given = call.tensor(number)
-    if given.size != 1:
-        raise ShapeError(f"{name} of shape {list(given.shape)} is no scalar")
-    if not (given.dtype == BOOL or is_integer(given.dtype) or is_floating(given.dtype)):
-        raise DTypeError(f"{name} must be a number, not {given.dtype.name}")
+    x = call.scalar(number)
+    if x.dtype != BOOL:
+        require_numbers(x, name)
     return float(call.values(number).reshape(-1)[0])
 
 

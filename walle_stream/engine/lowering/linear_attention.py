@@ -11,18 +11,15 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import wide_dtype
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape, strides_of
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.errors import ShapeError
 
 _RULES: Final[Mapping[str, tuple[bool, bool]]] = {
     "linear": (False, False), "gated": (True, False),
     "delta": (False, True), "gated_delta": (True, True),
 }  # fmt: skip
 """Whether a rule lets the state decay, and whether it corrects what the state already gives."""
-
-_ACTIVATIONS: Final = ("none", "silu", "swish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +40,27 @@ class _Sizes:
 
 @lowers("LinearAttention")
 def _linear_attention(call: Call) -> Result:
-    rule = call.text("update_rule", "gated_delta")
-    if rule not in _RULES:
-        raise LoweringError(f"update_rule is {rule!r}; {', '.join(_RULES)} are known")
+    decays, corrects = _RULES[call.choice("update_rule", _RULES, "gated_delta")]
     builder, sizes = call.builder, _sizes(call)
-    given = [call.optional(number) for number in range(6)]
-    dtype = wide_dtype(*(each.dtype for each in given if each is not None))
+    tensors = [call.optional(number) for number in range(6)]
+    dtype = wide_dtype(*(tensor.dtype for tensor in tensors if tensor is not None))
     scale = call.real("scale", 0.0) or 1 / sqrt(sizes.width)
     query = builder.mul(_packed(call, 0, dtype, sizes), scale)
     key, value = _packed(call, 1, dtype, sizes), _packed(call, 2, dtype, sizes)
-    decays, corrects = _RULES[rule]
     decay = _packed(call, 4, dtype, sizes) if decays else None
     rate = _packed(call, 5, dtype, sizes) if corrects else None
     if decay is not None:
         if decay.shape[2] not in {sizes.groups * sizes.width, sizes.groups}:
             raise ShapeError(f"a decay of shape {list(decay.shape)}")
-        decay = builder.unary(Operator.EXP, decay)
+        decay = builder.exp(decay)
     if rate is not None and rate.shape[2] not in {sizes.groups, 1}:
         raise ShapeError(f"a rate of shape {list(rate.shape)}")
-    state = _first_state(call, dtype, sizes)
+    state = call.optional(3)
+    if state is None:
+        state = builder.broadcast(builder.constant(np.zeros((), dtype)), sizes.state)
+    elif state.shape != sizes.state:
+        raise ShapeError(f"a state of shape {list(state.shape)}, not {list(sizes.state)}")
+    state = builder.cast(state, dtype)
     result = [builder.constant(np.zeros((sizes.batch, 0, sizes.heads * sizes.value_width), dtype))]
     for number in range(sizes.tokens):
         keys = _token(builder, key, number, (sizes.groups, sizes.width, 1))
@@ -75,8 +74,8 @@ def _linear_attention(call: Call) -> Result:
             added = builder.mul(builder.sub(added, builder.matmul(row, state)), weight)
         state = builder.add(state, builder.mul(keys, added))
         shared = sizes.heads // sizes.groups
-        asked = _token(builder, query, number, (sizes.groups, shared, sizes.width))
-        row_of_values = builder.matmul(asked, state)
+        queries = _token(builder, query, number, (sizes.groups, shared, sizes.width))
+        row_of_values = builder.matmul(queries, state)
         result.append(
             builder.reshape(row_of_values, (sizes.batch, 1, sizes.heads * sizes.value_width))
         )
@@ -92,7 +91,7 @@ def _sizes(call: Call) -> _Sizes:
     shapes = [call.tensor(number).shape for number in range(3)]
     for shape, count in zip(shapes, (heads, groups, groups), strict=True):
         if len(shape) != 3 or shape[:2] != shapes[0][:2] or shape[2] % count:  # noqa: PLR2004
-            raise ShapeError(f"shapes {', '.join(str(list(each)) for each in shapes)} in heads")
+            raise ShapeError(f"shapes {', '.join(str(list(item)) for item in shapes)} in heads")
     widths = [shapes[0][2] // heads, shapes[1][2] // groups, shapes[2][2] // groups]
     if widths[0] != widths[1] or not widths[0]:
         raise ShapeError(f"queries are {widths[0]} wide, keys {widths[1]}")
@@ -107,15 +106,6 @@ def _packed(call: Call, number: int, dtype: DType, sizes: _Sizes) -> Tensor:
     return call.builder.cast(x, dtype)
 
 
-def _first_state(call: Call, dtype: DType, sizes: _Sizes) -> Tensor:
-    builder, given = call.builder, call.optional(3)
-    if given is None:
-        return builder.broadcast(builder.constant(np.zeros((), dtype)), sizes.state)
-    if given.shape != sizes.state:
-        raise ShapeError(f"a state of shape {list(given.shape)}, not {list(sizes.state)}")
-    return builder.cast(given, dtype)
-
-
 def _token(builder: Builder, x: Tensor, number: int, shape: Shape) -> Tensor:
     batch, tokens, width = x.shape
     if not x.size:
@@ -126,24 +116,22 @@ def _token(builder: Builder, x: Tensor, number: int, shape: Shape) -> Tensor:
 
 @lowers("CausalConvWithState")
 def _causal_convolution(call: Call) -> Result:
-    builder, given, weight = call.builder, call.tensor(0), call.tensor(1)
-    if given.rank != 3 or weight.rank != 3:  # noqa: PLR2004  # batch, channels, length
-        raise ShapeError(f"an input of {list(given.shape)}, a weight of {list(weight.shape)}")
-    batch, channels, length = given.shape
+    builder, x, weight = call.builder, call.tensor(0), call.tensor(1)
+    if x.rank != 3 or weight.rank != 3:  # noqa: PLR2004  # batch, channels, length
+        raise ShapeError(f"an input of {list(x.shape)}, a weight of {list(weight.shape)}")
+    batch, channels, length = x.shape
     taps = weight.shape[2]
     if weight.shape != (channels, 1, taps) or not taps:
         raise ShapeError(f"a weight of shape {list(weight.shape)} for {channels} channels")
-    activation = call.text("activation", "none")
-    if activation not in _ACTIVATIONS:
-        raise LoweringError(f"activation is {activation!r}; {', '.join(_ACTIVATIONS)} are known")
+    activation = call.choice("activation", ("none", "silu", "swish"), "none")
     state = call.optional(3)
     if state is None:
-        row = moves.pad(builder, given, (0, 0, taps - 1), (0, 0, 0), 0.0)
+        row = moves.pad(builder, x, (0, 0, taps - 1), (0, 0, 0), 0.0)
     elif state.shape != (batch, channels, taps - 1):
         raise ShapeError(f"a state of shape {list(state.shape)} for {taps} taps")
     else:
-        row = moves.concat(builder, [state, given], 2)
-    dtype = wide_dtype(given.dtype, weight.dtype)
+        row = moves.concat(builder, [state, x], 2)
+    dtype = wide_dtype(x.dtype, weight.dtype)
     result = _convolved(builder, builder.cast(row, dtype), builder.cast(weight, dtype), length)
     if call.has(2):
         if call.tensor(2).shape != (channels,):
@@ -151,10 +139,10 @@ def _causal_convolution(call: Call) -> Result:
         bias = builder.reshape(builder.cast(call.tensor(2), dtype), (channels, 1))
         result = builder.add(result, bias)
     if activation != "none":
-        exponential = builder.unary(Operator.EXP, builder.unary(Operator.NEG, result))
+        exponential = builder.exp(builder.neg(result))
         result = builder.div(result, builder.add(exponential, 1.0))
     kept = moves.slice_axis(builder, row, 2, length, length + taps - 1)
-    return builder.cast(result, given.dtype), kept
+    return builder.cast(result, x.dtype), kept
 
 
 def _convolved(builder: Builder, row: Tensor, weight: Tensor, length: int) -> Tensor:

@@ -48,6 +48,11 @@ def slice_axis(
     return crop(builder, x, starts, sizes, steps)
 
 
+def unjoined(builder: Builder, x: Tensor, axis: int) -> list[Tensor]:
+    """Give the coordinates of an axis one by one; the axis stays, of size 1."""
+    return [slice_axis(builder, x, axis, n, n + 1) for n in range(x.shape[axis])]
+
+
 def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     """Put tensors of one dtype one behind the other; shapes differ in ``axis`` alone.
 
@@ -55,26 +60,26 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
         ShapeError: The shapes differ elsewhere.
     """
     first = parts[0]
-    if len({(*each.shape[:axis], -1, *each.shape[axis + 1 :]) for each in parts}) > 1:
+    if len({(*part.shape[:axis], -1, *part.shape[axis + 1 :]) for part in parts}) > 1:
         listed = ", ".join(str(list(part.shape)) for part in parts)
         raise ShapeError(f"shapes {listed} cannot be joined along axis {axis}")
     if len(parts) == 1:
         return first
     shape = list(first.shape)
-    shape[axis] = sum(each.shape[axis] for each in parts)
+    shape[axis] = sum(part.shape[axis] for part in parts)
     target = strides_of(shape)
     regions, offset = [], 0
-    for number, each in enumerate(parts):
+    for number, part in enumerate(parts):
         regions.append(
-            Region(each.shape, View(0, strides_of(each.shape)), View(offset, target), number)
+            Region(part.shape, View(0, strides_of(part.shape)), View(offset, target), number)
         )
-        offset += each.shape[axis] * target[axis]
+        offset += part.shape[axis] * target[axis]
     return builder.raster(parts, shape, regions)
 
 
 def stack(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     """Put tensors of one shape one behind the other along a new axis of the output."""
-    return concat(builder, [expand_axis(builder, each, axis) for each in parts], axis)
+    return concat(builder, [expand_axis(builder, part, axis) for part in parts], axis)
 
 
 def expand_axis(builder: Builder, x: Tensor, axis: int) -> Tensor:
@@ -95,14 +100,14 @@ def pad(
     shape = tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True))
     if min(shape, default=0) < 0:
         raise ShapeError(f"shape {list(x.shape)} cut by {list(before)} and {list(after)}")
-    starts = [max(0, -each) for each in before]
-    places = [max(0, each) for each in before]
+    starts = [max(0, -width) for width in before]
+    targets = [max(0, width) for width in before]
     sizes = tuple(
-        max(0, min(n - start, total - place))
-        for n, start, total, place in zip(x.shape, starts, shape, places, strict=True)
+        max(0, min(n - start, total - first))
+        for n, start, total, first in zip(x.shape, starts, shape, targets, strict=True)
     )
     source, target = strides_of(x.shape), strides_of(shape)
-    region = Region(sizes, View(_dot(starts, source), source), View(_dot(places, target), target))
+    region = Region(sizes, View(_dot(starts, source), source), View(_dot(targets, target), target))
     return builder.raster([x], shape, [region], fill)
 
 
@@ -136,5 +141,5 @@ def merged_axes(shape: Shape, first: int, last: int) -> Shape:
     return (*shape[:first], prod(shape[first:last]), *shape[last:])
 
 
-def _dot(places: Sequence[int], strides: Sequence[int]) -> int:
-    return sum(place * stride for place, stride in zip(places, strides, strict=True))
+def _dot(starts: Sequence[int], strides: Sequence[int]) -> int:
+    return sum(start * stride for start, stride in zip(starts, strides, strict=True))

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import indices_of, put, taken
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.encoders import reals
-from walle_stream.engine.lowering.lookups import places_of, taken
+from walle_stream.engine.lowering.features import reals
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.lowering.text import texts
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
@@ -42,9 +40,7 @@ def _tf_idf_vectorizer(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     if x.rank > _MATRIX:
         raise ShapeError(f"shape {list(x.shape)} is neither [C] nor [N, C]")
-    mode, pool = call.text("mode"), _pool(call)
-    if mode not in {"TF", "IDF", "TFIDF"}:
-        raise LoweringError(f"mode {mode!r} is not TF, IDF or TFIDF")
+    mode, pool = call.choice("mode", ("TF", "IDF", "TFIDF")), _pool(call)
     if (x.dtype == TEXT) != (pool.tokens.dtype == TEXT) or not (
         x.dtype == TEXT or is_integer(x.dtype)
     ):
@@ -54,22 +50,20 @@ def _tf_idf_vectorizer(call: Call) -> Result:
     check_size((rows, len(pool.indexes) + 1))
     check_size(shape)
     matrix = builder.reshape(x if x.dtype == TEXT else builder.cast(x, INT64), (rows, length))
-    counts = _counted(call, places_of(builder, matrix, pool.tokens), pool)
+    counts = _counted(call, indices_of(builder, matrix, pool.tokens), pool)
     weighted = _weighted(call, mode, counts)
     nothing = builder.broadcast(builder.constant(0, FLOAT32), (pool.columns, rows))
-    result = builder.emit(
-        Operator.PUT, nothing, builder.constant(pool.indexes), weighted, reduction="add"
-    )
+    result = put(builder, nothing, builder.constant(pool.indexes), weighted, "add")
     return builder.reshape(moves.transpose(builder, result, (1, 0)), shape)
 
 
 def _pool(call: Call) -> _Pool:
-    names, numbers = texts(call, "pool_strings"), call.list("pool_int64s")
+    names, numbers = call.texts("pool_strings"), call.list("pool_int64s")
     if (names is None) == (numbers is None):
         raise LoweringError("one of pool_strings and pool_int64s must be given")
     flat = np.array(numbers, np.int64) if names is None else np.array(names, TEXT)
     tokens = sorted({*flat.tolist()})
-    number_of = {each: number for number, each in enumerate(tokens)}
+    number_of = {token: number for number, token in enumerate(tokens)}
     starts = call.list("ngram_counts") or ()
     indexes = np.array(call.list("ngram_indexes") or (), np.int64)
     ends = (*starts[1:], len(flat))
@@ -78,8 +72,8 @@ def _pool(call: Call) -> _Pool:
         if not 0 <= start <= end <= len(flat) or (end - start) % size:
             raise ShapeError(f"ngram_counts {list(starts)} of a pool of {len(flat)}")
         grams.extend(
-            tuple(number_of[each] for each in flat[place : place + size].tolist())
-            for place in range(start, end, size)
+            tuple(number_of[element] for element in flat[begin : begin + size].tolist())
+            for begin in range(start, end, size)
         )
     if len(grams) != len(indexes) or indexes.min(initial=0) < 0:
         raise ShapeError(f"{len(indexes)} ngram_indexes from 0 of {len(grams)} n-grams")
@@ -103,7 +97,7 @@ def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
     if distances * longest > _SCANS_MAX:
         raise LoweringError(f"{distances} distances of n-grams of up to {longest} are too many")
     steps = _prefixes(pool, longest)
-    first = places_of(builder, tokens, steps[0].pairs) if longest else None
+    first = indices_of(builder, tokens, steps[0].pairs) if longest else None
     for distance in range(1, distances + 1):
         state = first
         for size in range(1, longest + 1):
@@ -115,10 +109,9 @@ def _counted(call: Call, tokens: Tensor, pool: _Pool) -> Tensor:
             if size < least or (size == 1 and distance > 1):
                 continue
             result = taken(builder, steps[size - 1].grams, state)
-            places = builder.add(builder.mul(result, rows), row)
-            ones = builder.broadcast(builder.constant(1, INT64), (places.size, 1))
-            flat = builder.reshape(places, (places.size,))
-            counts = builder.emit(Operator.PUT, counts, flat, ones, reduction="add")
+            indices = builder.add(builder.mul(result, rows), row)
+            ones = builder.broadcast(builder.constant(1, INT64), (indices.size, 1))
+            counts = put(builder, counts, indices, ones, "add")
     table = builder.reshape(counts, (total + 1, rows))
     return builder.cast(moves.slice_axis(builder, table, 0, 0, total), FLOAT32)
 
@@ -138,11 +131,11 @@ def _prefixes(pool: _Pool, longest: int) -> list[_Step]:
     for size in range(1, longest + 1):
         prefixes = sorted({gram[:size] for gram in pool.grams if len(gram) >= size})
         count = len(pool.tokens) + 1
-        pairs = [before[each[:-1]] * count + each[-1] for each in prefixes]
-        grams = [pool.grams.get(each, len(pool.grams)) for each in prefixes]
+        pairs = [before[prefix[:-1]] * count + prefix[-1] for prefix in prefixes]
+        grams = [pool.grams.get(prefix, len(pool.grams)) for prefix in prefixes]
         grams.append(len(pool.grams))
         steps.append(_Step(np.array(pairs, np.int64), count, np.array(grams, np.int64)))
-        before = {each: number for number, each in enumerate(prefixes)}
+        before = {prefix: number for number, prefix in enumerate(prefixes)}
     return steps
 
 
@@ -151,7 +144,7 @@ def _advanced(builder: Builder, tokens: Tensor, state: Tensor, step: _Step, offs
     following = moves.slice_axis(builder, tokens, 1, offset, tokens.shape[1])
     shorter = moves.slice_axis(builder, state, 1, 0, width)
     pairs = builder.add(builder.mul(shorter, step.tokens), following)
-    return places_of(builder, pairs, step.pairs)
+    return indices_of(builder, pairs, step.pairs)
 
 
 def _weighted(call: Call, mode: str, counts: Tensor) -> Tensor:

@@ -11,10 +11,13 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.pooling import doubled
 from walle_stream.engine.lowering.precision import float_dtype, wide_dtype, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
+from walle_stream.engine.lowering.windows import placed
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.region import Shape
 from walle_stream.errors import LoweringError, ShapeError
 
 _FLOAT16_MAX: Final = 65504
@@ -26,19 +29,19 @@ def softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     # a row whose sum could exceed it is not
     is_narrow = x.dtype == np.float16 and prod(x.shape[axis] for axis in axes) < _FLOAT16_MAX
     wide = x if is_narrow else widened(builder, x)
-    powers = builder.unary(Operator.EXP, _below_greatest(builder, wide, axes))
+    powers = builder.exp(_below_greatest(builder, wide, axes))
     return builder.cast(builder.div(powers, builder.sum(powers, axes)), x.dtype)
 
 
 def log_softmax(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     """Give the logarithms of ``softmax``, also of shares that are too small for the dtype."""
     wide = _below_greatest(builder, widened(builder, x), axes)
-    total = builder.sum(builder.unary(Operator.EXP, wide), axes)
-    return builder.cast(builder.sub(wide, builder.unary(Operator.LOG, total)), x.dtype)
+    total = builder.sum(builder.exp(wide), axes)
+    return builder.cast(builder.sub(wide, builder.log(total)), x.dtype)
 
 
 def _below_greatest(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
-    return builder.sub(x, builder.reduce(Operator.REDUCE_MAX, x, axes))
+    return builder.sub(x, builder.max(x, axes))
 
 
 @lowers("Softmax", "LogSoftmax")
@@ -60,14 +63,14 @@ def _centred(builder: Builder, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, 
 
 
 def _inverse_root(builder: Builder, x: Tensor, epsilon: float) -> Tensor:
-    return builder.div(1.0, builder.unary(Operator.SQRT, builder.add(x, epsilon)))
+    return builder.div(1.0, builder.sqrt(builder.add(x, epsilon)))
 
 
 def _channels(call: Call, number: int, dtype: DType, shape: Sequence[int]) -> Tensor:
-    builder, given = call.builder, call.tensor(number)
-    if given.size != prod(shape):
-        raise ShapeError(f"input {number} of shape {list(given.shape)} is not of {list(shape)}")
-    return builder.cast(builder.reshape(given, shape), dtype)
+    builder, x = call.builder, call.tensor(number)
+    if x.size != prod(shape):
+        raise ShapeError(f"input {number} of shape {list(x.shape)} is not of {list(shape)}")
+    return builder.cast(builder.reshape(x, shape), dtype)
 
 
 def _has_channels(x: Tensor) -> None:
@@ -125,11 +128,16 @@ def _instance(call: Call) -> Result:
     _has_channels(x)
     wide = widened(builder, x)
     shape = (1, x.shape[1], *(1,) * (x.rank - 2))
-    scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
-    centred, _, variance = _centred(builder, wide, range(2, x.rank))
+    return builder.cast(_by_channel(call, wide, shape, range(2, x.rank)), x.dtype)
+
+
+def _by_channel(call: Call, x: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:
+    # with scale and bias, inputs 1 and 2, of a shape that spreads to the input's
+    builder = call.builder
+    scale, bias = (_channels(call, number, x.dtype, shape) for number in (1, 2))
+    centred, _, variance = _centred(builder, x, axes)
     inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
-    result = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
-    return builder.cast(result, x.dtype)
+    return builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
 
 
 @lowers("GroupNormalization")
@@ -141,15 +149,11 @@ def _group(call: Call) -> Result:
         raise ShapeError(f"{channels} channels in {groups} groups")
     stash = float_dtype(call.number("stash_type", 1), "stash_type")
     wide = builder.cast(x, wide_dtype(x.dtype, stash))
-    each = channels // groups
+    width = channels // groups
     # opset 18 has one scale a group, later ones one a channel
-    shape = (1, groups, 1 if call.version < 21 else each, 1)  # noqa: PLR2004
-    scale, bias = (_channels(call, number, wide.dtype, shape) for number in (1, 2))
-    inner = prod(x.shape[2:])
-    grouped = builder.reshape(wide, (x.shape[0], groups, each, inner))
-    centred, _, variance = _centred(builder, grouped, (2, 3))
-    inverse = _inverse_root(builder, variance, call.real("epsilon", 1e-5))
-    result = builder.add(builder.mul(centred, builder.mul(inverse, scale)), bias)
+    shape = (1, groups, 1 if call.version < 21 else width, 1)  # noqa: PLR2004
+    grouped = builder.reshape(wide, (x.shape[0], groups, width, prod(x.shape[2:])))
+    result = _by_channel(call, grouped, shape, (2, 3))
     return builder.cast(builder.reshape(result, x.shape), x.dtype)
 
 
@@ -190,9 +194,9 @@ def _lp(call: Call) -> Result:
     axes, power = (call.axis(x.rank, -1),), call.number("p", 2)
     wide = widened(builder, x)
     if power == 1:
-        norm = builder.sum(builder.unary(Operator.ABS, wide), axes)
+        norm = builder.sum(builder.abs(wide), axes)
     elif power == 2:  # noqa: PLR2004  # the order of the norm
-        norm = builder.unary(Operator.SQRT, builder.sum(builder.mul(wide, wide), axes))
+        norm = builder.sqrt(builder.sum(builder.mul(wide, wide), axes))
     else:
         raise LoweringError(f"a norm of order {power}; 1 and 2 are known")
     # zeros stay zeros
@@ -203,10 +207,10 @@ def _lp(call: Call) -> Result:
 @lowers("MeanVarianceNormalization")
 def _mean_variance(call: Call) -> Result:
     builder, x = call.builder, call.tensor(0)
-    given = call.list("axes")
-    axes = sorted({axis_of(axis, x.rank) for axis in ((0, 2, 3) if given is None else given)})
+    named = call.list("axes")
+    axes = sorted({axis_of(axis, x.rank) for axis in ((0, 2, 3) if named is None else named)})
     centred, _, variance = _centred(builder, widened(builder, x), axes)
-    deviation = builder.add(builder.unary(Operator.SQRT, variance), 1e-9)
+    deviation = builder.add(builder.sqrt(variance), 1e-9)
     return builder.cast(builder.div(centred, deviation), x.dtype)
 
 
@@ -217,32 +221,13 @@ def _local_response(call: Call) -> Result:
     if size < 1:
         raise ShapeError(f"a window of {size} channels")
     wide = widened(builder, x)
-    total = _window_sum(builder, builder.mul(wide, wide), (size - 1) // 2, size // 2)
+    channels = x.shape[1]
+    before, after = min((size - 1) // 2, channels), min(size // 2, channels)
+    ends = [[width if axis == 1 else 0 for axis in range(x.rank)] for width in (before, after)]
+    squares = moves.pad(builder, builder.mul(wide, wide), *ends)
+    window = placed(squares.shape[1:2], (before + after + 1,), (1,), (1,), (0, 0))
+    total = doubled(builder, Operator.ADD, squares, window, 0)
     weighted = builder.mul(total, call.real("alpha", 1e-4) / size)
     base = builder.add(weighted, call.real("bias", 1.0))
-    divisor = builder.binary(Operator.POW, base, call.real("beta", 0.75))
+    divisor = builder.pow(base, call.real("beta", 0.75))
     return builder.cast(builder.div(wide, divisor), x.dtype)
-
-
-def _window_sum(builder: Builder, x: Tensor, before: int, after: int) -> Tensor:
-    # windows of 1, 2, 4, ... channels, of which the wanted one is put together
-    channels = x.shape[1]
-    before, after = min(before, channels), min(after, channels)
-    ends = [[width if axis == 1 else 0 for axis in range(x.rank)] for width in (before, after)]
-    block = moves.pad(builder, x, *ends)
-    width, reach, done = before + after + 1, 1, 0
-    total: Tensor | None = None
-    while done < width:
-        if width & reach:
-            part = moves.slice_axis(builder, block, 1, done, done + channels)
-            total = part if total is None else builder.add(total, part)
-            done += reach
-        if done < width:
-            stop = block.shape[1]
-            block = builder.add(
-                moves.slice_axis(builder, block, 1, 0, stop - reach),
-                moves.slice_axis(builder, block, 1, reach, stop),
-            )
-        reach *= 2
-    assert total is not None  # noqa: S101  # a window has a channel at least
-    return total

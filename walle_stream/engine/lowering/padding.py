@@ -11,19 +11,16 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import TEXT, check_size
-from walle_stream.errors import DTypeError, LoweringError, ShapeError
+from walle_stream.engine.rules import TEXT, check_size, check_table
+from walle_stream.errors import DTypeError, ShapeError
 
 type _Run = tuple[int, int, int, int]
 """Of one axis: first coordinate in the output, how many, first in the input, and step there."""
 
-_MODES: Final = frozenset({"constant", "edge", "reflect", "wrap"})
 _BY_INPUT: Final = 11
 """The opset since which the widths are an input."""
-_BY_PADS: Final = 2
 _REGIONS_MAX: Final = 256
 _TABLES_FROM: Final = 64
 """An axis of more runs than this is read by indices: it is short, and its border long."""
@@ -35,16 +32,14 @@ def _pad(call: Call) -> Result:
     before, after = _widths(call, x)
     shape = tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True))
     check_size(shape, "the padded tensor")
-    mode = call.text("mode", "constant")
-    if mode not in _MODES:
-        raise LoweringError(f"attribute 'mode' is {mode!r}, none of {sorted(_MODES)}")
+    mode = call.choice("mode", ("constant", "edge", "reflect", "wrap"), "constant")
     if mode == "constant":
         return _pad_constant(call, x, before, after)
-    cut = [min(0, each) for each in before], [min(0, each) for each in after]
+    cut = [min(0, width) for width in before], [min(0, width) for width in after]
     if any(n + a + b < 0 for n, a, b in zip(x.shape, *cut, strict=True)):
         raise ShapeError(f"shape {list(x.shape)} cut by {list(before)} and {list(after)}")
     kept = moves.pad(builder, x, *cut)
-    before, after = [max(0, each) for each in before], [max(0, each) for each in after]
+    before, after = [max(0, width) for width in before], [max(0, width) for width in after]
     for size, first, last in zip(kept.shape, before, after, strict=True):
         if not size and first + last:
             raise ShapeError(f"mode {mode!r} has nothing to repeat of shape {list(kept.shape)}")
@@ -53,17 +48,17 @@ def _pad(call: Call) -> Result:
 
 def _widths(call: Call, x: Tensor) -> tuple[list[int], list[int]]:
     if call.version >= _BY_INPUT:
-        given = call.numbers(1)
+        widths = call.numbers(1)
     else:
-        given = call.list("pads" if call.version >= _BY_PADS else "paddings")
+        widths = call.list("pads" if call.version > 1 else "paddings")
     axes = call.numbers(3)
-    axes = tuple(range(x.rank)) if axes is None else tuple(axis_of(each, x.rank) for each in axes)
-    if given is None or len(given) != 2 * len(axes) or len(set(axes)) != len(axes):
-        widths = "no" if given is None else len(given)
-        raise ShapeError(f"{widths} widths for axes {list(axes)} of shape {list(x.shape)}")
+    axes = tuple(range(x.rank)) if axes is None else tuple(axis_of(index, x.rank) for index in axes)
+    if widths is None or len(widths) != 2 * len(axes) or len(set(axes)) != len(axes):
+        count = "no" if widths is None else len(widths)
+        raise ShapeError(f"{count} widths for axes {list(axes)} of shape {list(x.shape)}")
     before, after = [0] * x.rank, [0] * x.rank
     for number, axis in enumerate(axes):
-        before[axis], after[axis] = given[number], given[number + len(axes)]
+        before[axis], after[axis] = widths[number], widths[number + len(axes)]
     return before, after
 
 
@@ -72,15 +67,15 @@ def _pad_constant(call: Call, x: Tensor, before: Sequence[int], after: Sequence[
     if call.version < _BY_INPUT:
         value = np.array(call.real("value", 0.0)).astype(x.dtype)
         return moves.pad(builder, x, before, after, _plain(value))
-    given = call.optional(2)
-    if given is None:
+    border = call.optional(2)
+    if border is None:
         fill: Any = "" if x.dtype == TEXT else 0
         return moves.pad(builder, x, before, after, fill)
-    if given.size != 1 or given.dtype != x.dtype:
-        raise DTypeError(f"the border is {given}, not one element of {x.dtype.name}")
-    if given.data is not None:
-        return moves.pad(builder, x, before, after, _plain(given.data))
-    return _bordered(builder, x, before, after, given)
+    if border.size != 1 or border.dtype != x.dtype:
+        raise DTypeError(f"the border is {border}, not one element of {x.dtype.name}")
+    if border.data is not None:
+        return moves.pad(builder, x, before, after, _plain(border.data))
+    return _bordered(builder, x, before, after, border)
 
 
 def _plain(value: Array) -> Any:
@@ -103,16 +98,18 @@ def _bordered(
     for axis, (low, high) in enumerate(inner):
         whole = [(0, total) for total in shape[axis + 1 :]]
         boxes += [
-            ([*inner[:axis], each, *whole], False) for each in ((0, low), (high, shape[axis]))
+            ([*inner[:axis], span, *whole], False) for span in ((0, low), (high, shape[axis]))
         ]
     regions = []
     for box, is_inner in boxes:
         size = tuple(high - low for low, high in box)
-        place = View(sum(low * step for (low, _), step in zip(box, target, strict=True)), target)
+        destination = View(
+            sum(low * step for (low, _), step in zip(box, target, strict=True)), target
+        )
         starts = [low - first for (low, _), first in zip(box, before, strict=True)]
         offset = sum(start * step for start, step in zip(starts, own, strict=True))
         source = View(offset, own) if is_inner else View(0, (0,) * len(size))
-        regions.append(Region(size, source, place, 0 if is_inner else 1))
+        regions.append(Region(size, source, destination, 0 if is_inner else 1))
     return builder.raster([x, value], shape, regions)
 
 
@@ -125,8 +122,8 @@ def _pad_repeating(
         size, first, last = x.shape[axis], before[axis], after[axis]
         if mode != "edge" and (first + last) // size > _TABLES_FROM:
             check_table((size + first + last,), "a border")
-            places = builder.constant(_sources(size, first, last, mode))
-            x = take(builder, x, places, axis)
+            indices = builder.constant(_sources(size, first, last, mode))
+            x = take(builder, x, indices, axis)
             runs[axis] = [(0, size + first + last, 0, 1)]
         else:
             runs[axis] = _runs(size, first, last, mode)
@@ -139,12 +136,12 @@ def _pad_repeating(
 
 
 def _sources(size: int, before: int, after: int, mode: str) -> Array:
-    places = np.arange(-before, size + after)
+    positions = np.arange(-before, size + after)
     if mode == "wrap":
-        return places % size
+        return positions % size
     period = max(2 * (size - 1), 1)
-    folded = places % period
-    return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(places)
+    folded = positions % period
+    return np.minimum(folded, period - folded) if size > 1 else np.zeros_like(positions)
 
 
 def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
@@ -167,13 +164,13 @@ def _runs(size: int, before: int, after: int, mode: str) -> list[_Run]:
 
 
 def _placed(builder: Builder, x: Tensor, runs: Sequence[Sequence[_Run]]) -> Tensor:
-    shape: Shape = tuple(sum(count for _, count, _, _ in each) for each in runs)
+    shape: Shape = tuple(sum(count for _, count, _, _ in axis_runs) for axis_runs in runs)
     own, target = strides_of(x.shape), strides_of(shape)
     regions = []
     for chosen in product(*runs):
-        place = sum(run[0] * step for run, step in zip(chosen, target, strict=True))
+        start = sum(run[0] * step for run, step in zip(chosen, target, strict=True))
         offset = sum(run[2] * step for run, step in zip(chosen, own, strict=True))
         strides = tuple(run[3] * step for run, step in zip(chosen, own, strict=True))
         size = tuple(run[1] for run in chosen)
-        regions.append(Region(size, View(offset, strides), View(place, target)))
+        regions.append(Region(size, View(offset, strides), View(start, target)))
     return builder.raster([x], shape, regions)

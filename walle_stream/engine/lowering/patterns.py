@@ -30,6 +30,12 @@ _POSIX: Final[dict[str, Ranges]] = {
     "punct": ((33, 47), (58, 64), (91, 96), (123, 126)), "space": ((9, 13), (32, 32)),
     "upper": ((65, 90),), "word": _WORD, "xdigit": ((48, 57), (65, 70), (97, 102)),
 }  # fmt: skip
+_ASSERTIONS: Final = {
+    ".": ("s", "(?s:.)", r"[^\n]"), "^": ("m", "(?m:^)", r"(?:\A)"),
+    "$": ("m", "(?m:$)", r"(?:\Z)"),
+}  # fmt: skip
+"""The flag that an expression of one character depends on, and what it is with and without."""
+
 _CONTROLS: Final = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _REPEAT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _GROUP: Final = re.compile(r"\?(?:P?<([A-Za-z_0-9]+)>|([imsU]*)(?:-([imsU]+))?([:)]))")
@@ -59,22 +65,22 @@ def translated(pattern: str) -> str:
 class _Translator:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._place = 0
+        self._position = 0
         self._flags = frozenset[str]()
         self._outer: list[frozenset[str]] = []
-        self._made: list[str] = []
+        self._parts: list[str] = []
         self._has_atom = False
         self._is_repeated = False
 
     def run(self) -> str:
-        while self._place < len(self._pattern):
+        while self._position < len(self._pattern):
             self._next()
         if self._outer:
             raise self._refused("a group is not closed")
-        return "".join(self._made)
+        return "".join(self._parts)
 
     def _next(self) -> None:
-        char = self._pattern[self._place]
+        char = self._pattern[self._position]
         if char == "\\":
             self._escape()
         elif char == "[":
@@ -84,7 +90,7 @@ class _Translator:
         elif char in "*+?{" and self._repeat():
             pass
         else:
-            self._place += 1
+            self._position += 1
             self._plain(char)
 
     def _plain(self, char: str) -> None:
@@ -94,19 +100,16 @@ class _Translator:
             self._flags = self._outer.pop()
             self._atom(")")
         elif char == "|":
-            self._made.append("|")
+            self._parts.append("|")
             self._has_atom = False
-        elif char == ".":
-            self._atom("(?s:.)" if "s" in self._flags else r"[^\n]")
-        elif char == "^":
-            self._atom("(?m:^)" if "m" in self._flags else r"(?:\A)")
-        elif char == "$":
-            self._atom("(?m:$)" if "m" in self._flags else r"(?:\Z)")
+        elif char in _ASSERTIONS:
+            flag, with_flag, without = _ASSERTIONS[char]
+            self._atom(with_flag if flag in self._flags else without)
         else:
             self._literal(char)
 
     def _atom(self, text: str) -> None:
-        self._made.append(text)
+        self._parts.append(text)
         self._has_atom, self._is_repeated = True, False
 
     def _literal(self, text: str) -> None:
@@ -122,35 +125,35 @@ class _Translator:
         self._atom(f"(?i:{result})" if "i" in self._flags else result)
 
     def _repeat(self) -> bool:
-        match = _REPEAT.match(self._pattern, self._place)
-        text = self._pattern[self._place]
+        match = _REPEAT.match(self._pattern, self._position)
+        text = self._pattern[self._position]
         if text == "{":
             if match is None:
                 return False
             text = match.group()
-            counts = [int(each) for each in match.group(1, 3) if each]
+            counts = [int(count) for count in match.group(1, 3) if count]
             if max(counts) > _REPETITIONS_MAX or counts != sorted(counts):
                 raise self._refused(f"it repeats {text}")
         if not self._has_atom:
             raise self._refused(f"there is nothing before {text}")
         if self._is_repeated:
             raise self._refused(f"there are two repetitions, one behind the other: {text}")
-        self._place += len(text)
-        if self._pattern.startswith("?", self._place):
-            self._place += 1
-        self._made.append(text)
+        self._position += len(text)
+        if self._pattern.startswith("?", self._position):
+            self._position += 1
+        self._parts.append(text)
         self._is_repeated = True
         return True
 
     def _open(self) -> None:
-        self._place += 1
-        if not self._pattern.startswith("?", self._place):
+        self._position += 1
+        if not self._pattern.startswith("?", self._position):
             self._begin(self._flags)
             return
-        match = _GROUP.match(self._pattern, self._place)
+        match = _GROUP.match(self._pattern, self._position)
         if match is None or match.group() == "?)":
-            raise self._refused(f"RE2 has no group (?{self._pattern[self._place + 1 :][:1]}")
-        self._place = match.end()
+            raise self._refused(f"RE2 has no group (?{self._pattern[self._position + 1 :][:1]}")
+        self._position = match.end()
         name, plus, minus, end = match.groups()
         flags = self._flags
         if name is None:
@@ -163,19 +166,19 @@ class _Translator:
     def _begin(self, flags: frozenset[str]) -> None:
         self._outer.append(self._flags)
         self._flags = flags
-        self._made.append("(?:")
+        self._parts.append("(?:")
         self._has_atom = False
 
     def _escape(self) -> None:
-        kind = self._pattern[self._place + 1 : self._place + 2]
+        kind = self._pattern[self._position + 1 : self._position + 2]
         if kind == "Q":
-            end = self._pattern.find("\\E", self._place)
+            end = self._pattern.find("\\E", self._position)
             end = len(self._pattern) if end < 0 else end
-            for each in self._pattern[self._place + 2 : end]:
-                self._literal(each)
-            self._place = end + 2
+            for character in self._pattern[self._position + 2 : end]:
+                self._literal(character)
+            self._position = end + 2
         elif kind in {"A", "z", "b", "B"}:
-            self._place += 2
+            self._position += 2
             # words of RE2 are of ASCII
             self._atom({"A": r"(?:\A)", "z": r"(?:\Z)"}.get(kind, f"(?a:\\{kind})"))
         else:
@@ -187,9 +190,9 @@ class _Translator:
 
     def _one(self) -> str | Ranges:
         # one escape, in a class or out of it: a character, or many
-        pattern, begin = self._pattern, self._place
+        pattern, begin = self._pattern, self._position
         kind = pattern[begin + 1 : begin + 2]
-        self._place += 2
+        self._position += 2
         if kind.lower() in _PERL:
             ranges = _PERL[kind.lower()]
             return ranges if kind.islower() else _complement(ranges)
@@ -199,7 +202,7 @@ class _Translator:
             return _CONTROLS[kind]
         match = _NUMBER.match(pattern, begin + 1)
         if match is not None:
-            self._place = match.end()
+            self._position = match.end()
             wide, short, octal = match.groups()
             code = int(octal, 8) if octal else int(wide or short, 16)
             if code > sys.maxunicode:
@@ -210,11 +213,11 @@ class _Translator:
         return kind
 
     def _category(self, *, negated: bool) -> Ranges:
-        match = _CATEGORY.match(self._pattern, self._place)
+        match = _CATEGORY.match(self._pattern, self._position)
         name = match and (match.group(2) or match.group(3))
         if match is None or not name:
             raise self._refused("a class of Unicode has no name")
-        self._place = match.end()
+        self._position = match.end()
         ranges = ((0, sys.maxunicode),) if name == "Any" else _category(name)
         if not ranges:
             raise self._refused(f"only general categories of Unicode are known, not {name!r}")
@@ -222,19 +225,19 @@ class _Translator:
 
     def _class(self) -> None:
         pattern = self._pattern
-        self._place += 1
-        negated = pattern.startswith("^", self._place)
-        self._place += negated
+        self._position += 1
+        negated = pattern.startswith("^", self._position)
+        self._position += negated
         results: list[tuple[int, int]] = []
         is_first = True
-        while is_first or not pattern.startswith("]", self._place):
+        while is_first or not pattern.startswith("]", self._position):
             is_first = False
             item = self._member()
             if isinstance(item, str):
                 high = item
-                is_range = pattern.startswith("-", self._place)
-                if is_range and pattern[self._place + 1 : self._place + 2] not in {"]", ""}:
-                    self._place += 1
+                is_range = pattern.startswith("-", self._position)
+                if is_range and pattern[self._position + 1 : self._position + 2] not in {"]", ""}:
+                    self._position += 1
                     end = self._member()
                     if not isinstance(end, str) or end < item:
                         raise self._refused("a range of a class ends before it begins")
@@ -242,7 +245,7 @@ class _Translator:
                 results.append((ord(item), ord(high)))
             else:
                 results.extend(item)
-        self._place += 1
+        self._position += 1
         ranges = _joined(results)
         if negated and "i" in self._flags:
             inner = "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
@@ -252,22 +255,22 @@ class _Translator:
 
     def _member(self) -> str | Ranges:
         pattern = self._pattern
-        if self._place >= len(pattern):
+        if self._position >= len(pattern):
             raise self._refused("a class is not closed")
-        named = _NAMED.match(pattern, self._place)
+        named = _NAMED.match(pattern, self._position)
         if named is not None:
-            self._place = named.end()
+            self._position = named.end()
             if named.group(2) not in _POSIX:
                 raise self._refused(f"there is no class {named.group()}")
             ranges = _POSIX[named.group(2)]
             return _complement(ranges) if named.group(1) else ranges
-        if pattern[self._place] == "\\":
+        if pattern[self._position] == "\\":
             return self._one()
-        self._place += 1
-        return pattern[self._place - 1]
+        self._position += 1
+        return pattern[self._position - 1]
 
     def _refused(self, reason: str) -> LoweringError:
-        return LoweringError(f"pattern {self._pattern!r} at {self._place}: {reason}")
+        return LoweringError(f"pattern {self._pattern!r} at {self._position}: {reason}")
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:

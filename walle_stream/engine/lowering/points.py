@@ -1,19 +1,20 @@
 """Reads tensors between their elements, at points that are computed.
 
-An interpolation of one axis reads a few places with weights. Over more axes the
-places combine to addresses of rows, which are taken, weighted and added up.
+An interpolation of one axis reads a few elements with weights. Over more axes their
+indices combine to addresses of rows, which are taken, weighted and added up.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import starmap
 
 import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import looked_up, take
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.channels import channels_last
-from walle_stream.engine.operators import Operator
+from walle_stream.engine.lowering.windows import channels_last
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size
@@ -23,7 +24,7 @@ from walle_stream.engine.rules import check_size
 class Taps:
     """What of one axis is read."""
 
-    places: Sequence[Tensor]
+    indices: Sequence[Tensor]
     """int64, from 0, all of one shape; those of several axes spread to each other."""
     weights: Sequence[Tensor | None]
     """Of each, of its shape; None is 1."""
@@ -31,10 +32,10 @@ class Taps:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A tensor whose elements at one place of all channels are a row."""
+    """A tensor whose elements at one position of all channels are a row."""
 
     data: Tensor
-    """``(batch * places, C)``."""
+    """``(batch * positions, C)``."""
     sizes: Shape
     """Of the spatial axes, border included."""
     border: int
@@ -57,20 +58,20 @@ def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:
 
     ``size`` is the axis without its border, which stands for what is further outside.
     """
-    low = builder.unary(Operator.FLOOR, at)
+    low = builder.floor(at)
     high_weight = builder.sub(at, low)
-    first = bordered_place(builder, low, size, border, taps=2)
+    first = bordered_index(builder, low, size, border, taps=2)
     return Taps((first, builder.add(first, 1)), (builder.sub(1, high_weight), high_weight))
 
 
-def bordered_place(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
+def bordered_index(builder: Builder, low: Tensor, size: int, border: int, *, taps: int) -> Tensor:
     """Give the first of ``taps`` neighbours, int64, all of which are in the rows with their border.
 
     ``low`` has whole numbers in a floating dtype; ``size`` is without the border, which is at least
     ``taps``.
     """
-    place = builder.add(builder.cast(low, np.int64), border)
-    return builder.clip(place, border - taps, border + size)
+    index = builder.add(builder.cast(low, np.int64), border)
+    return builder.clip(index, border - taps, border + size)
 
 
 def read_points(
@@ -90,23 +91,23 @@ def read_points(
     stride = int(np.prod(rows.sizes, dtype=np.int64))
     for taps, size in zip(axes, rows.sizes, strict=True):
         stride //= max(size, 1)
-        scaled = [builder.mul(each, stride) if stride != 1 else each for each in taps.places]
+        scaled = [builder.mul(index, stride) if stride != 1 else index for index in taps.indices]
         corners = [
-            (_joined(builder.add, address, place), _joined(builder.mul, weight, other))
+            (_joined(builder.add, address, row), _joined(builder.mul, weight, factor))
             for address, weight in corners
-            for place, other in zip(scaled, taps.weights, strict=True)
+            for row, factor in zip(scaled, taps.weights, strict=True)
         ]
-    total = None
-    for address, weight in corners:
+
+    def corner(address: Tensor | None, weight: Tensor | None) -> Tensor:
         assert address is not None  # noqa: S101  # there is a spatial axis
         check_size((*address.shape, rows.data.shape[1]), "the points")
-        seen = take(builder, rows.data, address)
-        if weight is not None:
-            factor = builder.cast(weight, seen.dtype)
-            seen = builder.mul(seen, builder.reshape(factor, (*factor.shape, 1)))
-        total = seen if total is None else (combine or builder.add)(total, seen)
-    assert total is not None  # noqa: S101  # there is a corner
-    return total
+        elements = take(builder, rows.data, address)
+        if weight is None:
+            return elements
+        factor = builder.cast(weight, elements.dtype)
+        return builder.mul(elements, builder.reshape(factor, (*factor.shape, 1)))
+
+    return reduce(combine or builder.add, starmap(corner, corners))
 
 
 def _joined(
@@ -117,10 +118,10 @@ def _joined(
     return join(x, y)
 
 
-def first_rows(builder: Builder, batch: Tensor, count: int, places: int) -> Tensor:
+def first_rows(builder: Builder, batch: Tensor, count: int, size: int) -> Tensor:
     """Give where the rows of images begin, int64 ``(boxes, 1, 1)``, by their numbers ``(boxes,)``.
 
     A number of none of the ``count`` images fails the run.
     """
-    first = looked_up(builder, builder.cast(batch, np.int64), count, places)
+    first = looked_up(builder, builder.cast(batch, np.int64), count, size)
     return builder.reshape(first, (batch.shape[0], 1, 1))

@@ -8,25 +8,123 @@ import numpy as np
 
 from walle_stream.engine.backends.kernels import lowest
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import flat_take
+from walle_stream.engine.lowering.addressing import flat_take, put
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.channels import channels_first, channels_last, padded
-from walle_stream.engine.lowering.precision import require_floating, widened
+from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.sliding import slid
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.lowering.windows import (
     Window,
+    channels_first,
+    channels_last,
+    padded,
     spatial,
     spatial_sizes,
     tap_indices,
     window_of,
 )
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.program import DType, Tensor
+from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
-from walle_stream.engine.rules import check_size, is_floating
-from walle_stream.errors import DTypeError, LoweringError, ShapeError
+from walle_stream.engine.rules import check_size, check_table
+from walle_stream.errors import LoweringError, ShapeError
+
+_FEW_TAPS = 4
+_REDUCTIONS = {Operator.ADD: Operator.SUM, Operator.MAXIMUM: Operator.REDUCE_MAX}
+
+
+def _slid(builder: Builder, operator: Operator, x: Tensor, window: Window) -> Tensor:
+    # the elements of each window joined by ADD or MAXIMUM, one axis after the other: of a
+    # channels-last tensor, padded with what changes nothing, ``(N, *output, C)``
+    shape = (x.shape[0], *window.output, x.shape[-1])
+    if not prod(shape):
+        return builder.raster([x], shape, [])
+    for axis in range(len(window.kernel)):
+        x = _slid_axis(builder, operator, x, window, axis)
+    return x
+
+
+def _slid_axis(
+    builder: Builder, operator: Operator, x: Tensor, window: Window, number: int
+) -> Tensor:
+    axis, taps = number + 1, window.kernel[number]
+    stride, step, count = (
+        window.strides[number], window.dilations[number], window.output[number]
+    )  # fmt: skip
+    length = window.lengths[number]
+
+    def taken(source: Tensor, first: int, pace: int, size: int) -> Tensor:
+        return moves.slice_axis(builder, source, axis, first, first + (size - 1) * pace + 1, pace)
+
+    if taps == 1:
+        return taken(x, 0, stride, count)
+    if count == 1:
+        kept = taken(x, 0, step, taps)
+        return builder.reduce(_REDUCTIONS[operator], kept, (axis,))
+    if taps > _FEW_TAPS and count * taps <= length:
+        return _gathered(builder, operator, x, window, number)
+    if (taps - 1) * count <= _doublings(operator, taps) * length and taps <= 4 * _FEW_TAPS:
+        total = taken(x, 0, stride, count)
+        for tap in range(1, taps):
+            total = builder.binary(operator, total, taken(x, tap * step, stride, count))
+        return total
+    return doubled(builder, operator, x, window, number)
+
+
+def _doublings(operator: Operator, taps: int) -> int:
+    # a greatest element may be joined twice, a summand may not
+    more = taps.bit_count() - 1 if operator is Operator.ADD else taps.bit_count() > 1
+    return taps.bit_length() - 1 + more
+
+
+def _gathered(
+    builder: Builder, operator: Operator, x: Tensor, window: Window, number: int
+) -> Tensor:
+    # windows that hardly overlap: their taps become an axis that is reduced
+    axis, own = number + 1, strides_of(x.shape)
+    count, taps = window.output[number], window.kernel[number]
+    shape = (*x.shape[:axis], count, taps, *x.shape[axis + 1 :])
+    strides = (
+        *own[:axis],
+        own[axis] * window.strides[number],
+        own[axis] * window.dilations[number],
+        *own[axis + 1 :],
+    )
+    region = Region(shape, View(0, strides), View(0, strides_of(shape)))
+    apart = builder.raster([x], shape, [region])
+    return builder.reduce(_REDUCTIONS[operator], apart, (axis + 1,), keep=False)
+
+
+def doubled(builder: Builder, operator: Operator, x: Tensor, window: Window, number: int) -> Tensor:
+    """Join windows along spatial axis ``number`` by windows of 1, 2, 4 ... taps; see ``_slid``."""
+    axis, taps = number + 1, window.kernel[number]
+    stride, step, count = (
+        window.strides[number], window.dilations[number], window.output[number]
+    )  # fmt: skip
+    joined, width, first = x, 1, 0
+    total: Tensor | None = None
+
+    def taken(tap: int) -> Tensor:
+        start = tap * step
+        return moves.slice_axis(
+            builder, joined, axis, start, start + (count - 1) * stride + 1, stride
+        )
+
+    while True:
+        if operator is Operator.ADD and taps & width:
+            total = taken(first) if total is None else builder.add(total, taken(first))
+            first += width
+        if 2 * width > taps:
+            break
+        size = joined.shape[axis] - width * step
+        joined = builder.binary(
+            operator,
+            moves.slice_axis(builder, joined, axis, 0, size),
+            moves.slice_axis(builder, joined, axis, width * step, width * step + size),
+        )
+        width *= 2
+    if total is not None:
+        return total
+    return builder.binary(operator, taken(0), taken(taps - width))
 
 
 def _window(call: Call, x: Tensor) -> Window:
@@ -39,17 +137,11 @@ def _window(call: Call, x: Tensor) -> Window:
 @lowers("MaxPool", kind=Kind.COMPOSITE)
 def _max_pool(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
-    window, fill = _window(call, x), _least(x.dtype)
+    window, fill = _window(call, x), lowest(require_numbers(x).dtype)
     if call.wants(1):
         return _max_pool_with_indices(call, x, window, fill)
     border = padded(builder, channels_last(builder, x), window, fill)
-    return channels_first(builder, slid(builder, Operator.MAXIMUM, border, window))
-
-
-def _least(dtype: DType) -> Any:
-    if not is_floating(dtype) and dtype.kind not in "iu":
-        raise DTypeError(f"input 0 must be of numbers, not {dtype.name}")
-    return lowest(dtype)
+    return channels_first(builder, _slid(builder, Operator.MAXIMUM, border, window))
 
 
 def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> Result:
@@ -63,27 +155,27 @@ def _max_pool_with_indices(call: Call, x: Tensor, window: Window, fill: Any) -> 
         return empty, builder.cast(empty, np.int64)
     last = channels_last(builder, x)
     border = padded(builder, last, window, fill)
-    seen = _windows_of_planes(builder, border, window)
-    result = builder.emit(Operator.ARG_MAX, seen, axis=2)
+    windows = _windows_of_planes(builder, border, window)
+    result = builder.emit(Operator.ARG_MAX, windows, axis=2)
     # the place of each tap of each window in a plane; of one in the padding the first real one,
     # which is greatest, too, where the padding is
     table = _tap_places(window, transposed=bool(order))
     rows = np.arange(prod(window.output), dtype=np.int64) * window.taps
     flat = builder.add(builder.reshape(result, (n * channels, len(rows))), builder.constant(rows))
-    places = flat_take(builder, builder.constant(table), flat)
+    positions = flat_take(builder, builder.constant(table), flat)
     planes = np.arange(n * channels, dtype=np.int64).reshape(-1, 1) * prod(window.sizes)
-    indices = builder.add(places, builder.constant(planes))
-    values = builder.reduce(Operator.REDUCE_MAX, seen, (2,))
+    indices = builder.add(positions, builder.constant(planes))
+    values = builder.max(windows, (2,))
     return builder.reshape(values, shape), builder.reshape(indices, shape)
 
 
 def _windows_of_planes(builder: Builder, x: Tensor, window: Window) -> Tensor:
     # (N * C, places, taps) of a channels-last tensor
     own = strides_of(x.shape)
-    places = [s * step for s, step in zip(window.strides, own[1:-1], strict=True)]
+    pace = [s * step for s, step in zip(window.strides, own[1:-1], strict=True)]
     taps = [d * step for d, step in zip(window.dilations, own[1:-1], strict=True)]
     size = (x.shape[0], x.shape[-1], *window.output, *window.kernel)
-    source = View(0, (own[0], 1, *places, *taps))
+    source = View(0, (own[0], 1, *pace, *taps))
     shape = (x.shape[0] * x.shape[-1], prod(window.output), window.taps)
     return builder.raster([x], shape, [Region(size, source, View(0, strides_of(size)))])
 
@@ -109,7 +201,7 @@ def _average_pool(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
     window = _window(call, x)
     border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
-    total = slid(builder, Operator.ADD, border, window)
+    total = _slid(builder, Operator.ADD, border, window)
     counts = _counts(window, includes_pads=bool(call.number("count_include_pad", 0)))
     if counts.size and (counts == counts.flat[0]).all():
         counts = counts.flat[0]
@@ -134,7 +226,7 @@ def _lp_pool(call: Call) -> Result:
     window, power = _window(call, x), _power(call)
     border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
     result = _norm(
-        builder, border, power, lambda powers: slid(builder, Operator.ADD, powers, window)
+        builder, border, power, lambda powers: _slid(builder, Operator.ADD, powers, window)
     )
     return channels_first(builder, builder.cast(result, x.dtype))
 
@@ -148,12 +240,12 @@ def _power(call: Call) -> float:
 
 def _norm(builder: Builder, x: Tensor, power: float, add: Callable[[Tensor], Tensor]) -> Tensor:
     if power == 2:  # noqa: PLR2004
-        return builder.unary(Operator.SQRT, add(builder.mul(x, x)))
-    size = builder.unary(Operator.ABS, x)
+        return builder.sqrt(add(builder.mul(x, x)))
+    size = builder.abs(x)
     if power == 1:
         return add(size)
-    raised = builder.binary(Operator.POW, size, power)
-    return builder.binary(Operator.POW, add(raised), 1 / power)
+    raised = builder.pow(size, power)
+    return builder.pow(add(raised), 1 / power)
 
 
 @lowers("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool", kind=Kind.COMPOSITE)
@@ -162,7 +254,7 @@ def _global_pool(call: Call) -> Result:
     axes = range(1, 1 + len(spatial_sizes(x)))
     last = channels_last(builder, x if operator == "GlobalMaxPool" else widened(builder, x))
     if operator == "GlobalMaxPool":
-        result = builder.reduce(Operator.REDUCE_MAX, last, axes)
+        result = builder.max(last, axes)
     elif operator == "GlobalAveragePool":
         result = builder.mean(last, axes)
     else:
@@ -191,13 +283,7 @@ def _max_unpool(call: Call) -> Result:
     ))  # fmt: skip
     check_size(pooled, "the output")
     zeros = builder.constant(np.broadcast_to(np.zeros((), x.dtype), (prod(pooled), 1)))
-    result = builder.reshape(
-        builder.emit(
-            Operator.PUT, zeros, builder.reshape(builder.cast(indices, np.int64), (x.size,)),
-            builder.reshape(x, (x.size, 1)),
-        ),
-        pooled,
-    )  # fmt: skip
+    result = builder.reshape(put(builder, zeros, builder.cast(indices, np.int64), x), pooled)
     wanted = call.numbers(2)
     if wanted is None:
         return result

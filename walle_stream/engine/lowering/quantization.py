@@ -1,18 +1,30 @@
-"""Quantisation: from floats to narrow numbers and back, one scale a tensor, axis or block."""
+"""Quantisation: from floats to narrow numbers and back, and products of quantised tensors.
+
+There is one scale a tensor, axis or block. Whole numbers of 8 bits are multiplied as
+floats where these hold every sum: as right as integers, and as fast as floats.
+"""
+
+from math import prod
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.element_types import element_type
+from walle_stream.engine.lowering.convolution import convolve
 from walle_stream.engine.lowering.limits import integer_limits
-from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
+from walle_stream.engine.lowering.precision import (
+    element_type,
+    require_floating,
+    require_numbers,
+    widened,
+)
+from walle_stream.engine.lowering.products import multiply
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
+from walle_stream.engine.lowering.windows import spatial_sizes, window_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import FLOAT32, is_floating, is_integer
+from walle_stream.engine.rules import FLOAT32, FLOAT64, is_floating, is_foreign, is_integer
 from walle_stream.errors import DTypeError, ShapeError
 
 _UINT8 = np.dtype(np.uint8)
@@ -21,26 +33,26 @@ _UINT8 = np.dtype(np.uint8)
 @lowers("QuantizeLinear")
 def _quantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
-    scale, zero = spread_scale(call, x.shape)
+    scale, zero = _spread_scale(call, x.shape)
     dtype = _quantized_type(call)
-    given = call.number("precision", 0)
-    precision = element_type(given) if given else _computed_in(call.tensor(1).dtype)
+    code = call.number("precision", 0)
+    precision = element_type(code) if code else _computed_in(call.tensor(1).dtype)
     if not is_floating(precision):
         raise DTypeError(f"a precision of {precision.name} does not divide")
     divided = builder.div(builder.cast(x, precision), builder.cast(scale, precision))
-    return quantized(builder, divided, zero, dtype, saturate=bool(call.number("saturate", 1)))
+    return _quantized(builder, divided, zero, dtype, saturate=bool(call.number("saturate", 1)))
 
 
 @lowers("DequantizeLinear")
 def _dequantize(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
-    scale, zero = spread_scale(call, x.shape)
-    given = call.number("output_dtype", 0)
-    dtype = element_type(given) if given else call.tensor(1).dtype
+    scale, zero = _spread_scale(call, x.shape)
+    code = call.number("output_dtype", 0)
+    dtype = element_type(code) if code else call.tensor(1).dtype
     if dtype != _computed_in(dtype):
         raise DTypeError(f"{dtype.name} is no output: output_dtype must be of floating numbers")
     wide = np.result_type(dtype, FLOAT32) if not is_foreign(dtype) else FLOAT32
-    real = builder.mul(centred(builder, x, zero, wide), builder.cast(scale, wide))
+    real = builder.mul(_centred(builder, x, zero, wide), builder.cast(scale, wide))
     return builder.cast(real, dtype)
 
 
@@ -48,27 +60,24 @@ def _dequantize(call: Call) -> Result:
 def _dynamic_quantize(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
     axes = range(x.rank)
-    high = builder.maximum(builder.reduce(Operator.REDUCE_MAX, x, axes, keep=False), 0)
+    high = builder.maximum(builder.max(x, axes, keep=False), 0)
     low = builder.minimum(builder.reduce(Operator.REDUCE_MIN, x, axes, keep=False), 0)
     width = builder.sub(high, low)
     # where all is 0, any scale is right but 0
     scale = builder.select(builder.equal(width, 0), 1, builder.div(width, 255))
-    begin = builder.div(builder.unary(Operator.NEG, low), scale)
-    zero = builder.cast(builder.unary(Operator.ROUND, builder.clip(begin, 0, 255)), _UINT8)
-    return quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
+    begin = builder.div(builder.neg(low), scale)
+    zero = builder.cast(builder.round(builder.clip(begin, 0, 255)), _UINT8)
+    return _quantized(builder, builder.div(x, scale), zero, _UINT8), scale, zero
 
 
-def quantized(
+def _quantized(
     builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType, *, saturate: bool = True
 ) -> Tensor:
-    """Round, move and cut floats that are divided by their scale, to integers or narrow floats.
-
-    ``zero`` stands for 0; None: 0 itself. For ``saturate`` see ``CAST``.
-    """
+    # floats that are divided by their scale, rounded, moved by the zero point and cut
     # not all zero points are numbers of a narrow float
     wide = widened(builder, x)
     if is_integer(dtype):
-        wide = builder.unary(Operator.ROUND, wide)
+        wide = builder.round(wide)
     if zero is not None and not _is_nothing(zero):
         wide = builder.add(wide, builder.cast(zero, wide.dtype))
     if is_integer(dtype):
@@ -79,12 +88,8 @@ def quantized(
     return builder.cast(wide, dtype)
 
 
-def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
-    """Take off the zero point, to a dtype wide enough for the difference; None: there is none.
-
-    Raises:
-        DTypeError: The zero point has another dtype than what is quantised.
-    """
+def _centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> Tensor:
+    # without the zero point, in a dtype wide enough for the difference
     if zero is not None and zero.dtype != x.dtype:
         raise DTypeError(f"a zero point of {zero.dtype.name} for {x.dtype.name}")
     if zero is None or _is_nothing(zero):
@@ -94,12 +99,8 @@ def centred(builder: Builder, x: Tensor, zero: Tensor | None, dtype: DType) -> T
     return builder.sub(builder.cast(x, dtype), builder.cast(zero, dtype))
 
 
-def spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
-    """Give scale and zero point, which may be left out, so shaped that they spread to the input.
-
-    Raises:
-        ShapeError: They do not fit the input.
-    """
+def _spread_scale(call: Call, shape: Shape) -> tuple[Tensor, Tensor | None]:
+    # scale and zero point, which may be left out, so shaped that they spread to the input
     scale, zero = require_numbers(call.tensor(1), "the scale"), call.optional(2)
     if zero is not None and zero.shape != scale.shape and not zero.size == scale.size == 1:
         raise ShapeError(f"a zero point of {list(zero.shape)} for a scale of {list(scale.shape)}")
@@ -134,12 +135,12 @@ def _spread(builder: Builder, x: Tensor, shape: Shape, axis: int, block: int) ->
 
 
 def _quantized_type(call: Call) -> DType:
-    zero, given = call.optional(2), call.number("output_dtype", 0)
+    zero, code = call.optional(2), call.number("output_dtype", 0)
     if zero is None:
-        dtype = element_type(given) if given else _UINT8
+        dtype = element_type(code) if code else _UINT8
     else:
         dtype = zero.dtype
-        if given and element_type(given) != dtype:
+        if code and element_type(code) != dtype:
             raise DTypeError(f"output_dtype is not the zero point's {dtype.name}")
     is_narrow_float = is_floating(dtype) and dtype.itemsize == 1
     if not (is_narrow_float or (is_integer(dtype) and dtype.itemsize <= 2)):  # noqa: PLR2004
@@ -154,3 +155,123 @@ def _computed_in(dtype: DType) -> DType:
 
 def _is_nothing(zero: Tensor) -> bool:
     return zero.data is not None and not zero.data.astype(np.float32).any()
+
+
+_PRODUCT_BITS = 16
+"""Of two numbers of 8 bits without their zero points, in magnitude."""
+
+_MATRIX = 2
+
+
+@lowers("MatMulInteger")
+def _matmul_integer(call: Call) -> Result:
+    for number in (0, 1):
+        _check_bytes(call.tensor(number))
+    return _multiplied(call, (0, 2), (1, 3))
+
+
+@lowers("QLinearMatMul")
+def _linear_matmul(call: Call) -> Result:
+    builder, zero = call.builder, call.tensor(7)
+    product = _multiplied(call, (0, 2), (3, 5))
+    factor = _requantized_by(
+        builder,
+        _column(builder, call.tensor(1), call.tensor(0)),
+        call.tensor(4),
+        call.tensor(6),
+    )
+    scaled = builder.mul(builder.cast(product, FLOAT32), factor)
+    return _quantized(builder, scaled, zero, zero.dtype)
+
+
+def _requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
+    # the factor from sums of products to an output, float32
+    wide = [builder.cast(require_numbers(scale), FLOAT32) for scale in (x, w, y)]
+    return builder.div(builder.mul(wide[0], wide[1]), wide[2])
+
+
+def _summed_in(count: int) -> DType:
+    # in which sums of products of 8-bit numbers are exact: a float where one holds them
+    bits = max(count, 1).bit_length() + _PRODUCT_BITS
+    if bits <= 24:  # noqa: PLR2004  # of the fraction of float32
+        return FLOAT32
+    return FLOAT64 if bits < 32 else _INT32  # noqa: PLR2004  # what an int32 holds
+
+
+def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
+    builder, a, b = (
+        call.builder,
+        require_numbers(call.tensor(left[0])),
+        require_numbers(call.tensor(right[0])),
+    )
+    if not a.rank or not b.rank or a.shape[-1] != b.shape[-min(b.rank, _MATRIX)]:
+        raise ShapeError(f"a product of shapes {list(a.shape)} and {list(b.shape)}")
+    is_whole = is_integer(a.dtype) and is_integer(b.dtype)
+    dtype = _summed_in(a.shape[-1]) if is_whole else FLOAT32
+    zero_a, zero_b = call.optional(left[1]), call.optional(right[1])
+    if zero_a is not None:
+        zero_a = _column(builder, zero_a, a)
+    a, b = _centred(builder, a, zero_a, dtype), _centred(builder, b, zero_b, dtype)
+    return builder.cast(multiply(builder, a, b), _INT32 if is_whole else FLOAT32)
+
+
+def _column(builder: Builder, x: Tensor, like: Tensor) -> Tensor:
+    # one number a row of a matrix
+    if x.rank == 1 and x.size > 1 and like.rank >= _MATRIX:
+        return builder.reshape(x, (x.size, 1))
+    return builder.reshape(x, ()) if x.size == 1 else x
+
+
+def _check_bytes(x: Tensor) -> None:
+    if not is_integer(x.dtype) or x.dtype.itemsize != 1:
+        raise DTypeError(f"integers of 8 bits are expected, not {x.dtype.name}")
+
+
+_INT32 = np.dtype(np.int32)
+
+
+@lowers("ConvInteger")
+def _conv_integer(call: Call) -> Result:
+    return _convolved(call, (0, 2), (1, 3))
+
+
+@lowers("QLinearConv")
+def _linear_conv(call: Call) -> Result:
+    builder = call.builder
+    x_scale, _, y_scale, zero = (call.scalar(number) for number in (1, 2, 6, 7))
+    sums, bias = _convolved(call, (0, 2), (3, 5)), call.optional(8)
+    if bias is not None:
+        if bias.dtype != _INT32:
+            raise DTypeError(f"the bias must be of int32, not {bias.dtype.name}")
+        sums = builder.add(sums, _a_channel(builder, bias, sums.shape[1], sums.rank - 1))
+    scale = _a_channel(builder, call.tensor(4), sums.shape[1], sums.rank - 1)
+    factor = _requantized_by(builder, x_scale, scale, y_scale)
+    scaled = builder.mul(builder.cast(sums, FLOAT32), factor)
+    return _quantized(builder, scaled, zero, zero.dtype)
+
+
+def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
+    builder, x, w = call.builder, call.tensor(left[0]), call.tensor(right[0])
+    sizes = spatial_sizes(x)
+    for operand in (x, w):
+        _check_bytes(operand)
+    if w.rank != x.rank:
+        raise ShapeError(f"weights of shape {list(w.shape)} for shape {list(x.shape)}")
+    window = window_of(call, sizes, w.shape[2:])
+    dtype = _summed_in(prod(w.shape[1:]))
+    zero_x = call.scalar(left[1]) if call.has(left[1]) else None
+    zero_w = call.optional(right[1])
+    if zero_w is not None:
+        zero_w = _a_channel(builder, zero_w, w.shape[0], w.rank)
+    whole_x, whole_w = _centred(builder, x, zero_x, dtype), _centred(builder, w, zero_w, dtype)
+    sums = convolve(builder, whole_x, whole_w, window, call.number("group", 1))
+    return builder.cast(sums, _INT32)
+
+
+def _a_channel(builder: Builder, x: Tensor, channels: int, rank: int) -> Tensor:
+    # of one number, or of one a channel: of ``rank`` axes, the first is of channels
+    if x.size == 1:
+        return builder.reshape(x, ())
+    if x.shape != (channels,):
+        raise ShapeError(f"{list(x.shape)} numbers for {channels} channels")
+    return builder.reshape(x, (channels, *(1,) * (rank - 1)))

@@ -126,10 +126,10 @@ def _plain_gates(group: Layer, function: Function, gates: Tensor) -> _Gate:
 def _peephole_gates(group: Layer, function: Function, gates: Tensor) -> _Gate:
     builder = group.builder
     assert group.peepholes is not None  # noqa: S101  # the gates of those that have them
-    seen = group.spread(group.peepholes)
+    weights = group.spread(group.peepholes)
 
     def gate(number: int, cell: Tensor) -> Tensor:
-        part = builder.mul(group.gates(seen, number, number + 1), cell)
+        part = builder.mul(group.gates(weights, number, number + 1), cell)
         whole = builder.add(group.gates(gates, number, number + 1), part)
         return activated(group, function, whole)
 
@@ -157,17 +157,17 @@ def _run(
     functions: Sequence[Sequence[Function]],
     begin: Callable[[Layer, Sequence[Function]], tuple[Tensor, _Step]],
 ) -> Result:
-    same = all(each == functions[0] for each in functions)
+    same = all(function == functions[0] for function in functions)
     numbers = [range(layer.directions)] if same else [range(n, n + 1) for n in range(2)]
     outputs, finals = [], []
-    for each in numbers:
-        group = layer.group(each.start, each.stop)
-        y, state = _unrolled(group, *begin(group, functions[each.start]), wanted=call.wants(0))
+    for span in numbers:
+        group = layer.group(span.start, span.stop)
+        y, state = _unrolled(group, *begin(group, functions[span.start]), wanted=call.wants(0))
         outputs.append(y)
         finals.append(state)
     builder = layer.builder
     ends = [layer.as_output(moves.concat(builder, parts, 0)) for parts in zip(*finals, strict=True)]
-    whole = [each for each in outputs if each is not None]
+    whole = [output for output in outputs if output is not None]
     # nobody reads a first output that is not wanted
     y = layer.as_output(moves.concat(builder, whole, 1)) if whole else None
     return (y, *ends)

@@ -94,7 +94,7 @@ class Layer:
             recurrence=kept(self.recurrence),
             bias=None if self.bias is None else kept(self.bias),
             peepholes=None if self.peepholes is None else kept(self.peepholes),
-            initial=tuple(kept(each) for each in self.initial),
+            initial=tuple(kept(operand) for operand in self.initial),
             backward=self.backward[first:last],
         )
 
@@ -102,7 +102,7 @@ class Layer:
         """Give inputs as each direction reads them: ``(direction, time * batch, features)``."""
         lines = [self.reversed_in_time(self.x) if back else self.x for back in self.backward]
         shape = (1, self.steps * self.batch, self.x.shape[2])
-        return moves.concat(self.builder, [self.builder.reshape(each, shape) for each in lines], 0)
+        return moves.concat(self.builder, [self.builder.reshape(line, shape) for line in lines], 0)
 
     def reversed_in_time(self, x: Tensor) -> Tensor:
         """Reverse the steps of each row, as many as it has; time is in front, rows last but one."""
@@ -160,6 +160,9 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
     steps, batch = x.shape[1::-1] if layout else x.shape[:2]
     if steps > STEPS_MAX:
         raise ShapeError(f"{steps} steps of time, of {STEPS_MAX} at most: cut the sequence")
+    lengths = call.optional(4)
+    if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
+        raise ShapeError(f"lengths {lengths} for {batch} rows")
     wide_x = _wide(call, 0, x.shape)
     state = (count, batch, hidden)
     return Layer(
@@ -168,7 +171,7 @@ def layer_of(call: Call, *, gates: int, states: int) -> Layer:
         _wide(call, 1, (count, gates * hidden, x.shape[2])),
         _wide(call, 2, (count, gates * hidden, hidden)),
         _wide(call, 3, (count, 2 * gates * hidden)) if call.has(3) else None,
-        _lengths(call, batch),
+        lengths,
         tuple(_initial(call, number, state, wide_x.dtype) for number in range(5, 5 + states)),
         _wide(call, 7, (count, _PEEPHOLES * hidden)) if states > 1 and call.has(7) else None,
         _BACKWARD[direction],
@@ -198,13 +201,6 @@ def _initial(call: Call, number: int, shape: Shape, dtype: DType) -> Tensor:
     return moves.transpose(call.builder, result, (1, 0, 2))
 
 
-def _lengths(call: Call, batch: int) -> Tensor | None:
-    lengths = call.optional(4)
-    if lengths is not None and (lengths.shape != (batch,) or not is_integer(lengths.dtype)):
-        raise ShapeError(f"lengths {lengths} for {batch} rows")
-    return lengths
-
-
 def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[list[Function]]:
     """Give the activation functions, as many as ``defaults``, of each direction.
 
@@ -217,11 +213,11 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
         raise LoweringError(
             f"attribute 'activations' is {names!r}, not {len(defaults) * directions} names"
         )
-    canonical = {each.lower(): each for each in ACTIVATIONS}
-    alphas, betas = (list(call.reals(f"activation_{each}")) for each in ("alpha", "beta"))
+    canonical = {key.lower(): key for key in ACTIVATIONS}
+    alphas, betas = (list(call.reals(f"activation_{key}")) for key in ("alpha", "beta"))
     results: list[Function] = []
-    for each in names[: len(defaults) * directions]:
-        text = each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each)
+    for key in names[: len(defaults) * directions]:
+        text = key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
         name = canonical.get(text.lower())
         if name is None:
             raise LoweringError(f"there is no activation {text!r}, only {', '.join(ACTIVATIONS)}")
@@ -230,7 +226,7 @@ def functions_of(call: Call, defaults: Sequence[str], directions: int) -> list[l
             Function(name, tuple(own.pop(0) if own else default for default, own in pairs))
         )
     size = len(defaults)
-    return [results[each * size : (each + 1) * size] for each in range(directions)]
+    return [results[number * size : (number + 1) * size] for number in range(directions)]
 
 
 def activated(layer: Layer, function: Function, x: Tensor) -> Tensor:

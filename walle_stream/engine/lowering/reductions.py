@@ -8,7 +8,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import wide_dtype
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axes_of, axis_of, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
@@ -32,13 +32,10 @@ def _single(call: Call) -> Result:
 
 def _axes(call: Call) -> Shape:
     rank = call.tensor(0).rank
-    given = call.numbers(1) if call.has(1) else call.list("axes")
-    if not given:
+    named = call.numbers(1) if call.has(1) else call.list("axes")
+    if not named:
         return () if call.number("noop_with_empty_axes", 0) else tuple(range(rank))
-    axes = {axis_of(axis, rank) for axis in given}
-    if len(axes) != len(given):
-        raise ShapeError(f"axes {list(given)} name one twice")
-    return tuple(sorted(axes))
+    return tuple(sorted(axes_of(named, rank)))
 
 
 def _keeps(call: Call) -> bool:
@@ -62,7 +59,7 @@ def _real(builder: Builder, x: Tensor) -> Tensor:
 @lowers("ReduceL1")
 def _l1(call: Call) -> Result:
     builder = call.builder
-    return builder.sum(builder.unary(Operator.ABS, call.tensor(0)), _axes(call), keep=_keeps(call))
+    return builder.sum(builder.abs(call.tensor(0)), _axes(call), keep=_keeps(call))
 
 
 @lowers("ReduceMean")
@@ -78,29 +75,29 @@ def _mean(call: Call) -> Result:
 
 @lowers("ReduceSumSquare", "ReduceL2", "ReduceLogSum")
 def _of_sum(call: Call) -> Result:
-    builder, given, operator = call.builder, call.tensor(0), call.node.operator
-    x = _wide(builder, given)
+    builder, source, operator = call.builder, call.tensor(0), call.node.operator
+    x = _wide(builder, source)
     parts = x if operator == "ReduceLogSum" else builder.mul(x, x)
     result = builder.sum(parts, _axes(call), keep=_keeps(call))
     last = {"ReduceL2": Operator.SQRT, "ReduceLogSum": Operator.LOG}.get(operator)
     if last is not None:
         result = builder.unary(last, _real(builder, result))
-    return builder.cast(result, given.dtype)
+    return builder.cast(result, source.dtype)
 
 
 @lowers("ReduceLogSumExp")
 def _log_sum_exp(call: Call) -> Result:
-    builder, given, axes = call.builder, call.tensor(0), _axes(call)
-    x = _real(builder, _wide(builder, given))
-    greatest = builder.reduce(Operator.REDUCE_MAX, x, axes)
+    builder, source, axes = call.builder, call.tensor(0), _axes(call)
+    x = _real(builder, _wide(builder, source))
+    greatest = builder.max(x, axes)
     # an infinite greatest would make inf - inf of its own elements
-    finite = builder.less(builder.unary(Operator.ABS, greatest), np.inf)
+    finite = builder.less(builder.abs(greatest), np.inf)
     shift = builder.select(finite, greatest, 0.0)
-    powers = builder.unary(Operator.EXP, builder.sub(x, shift))
-    result = builder.add(builder.unary(Operator.LOG, builder.sum(powers, axes)), shift)
+    powers = builder.exp(builder.sub(x, shift))
+    result = builder.add(builder.log(builder.sum(powers, axes)), shift)
     if not _keeps(call):
         result = builder.reshape(result, [n for axis, n in enumerate(x.shape) if axis not in axes])
-    return builder.cast(result, given.dtype)
+    return builder.cast(result, source.dtype)
 
 
 @lowers("ArgMax", "ArgMin", kind=Kind.ATOMIC)
@@ -109,10 +106,10 @@ def _arg(call: Call) -> Result:
     axis = call.axis(x.rank, 0)
     operator = Operator.ARG_MAX if call.node.operator == "ArgMax" else Operator.ARG_MIN
     last = bool(call.number("select_last_index", 0))
-    places = builder.emit(operator, x, axis=axis, last=last)
+    indices = builder.emit(operator, x, axis=axis, last=last)
     if _keeps(call):
-        return places
-    return builder.reshape(places, (*x.shape[:axis], *x.shape[axis + 1 :]))
+        return indices
+    return builder.reshape(indices, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 @lowers("Hardmax")
@@ -125,9 +122,9 @@ def _hardmax(call: Call) -> Result:
         axis, rows = call.axis(x.rank, -1), x.shape
     if not x.size:
         return x
-    places = builder.emit(Operator.ARG_MAX, builder.reshape(x, rows), axis=axis)
+    indices = builder.emit(Operator.ARG_MAX, builder.reshape(x, rows), axis=axis)
     numbers = np.arange(rows[axis]).reshape(-1, *(1,) * (len(rows) - axis - 1))
-    chosen = builder.equal(places, builder.constant(numbers))
+    chosen = builder.equal(indices, builder.constant(numbers))
     return builder.reshape(builder.cast(chosen, x.dtype), x.shape)
 
 
@@ -145,27 +142,35 @@ def _cum_prod(call: Call) -> Result:
 def _running(
     call: Call, combine: Callable[[Tensor, Tensor], Tensor], first: int, border: float
 ) -> Tensor:
-    # log-step scan: after each step an element holds twice as many
-    builder, given = call.builder, call.tensor(0)
+    builder, source = call.builder, call.tensor(0)
     numbers = call.numbers(1)
     if numbers is None or len(numbers) != 1:
         raise ShapeError(f"axis must be one whole number, not {list(numbers or ())}")
-    axis = axis_of(numbers[0], given.rank)
+    axis = axis_of(numbers[0], source.rank)
     backwards = bool(call.number("reverse", 0))
-    if is_floating(given.dtype):
-        x = builder.cast(given, wide_dtype(given.dtype))
+    if is_floating(source.dtype):
+        x = builder.cast(source, wide_dtype(source.dtype))
     else:
-        x, border = given, first
-    reach = 1
-    while reach < x.shape[axis]:
-        moved = _shifted(builder, x, axis, -reach if backwards else reach, border)
-        x = combine(x, moved)
-        reach *= 2
+        x, border = source, first
+    x = running(builder, x, axis, combine, border, backwards=backwards)
     if call.number("exclusive", 0) and x.shape[axis]:
         x = _shifted(builder, x, axis, -1 if backwards else 1, first)
-    return builder.cast(x, given.dtype)
+    return builder.cast(x, source.dtype)
+
+
+def running(
+    builder: Builder, x: Tensor, axis: int, combine: Callable[[Tensor, Tensor], Tensor],
+    border: float = 0, *, backwards: bool = False,
+) -> Tensor:  # fmt: skip
+    """Combine each element with all before it along an axis; ``border`` changes nothing."""
+    # after each step an element holds twice as many
+    reach = 1
+    while reach < x.shape[axis]:
+        x = combine(x, _shifted(builder, x, axis, -reach if backwards else reach, border))
+        reach *= 2
+    return x
 
 
 def _shifted(builder: Builder, x: Tensor, axis: int, by: int, fill: float) -> Tensor:
-    before = [by if each == axis else 0 for each in range(x.rank)]
-    return moves.pad(builder, x, before, [-each for each in before], fill)
+    before = [by if number == axis else 0 for number in range(x.rank)]
+    return moves.pad(builder, x, before, [-width for width in before], fill)

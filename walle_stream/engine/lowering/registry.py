@@ -5,7 +5,7 @@ the call's builder and returns the node's outputs. It may be run again from the
 start when it asked for what is not known yet, so it keeps nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from walle_stream.engine.graph import Node
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.program import Array, Tensor
+from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.rules import is_integer
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
@@ -112,6 +112,17 @@ class Call:
         """Give an input that may be left out, or None."""
         return self.tensor(number) if self.has(number) else None
 
+    def scalar(self, number: int, dtype: DType | None = None) -> Tensor:
+        """Give an input of one element, of shape ``()``, in its dtype or another.
+
+        Raises:
+            ShapeError: It has more or fewer.
+        """
+        x = self.tensor(number)
+        if x.size != 1:
+            raise ShapeError(f"input {number} of shape {list(x.shape)} is no scalar")
+        return self.builder.cast(self.builder.reshape(x, ()), dtype or x.dtype)
+
     def tensors(self) -> list[Tensor]:
         """Give all inputs, at least one, which must be tensors.
 
@@ -148,7 +159,7 @@ class Call:
         dtype = self.tensor(number).dtype
         if not is_integer(dtype):
             raise DTypeError(f"input {number} must be whole numbers, not {dtype.name}")
-        return tuple(int(each) for each in self.values(number).reshape(-1))
+        return tuple(int(element) for element in self.values(number).reshape(-1))
 
     # attributes
 
@@ -157,69 +168,75 @@ class Call:
         return self.node.attributes.get(name, default)
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Give an attribute that is a whole number; without a default it must be given.
-
-        Raises:
-            LoweringError: It is missing, or something else.
-        """
-        value = self.node.attributes.get(name, default)
-        if type(value) is not int:
-            raise LoweringError(f"attribute {name!r} must be a whole number, not {value!r}")
+        """Give an attribute that is a whole number; without a default it must be given."""
+        value: int = self._of_type(name, default, (int,), "a whole number")
         return value
 
     def real(self, name: str, default: float | None = None) -> float:
-        """Give a floating number; see ``number``.
-
-        Raises:
-            LoweringError: It is something else.
-        """
-        value = self.node.attributes.get(name, default)
-        if not isinstance(value, (int, float)):
-            raise LoweringError(f"attribute {name!r} must be a number, not {value!r}")
-        return float(value)
+        """Give a floating number; see ``number``."""
+        return float(self._of_type(name, default, (int, float), "a number"))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Give text; see ``number``.
+        """Give text; see ``number``."""
+        value = self._of_type(name, default, (bytes, str), "text")
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+    def choice(self, name: str, choices: Collection[str], default: str | None = None) -> str:
+        """Give text that is one of some words; see ``number``.
 
         Raises:
-            LoweringError: It is something else.
+            LoweringError: It is none of them.
         """
-        value = self.node.attributes.get(name, default)
-        if isinstance(value, bytes):
-            return value.decode("utf-8", "replace")
-        if not isinstance(value, str):
-            raise LoweringError(f"attribute {name!r} must be text, not {value!r}")
+        value = self.text(name, default)
+        if value not in choices:
+            listed = ", ".join(choices)
+            raise LoweringError(f"attribute {name!r} is {value!r}, not one of {listed}")
         return value
 
     def list(self, name: str) -> tuple[int, ...] | None:
-        """Give whole numbers, or None where the attribute is left out; see ``number``.
-
-        Raises:
-            LoweringError: It is something else.
-        """
-        value = self.node.attributes.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, tuple) or any(type(each) is not int for each in value):
-            raise LoweringError(f"attribute {name!r} must be whole numbers, not {value!r}")
-        return value
+        """Give whole numbers, or None where the attribute is left out; see ``number``."""
+        return self._of_elements(name, (int,), "whole numbers")
 
     def reals(self, name: str) -> tuple[float, ...]:
-        """Give numbers; none where the attribute is left out.
+        """Give numbers; none where the attribute is left out."""
+        return tuple(map(float, self._of_elements(name, (int, float), "numbers") or ()))
 
-        Raises:
-            LoweringError: It is something else.
-        """
-        value = self.node.attributes.get(name, ())
-        if not isinstance(value, tuple) or any(type(each) not in {int, float} for each in value):
-            raise LoweringError(f"attribute {name!r} must be numbers, not {value!r}")
-        return tuple(float(each) for each in value)
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """Give texts, or None where the attribute is left out."""
+        values = self._of_elements(name, (bytes,), "strings")
+        return None if values is None else tuple(text.decode("utf-8", "replace") for text in values)
+
+    def _of_type(self, name: str, default: Any, types: Collection[type], what: str) -> Any:
+        value = self.node.attributes.get(name, default)
+        if type(value) not in types:
+            raise LoweringError(f"attribute {name!r} must be {what}, not {value!r}")
+        return value
+
+    def _of_elements(self, name: str, types: Collection[type], what: str) -> Any:
+        values = self.node.attributes.get(name)
+        if values is None or (
+            isinstance(values, tuple) and all(type(value) in types for value in values)
+        ):
+            return values
+        raise LoweringError(f"attribute {name!r} must be {what}, not {values!r}")
 
     # axes
 
     def axis(self, rank: int, default: int | None = None, name: str = "axis") -> int:
         """Give an attribute that names an axis of a tensor of a rank, from 0."""
         return axis_of(self.number(name, default), rank)
+
+
+def axes_of(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Count axes from the front; see ``axis_of``.
+
+    Raises:
+        ShapeError: One is named twice.
+    """
+    result = tuple(axis_of(axis, rank) for axis in axes)
+    if len(set(result)) != len(result):
+        raise ShapeError(f"axes {list(axes)} name one twice")
+    return result
 
 
 def axis_of(axis: int, rank: int) -> int:

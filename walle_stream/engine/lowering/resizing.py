@@ -1,7 +1,7 @@
 """Resize and Upsample: axis by axis, by weights that are known when the shapes are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import reduce
 from math import floor, isfinite, prod
 
 import numpy as np
@@ -14,12 +14,11 @@ from walle_stream.engine.lowering.interpolation import (
     Floats,
     Indices,
     Resizing,
-    nearest_places,
-    original_places,
+    nearest_indices,
+    original_coordinates,
 )
 from walle_stream.engine.lowering.precision import narrowed, weighted_dtype
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.operators import Operator
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axes_of, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape, strides_of
 from walle_stream.engine.rules import check_size
@@ -51,26 +50,20 @@ def _resize(call: Call) -> Result:
         return _resized_simply(call, x, _reals(call, 1))
     mode = call.text("coordinate_transformation_mode", "half_pixel")
     axes = _axes(call, x, is_cropped=mode == _CROP)
-    places = {number: original_places(axis, mode) for number, axis in axes.items()}
-    wanted = call.text("mode", "nearest")
-    match wanted:
-        case "nearest":
-            chosen = call.text("nearest_mode", "round_prefer_floor")
-            indices = {n: nearest_places(at, axes[n].size, chosen) for n, at in places.items()}
-            result = _picked(call.builder, x, indices)
-        case "linear" | "cubic":
-            kernel = Filter(
-                wanted == "cubic",
-                call.real("cubic_coeff_a", CUBIC_A),
-                bool(call.number("antialias", 0)),
-                bool(call.number("exclude_outside", 0)),
-            )
-            result = _weighted(call.builder, x, axes, places, kernel)
-        case _:
-            raise LoweringError(f"mode {wanted!r} is not nearest, linear or cubic")
+    coordinates = {number: original_coordinates(axis, mode) for number, axis in axes.items()}
+    method = call.choice("mode", ("nearest", "linear", "cubic"), "nearest")
+    if method == "nearest":
+        rounding = call.text("nearest_mode", "round_prefer_floor")
+        indices = {n: nearest_indices(at, axes[n].size, rounding) for n, at in coordinates.items()}
+        result = _picked(call.builder, x, indices)
+    else:
+        coefficient = call.real("cubic_coeff_a", CUBIC_A)
+        is_wide, excludes = (bool(call.number(n, 0)) for n in ("antialias", "exclude_outside"))
+        kernel = Filter(method == "cubic", coefficient, is_wide, excludes)
+        result = _weighted(call.builder, x, axes, coordinates, kernel)
     if mode != _CROP:
         return result
-    return _extrapolated(call, result, axes, places)
+    return _extrapolated(call, result, axes, coordinates)
 
 
 def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
@@ -82,24 +75,23 @@ def _resized_simply(call: Call, x: Tensor, scales: Sequence[float]) -> Tensor:
         for number, (size, scale) in enumerate(zip(x.shape, scales, strict=True))
     }
     _check_sizes(x, axes)
-    places = {number: original_places(axis, "asymmetric") for number, axis in axes.items()}
-    wanted = call.text("mode", "nearest")
-    if wanted == "nearest":
+    coordinates = {
+        number: original_coordinates(axis, "asymmetric") for number, axis in axes.items()
+    }
+    if call.choice("mode", ("nearest", "linear", "bilinear"), "nearest") == "nearest":
         # onnxruntime rounds up where it sizes down, and so do the cases of opset 10
         return _picked(call.builder, x, {
-            n: nearest_places(at, axes[n].size, "ceil" if axes[n].scale < 1 else "floor")
-            for n, at in places.items()
+            n: nearest_indices(at, axes[n].size, "ceil" if axes[n].scale < 1 else "floor")
+            for n, at in coordinates.items()
         })  # fmt: skip
-    if wanted in {"linear", "bilinear"}:
-        return _weighted(call.builder, x, axes, places, Filter(is_cubic=False))
-    raise LoweringError(f"mode {wanted!r} is not nearest or linear")
+    return _weighted(call.builder, x, axes, coordinates, Filter(is_cubic=False))
 
 
 def _reals(call: Call, number: int) -> list[float]:
     values = call.values(number).reshape(-1)
     if values.dtype.kind not in "fiu":
         raise LoweringError(f"input {number} must be numbers, not {values.dtype.name}")
-    return [float(each) for each in values]
+    return [float(value) for value in values]
 
 
 def _scaled(size: int, scale: float, part: float = 1.0) -> int:
@@ -110,69 +102,59 @@ def _scaled(size: int, scale: float, part: float = 1.0) -> int:
     return max(0, floor(np.float32(wide) if abs(wide) < np.finfo(np.float32).max else wide))
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Numbers for some of the axes."""
-
-    axes: Sequence[int]
-    parts: Sequence[tuple[float, float]]
-
-
 def _axes(call: Call, x: Tensor, *, is_cropped: bool) -> dict[int, Resizing]:
     named = call.list("axes")
-    numbers = range(x.rank) if named is None else [axis_of(each, x.rank) for each in named]
-    if len(set(numbers)) != len(numbers):
-        raise ShapeError(f"axes {list(numbers)} name one twice")
+    numbers = axes_of(range(x.rank) if named is None else named, x.rank)
     count = len(numbers)
     roi = _reals(call, 1) if is_cropped and call.has(1) else []
     if roi and len(roi) != 2 * count:
         raise ShapeError(f"a roi of {len(roi)} numbers for {count} axes")
     parts = list(zip(roi[:count], roi[count:], strict=True)) or [(0.0, 1.0)] * count
-    given = _Given(numbers, parts)
     has_scales = call.has(2) and call.tensor(2).size > 0
     has_sizes = call.has(3) and call.tensor(3).size > 0
     if count and has_scales == has_sizes:
         raise LoweringError("one of scales and sizes must be given, and not both")
-    axes = _of_scales(call, x, given) if has_scales else _of_sizes(call, x, given)
+    shape = [x.shape[axis] for axis in numbers]
+    resizings = _of_scales(call, shape, parts) if has_scales else _of_sizes(call, shape, parts)
+    axes = dict(zip(numbers, resizings, strict=True))
     _check_sizes(x, axes)
     return axes
 
 
-def _of_scales(call: Call, x: Tensor, given: _Given) -> dict[int, Resizing]:
+def _of_scales(
+    call: Call, shape: Sequence[int], parts: Sequence[tuple[float, float]]
+) -> list[Resizing]:
     scales = _reals(call, 2)
-    if len(scales) != len(given.axes):
-        raise ShapeError(f"{len(scales)} scales for {len(given.axes)} axes")
-    return {
-        axis: Resizing(size, _scaled(size, scale, end - start), scale, size * scale, start, end)
-        for axis, scale, (start, end) in zip(given.axes, scales, given.parts, strict=True)
-        for size in (x.shape[axis],)
-    }
-
-
-def _of_sizes(call: Call, x: Tensor, given: _Given) -> dict[int, Resizing]:
-    sizes = call.numbers(3) or ()
-    if len(sizes) != len(given.axes) or min(sizes, default=0) < 0:
-        raise ShapeError(f"sizes {list(sizes)} for {len(given.axes)} axes")
-    # of an empty axis nothing is read; whether anything is asked for is checked later
-    scales = [
-        size / x.shape[axis] if size and x.shape[axis] else 1.0
-        for axis, size in zip(given.axes, sizes, strict=True)
+    if len(scales) != len(shape):
+        raise ShapeError(f"{len(scales)} scales for {len(shape)} axes")
+    return [
+        Resizing(size, _scaled(size, scale, end - start), scale, size * scale, start, end)
+        for size, scale, (start, end) in zip(shape, scales, parts, strict=True)
     ]
-    lengths = [float(each) for each in sizes]
-    policy = call.text("keep_aspect_ratio_policy", "stretch")
-    if policy in {"not_larger", "not_smaller"} and sizes:
+
+
+def _of_sizes(
+    call: Call, shape: Sequence[int], parts: Sequence[tuple[float, float]]
+) -> list[Resizing]:
+    sizes = call.numbers(3) or ()
+    if len(sizes) != len(shape) or min(sizes, default=0) < 0:
+        raise ShapeError(f"sizes {list(sizes)} for {len(shape)} axes")
+    # of an empty axis nothing is read; whether anything is asked for is checked later
+    scales = [new / old if new and old else 1.0 for old, new in zip(shape, sizes, strict=True)]
+    lengths = [float(n) for n in sizes]
+    policies = ("stretch", "not_larger", "not_smaller")
+    policy = call.choice("keep_aspect_ratio_policy", policies, "stretch")
+    if policy != "stretch" and sizes:
         kept = min(scales) if policy == "not_larger" else max(scales)
         scales = [kept] * len(scales)
-        lengths = [kept * x.shape[axis] for axis in given.axes]
-        sizes = tuple(floor(each + 0.5) for each in lengths)
-    elif policy not in {"not_larger", "not_smaller", "stretch"}:
-        raise LoweringError(f"keep_aspect_ratio_policy {policy!r} is unknown")
-    return {
-        axis: Resizing(x.shape[axis], size, scale, length, start, end)
-        for axis, size, scale, length, (start, end) in zip(
-            given.axes, sizes, scales, lengths, given.parts, strict=True
+        lengths = [kept * size for size in shape]
+        sizes = tuple(floor(length + 0.5) for length in lengths)
+    return [
+        Resizing(old, new, scale, length, start, end)
+        for old, new, scale, length, (start, end) in zip(
+            shape, sizes, scales, lengths, parts, strict=True
         )
-    }
+    ]
 
 
 def _check_sizes(x: Tensor, axes: dict[int, Resizing]) -> None:
@@ -192,37 +174,37 @@ def _picked(builder: Builder, x: Tensor, indices: dict[int, Indices]) -> Tensor:
     # axes whose indices repeat or step evenly are one view, the others are taken
     viewed, size, strides, offset = [], [], [], 0
     left, moves = {}, False
-    for axis, (count, own) in enumerate(zip(x.shape, strides_of(x.shape), strict=True)):
-        places = indices.get(axis, np.arange(count))
-        first = int(places[0])
-        times = int(np.count_nonzero(places == first))
-        step = int(places[1]) - first if len(places) > 1 else 0
-        groups = len(places) // times
-        if np.array_equal(places, first + step * np.arange(len(places))):
-            times, groups = 1, len(places)
-        elif np.array_equal(places, first + np.arange(groups).repeat(times)):
+    for axis, (count, stride) in enumerate(zip(x.shape, strides_of(x.shape), strict=True)):
+        own = indices.get(axis, np.arange(count))
+        first = int(own[0])
+        times = int(np.count_nonzero(own == first))
+        step = int(own[1]) - first if len(own) > 1 else 0
+        groups = len(own) // times
+        if np.array_equal(own, first + step * np.arange(len(own))):
+            times, groups = 1, len(own)
+        elif np.array_equal(own, first + np.arange(groups).repeat(times)):
             step = 1
         else:
-            left[axis] = places
+            left[axis] = own
             first, step, times, groups = 0, 1, 1, count
         moves |= (first, step, times, groups) != (0, 1, 1, count)
         viewed.append(groups * times)
         size += [groups, times]
-        strides += [step * own, 0]
-        offset += first * own
+        strides += [step * stride, 0]
+        offset += first * stride
     if moves:
         x = builder.reshape(builder.view(x, size, strides, offset), viewed)
-    for axis, places in left.items():
-        x = _taken(builder, x, axis, places)
+    for axis, own in left.items():
+        x = _taken(builder, x, axis, own)
     return x
 
 
-def _taken(builder: Builder, x: Tensor, axis: int, places: Indices) -> Tensor:
-    return take(builder, x, builder.constant(np.ascontiguousarray(places)), axis)
+def _taken(builder: Builder, x: Tensor, axis: int, indices: Indices) -> Tensor:
+    return take(builder, x, builder.constant(np.ascontiguousarray(indices)), axis)
 
 
 def _weighted(
-    builder: Builder, x: Tensor, axes: dict[int, Resizing], places: dict[int, Floats],
+    builder: Builder, x: Tensor, axes: dict[int, Resizing], coordinates: dict[int, Floats],
     kernel: Filter,
 ) -> Tensor:  # fmt: skip
     dtype = weighted_dtype(x.dtype)
@@ -230,12 +212,12 @@ def _weighted(
         return builder.raster([x], _shape(x, axes), [])
     result = builder.cast(x, dtype)
     # the axes that become shorter first: less is left for the others
-    for number in sorted(axes, key=lambda each: axes[each].output / axes[each].size):
-        axis, at = axes[number], places[number]
+    for number in sorted(axes, key=lambda number: axes[number].output / axes[number].size):
+        axis, at = axes[number], coordinates[number]
         if not np.array_equal(at, np.arange(axis.size)):
             result = _resized_axis(builder, result, number, *kernel.neighbours(at, axis))
     if x.dtype.kind in "iu":
-        result = builder.unary(Operator.ROUND, result)
+        result = builder.round(result)
     return narrowed(builder, result, x.dtype)
 
 
@@ -246,14 +228,13 @@ def _resized_axis(
     count, taps = indices.shape
     is_dense = size / _MACS_PER_MOVE + 1 <= 3 * taps  # a tap is taken, weighted and added
     if not is_dense or count * size > _MATRIX_MAX:
-        total = None
-        for tap in range(taps):
+
+        def term(tap: int) -> Tensor:
             factor = weights[:, tap].reshape(count, *(1,) * len(behind)).astype(x.dtype)
-            seen = _taken(builder, x, axis, indices[:, tap])
-            term = builder.mul(seen, builder.constant(factor))
-            total = term if total is None else builder.add(total, term)
-        assert total is not None  # noqa: S101  # there is a tap
-        return total
+            slices = _taken(builder, x, axis, indices[:, tap])
+            return builder.mul(slices, builder.constant(factor))
+
+        return reduce(builder.add, map(term, range(taps)))
     matrix = np.zeros((count, size))
     np.add.at(matrix, (np.arange(count)[:, None], indices), weights)
     outer, inner = prod(before), prod(behind)
@@ -268,14 +249,14 @@ def _resized_axis(
 
 
 def _extrapolated(
-    call: Call, x: Tensor, axes: dict[int, Resizing], places: dict[int, Floats]
+    call: Call, x: Tensor, axes: dict[int, Resizing], coordinates: dict[int, Floats]
 ) -> Tensor:
-    builder, outside = call.builder, None
+    outside = np.zeros((1,) * x.rank, np.bool_)
     for number, axis in axes.items():
-        beyond = (places[number] < 0) | (places[number] > axis.size - 1)
+        beyond = (coordinates[number] < 0) | (coordinates[number] > axis.size - 1)
         if beyond.any():
-            shaped = builder.constant(beyond.reshape(-1, *(1,) * (x.rank - 1 - number)))
-            outside = shaped if outside is None else builder.binary(Operator.OR, outside, shaped)
-    if outside is None or not x.size:
+            outside = outside | beyond.reshape(-1, *(1,) * (x.rank - 1 - number))
+    if not outside.any() or not x.size:
         return x
-    return builder.select(outside, call.real("extrapolation_value", 0.0), x)
+    value = call.real("extrapolation_value", 0.0)
+    return call.builder.select(call.builder.constant(outside), value, x)

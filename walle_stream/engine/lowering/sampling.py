@@ -6,11 +6,10 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.channels import channels_first
 from walle_stream.engine.lowering.interpolation import CUBIC_A, Floats, cubic_weights
 from walle_stream.engine.lowering.points import (
     Taps,
-    bordered_place,
+    bordered_index,
     linear_taps,
     read_points,
     rows_of,
@@ -22,11 +21,10 @@ from walle_stream.engine.lowering.precision import (
     widened,
 )
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.lowering.tables import check_table
-from walle_stream.engine.lowering.windows import spatial_sizes
+from walle_stream.engine.lowering.windows import channels_first, spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.rules import FLOAT32, check_size
+from walle_stream.engine.rules import FLOAT32, check_size, check_table
 from walle_stream.errors import LoweringError, ShapeError
 
 _MODES = {
@@ -54,40 +52,35 @@ def _grid_sample(call: Call) -> Result:
         if prod(shape):
             raise ShapeError(f"shape {list(x.shape)} has no elements to be sampled")
         return builder.raster([x], shape, [])
-    given = x.dtype if mode == "nearest" else weighted_dtype(x.dtype, grid.dtype)
-    is_wide = mode != "nearest" and given != FLOAT32
+    dtype = x.dtype if mode == "nearest" else weighted_dtype(x.dtype, grid.dtype)
+    is_wide = mode != "nearest" and dtype != FLOAT32
     points = builder.cast(grid, np.float64) if is_wide else widened(builder, grid)
     corners = bool(call.number("align_corners", 0))
     border = _TAPS[mode] if padding == "zeros" else 0
-    rows = rows_of(builder, builder.cast(x, given), border)
+    rows = rows_of(builder, builder.cast(x, dtype), border)
     axes = []
     for axis, size in enumerate(sizes):
         # the last coordinate of a point is of the first axis
         at = _coordinate(builder, points, rank - 1 - axis, size, corners=corners)
         sampler = _Sampler(builder, mode, padding, size, border, corners)
         axes.append(sampler.taps(at))
-    result = read_points(builder, rows, axes, _bases(builder, x.shape[0], rows.sizes, rank))
+    first = np.arange(x.shape[0]).reshape(-1, *(1,) * rank) * prod(rows.sizes)
+    base = None if len(first) == 1 else builder.constant(first)
+    result = read_points(builder, rows, axes, base)
     return channels_first(
-        builder, narrowed(builder, result, x.dtype) if given != x.dtype else result
+        builder, narrowed(builder, result, x.dtype) if dtype != x.dtype else result
     )
-
-
-def _bases(builder: Builder, count: int, sizes: tuple[int, ...], rank: int) -> Tensor | None:
-    if count == 1:
-        return None
-    first = np.arange(count, dtype=np.int64) * prod(sizes)
-    return builder.constant(first.reshape(count, *(1,) * rank))
 
 
 def _coordinate(
     builder: Builder, points: Tensor, number: int, size: int, *, corners: bool
 ) -> Tensor:
     # -1 .. 1 to 0 .. size - 1 or, of the corners of elements, -0.5 .. size - 0.5
-    seen = builder.reshape(
+    own = builder.reshape(
         moves.slice_axis(builder, points, points.rank - 1, number, number + 1), points.shape[:-1]
     )
     half = (size - 1) / 2 if corners else size / 2
-    return builder.add(builder.mul(seen, half), (size - 1) / 2)
+    return builder.add(builder.mul(own, half), (size - 1) / 2)
 
 
 class _Sampler:
@@ -106,18 +99,18 @@ class _Sampler:
     def taps(self, at: Tensor) -> Taps:
         builder = self._builder
         if self._mode == "nearest":
-            at = builder.unary(Operator.ROUND, at)
+            at = builder.round(at)
         at = self._inside(at)
         if self._padding == "zeros" and self._mode == "linear":
             return linear_taps(builder, at, self._size, self._border)
         if self._mode == "nearest":
-            return Taps(self._places(at, (0,)), (None,))
-        low = builder.unary(Operator.FLOOR, at)
+            return Taps(self._indices(at, (0,)), (None,))
+        low = builder.floor(at)
         part = builder.sub(at, low)
         if self._mode == "linear":
-            return Taps(self._places(low, (0, 1)), (builder.sub(1, part), part))
+            return Taps(self._indices(low, (0, 1)), (builder.sub(1, part), part))
         weights = cubic_weights(builder, part, CUBIC_A)
-        return Taps(self._places(low, (-1, 0, 1, 2)), weights)
+        return Taps(self._indices(low, (-1, 0, 1, 2)), weights)
 
     def _inside(self, at: Tensor) -> Tensor:
         builder, (low, high) = self._builder, self._bounds
@@ -138,15 +131,15 @@ class _Sampler:
         if not span:
             return builder.mul(at, 0)
         # folded: up to a bound, and back
-        cycle = builder.binary(Operator.MOD, builder.sub(at, low), 2 * span)
-        back = builder.unary(Operator.ABS, builder.sub(cycle, span))
+        cycle = builder.mod(builder.sub(at, low), 2 * span)
+        back = builder.abs(builder.sub(cycle, span))
         return builder.sub(high, back)
 
-    def _places(self, low: Tensor, offsets: tuple[int, ...]) -> list[Tensor]:
+    def _indices(self, low: Tensor, offsets: tuple[int, ...]) -> list[Tensor]:
         builder = self._builder
         if self._padding == "zeros":
             shifted = builder.add(low, offsets[0]) if offsets[0] else low
-            first = bordered_place(builder, shifted, self._size, self._border, taps=self._border)
+            first = bordered_index(builder, shifted, self._size, self._border, taps=self._border)
             return [builder.add(first, n) if n else first for n in range(len(offsets))]
         results = []
         for offset in offsets:
@@ -170,8 +163,8 @@ def _affine_grid(call: Call) -> Result:
 
     def column(number: int) -> Tensor:
         # what one coordinate of an element weighs in each of a point's: (N, 1, rank)
-        seen = moves.slice_axis(builder, wide, 2, number, number + 1)
-        return builder.reshape(seen, (size[0], 1, rank))
+        own = moves.slice_axis(builder, wide, 2, number, number + 1)
+        return builder.reshape(own, (size[0], 1, rank))
 
     result = builder.reshape(column(rank), (size[0], *(1,) * rank, rank))
     for axis, count in enumerate(spatial):
@@ -196,7 +189,7 @@ def _evenly(count: int, *, corners: bool) -> Floats:
 def _center_crop_pad(call: Call) -> Result:
     x, wanted = call.tensor(0), call.numbers(1) or ()
     named = call.list("axes")
-    axes = range(x.rank) if named is None else [axis_of(each, x.rank) for each in named]
+    axes = range(x.rank) if named is None else [axis_of(number, x.rank) for number in named]
     if len(wanted) != len(axes) or min(wanted, default=0) < 0:
         raise ShapeError(f"{list(wanted)} for the axes {list(axes)} of shape {list(x.shape)}")
     before, after = [0] * x.rank, [0] * x.rank

@@ -1,4 +1,4 @@
-"""Scores of classifiers and regressors: transforms of them, and labels."""
+"""Linear models of ai.onnx.ml, and what all models do with scores: transforms, labels."""
 
 from math import log, pi, sqrt
 from typing import Final
@@ -7,14 +7,14 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.activations import sigmoid
+from walle_stream.engine.lowering.addressing import taken
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.lookups import taken
-from walle_stream.engine.lowering.registry import Call
-from walle_stream.engine.lowering.text import texts
+from walle_stream.engine.lowering.features import ML, floats, reals
+from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
-from walle_stream.engine.rules import INT64, TEXT
-from walle_stream.errors import LoweringError
+from walle_stream.engine.rules import FLOAT32, INT64, TEXT
+from walle_stream.errors import LoweringError, ShapeError
 
 TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """In the order of their numbers in ``TreeEnsemble``."""
@@ -39,12 +39,12 @@ def transformed(builder: Builder, scores: Tensor, transform: str) -> Tensor:
         return sigmoid(builder, scores)
     if transform == "PROBIT":
         return _probit(builder, scores)
-    most = builder.reduce(Operator.REDUCE_MAX, scores, [1])
-    power = builder.unary(Operator.EXP, builder.sub(scores, most))
+    most = builder.max(scores, [1])
+    power = builder.exp(builder.sub(scores, most))
     if transform == "SOFTMAX":
         return builder.div(power, builder.sum(power, [1]))
-    is_score = builder.less(_TINY, builder.unary(Operator.ABS, scores))
-    scaled = builder.mul(scores, builder.unary(Operator.EXP, builder.unary(Operator.NEG, most)))
+    is_score = builder.less(_TINY, builder.abs(scores))
+    scaled = builder.mul(scores, builder.exp(builder.neg(most)))
     weights = builder.select(is_score, power, scaled)
     total = builder.sum(weights, [1])
     return builder.select(builder.equal(total, 0), 0.5, builder.div(weights, total))
@@ -54,16 +54,16 @@ def _probit(builder: Builder, x: Tensor) -> Tensor:
     # sqrt(2) erfinv(2 x - 1): Winitzki's approximation, then Newton's steps
     wanted = builder.sub(builder.mul(x, 2), 1)
     rest = builder.sub(1, builder.mul(wanted, wanted))
-    logarithm = builder.unary(Operator.LOG, rest)
+    logarithm = builder.log(rest)
     middle = builder.add(builder.mul(logarithm, 0.5), 2 / (pi * _WINITZKI))
     square = builder.sub(builder.mul(middle, middle), builder.mul(logarithm, 1 / _WINITZKI))
-    size = builder.sub(builder.unary(Operator.SQRT, square), middle)
-    root = builder.unary(Operator.SQRT, builder.maximum(size, 0))
-    guess = builder.mul(root, builder.unary(Operator.SIGN, wanted))
+    size = builder.sub(builder.sqrt(square), middle)
+    root = builder.sqrt(builder.maximum(size, 0))
+    guess = builder.mul(root, builder.sign(wanted))
     better = guess
     for _ in range(2):
-        error = builder.sub(builder.unary(Operator.ERF, better), wanted)
-        growth = builder.unary(Operator.EXP, builder.mul(better, better))
+        error = builder.sub(builder.erf(better), wanted)
+        growth = builder.exp(builder.mul(better, better))
         better = builder.sub(better, builder.mul(builder.mul(error, growth), sqrt(pi) / 2))
     # far out the steps are of infinite length: at the ends the guess is right
     is_far = builder.less(sqrt(-log(1e-6)), root)
@@ -76,7 +76,7 @@ def labels(call: Call, ints: str) -> Array | None:
     Raises:
         LoweringError: Both are given.
     """
-    numbers, names = call.list(ints), texts(call, "classlabels_strings")
+    numbers, names = call.list(ints), call.texts("classlabels_strings")
     if numbers and names:
         raise LoweringError(f"only one of {ints} and classlabels_strings may be given")
     if names:
@@ -85,14 +85,14 @@ def labels(call: Call, ints: str) -> Array | None:
 
 
 def greatest(builder: Builder, scores: Tensor) -> Tensor:
-    """Give the place of the greatest score ``(N, E)``, the first of equals: int64 ``(N,)``."""
+    """Give the index of the greatest score ``(N, E)``, the first of equals: int64 ``(N,)``."""
     result = builder.emit(Operator.ARG_MAX, scores, axis=1)
     return builder.reshape(result, (scores.shape[0],))
 
 
-def labelled(builder: Builder, places: Tensor, names: Array | None) -> Tensor:
+def labelled(builder: Builder, indices: Tensor, names: Array | None) -> Tensor:
     """Give the labels of classes by their int64 numbers, which are the labels without names."""
-    return places if names is None else taken(builder, names, places)
+    return indices if names is None else taken(builder, names, indices)
 
 
 def labelled_by_sign(
@@ -104,16 +104,75 @@ def labelled_by_sign(
     """
     flat = builder.reshape(scores, (scores.shape[0],))
     operator = Operator.LESS_EQUAL if inclusive else Operator.LESS
-    places = builder.cast(builder.binary(operator, threshold, flat), INT64)
+    indices = builder.cast(builder.binary(operator, threshold, flat), INT64)
     if names is None:
-        return places
+        return indices
     nothing = "" if names.dtype == TEXT else 0
     table = np.empty(2, names.dtype)
     table[:] = [nothing, names[0]]
-    return taken(builder, table, places)
+    return taken(builder, table, indices)
 
 
 def both_sides(builder: Builder, scores: Tensor, *, complement: bool = False) -> Tensor:
     """Give a second class the opposite of a score ``(N, 1)``, -s or 1 - s: ``(N, 2)``, s last."""
-    other = builder.sub(1, scores) if complement else builder.unary(Operator.NEG, scores)
+    other = builder.sub(1, scores) if complement else builder.neg(scores)
     return moves.concat(builder, [other, scores], 1)
+
+
+_BINARY = 2
+
+
+@lowers("LinearRegressor", domain=ML)
+def _linear_regressor(call: Call) -> Result:
+    coefficients, count = reals(call, "coefficients"), call.number("targets", 1)
+    if not 0 < count <= max(len(coefficients), 1) or len(coefficients) % count:
+        raise ShapeError(f"{len(coefficients)} coefficients of {count} targets")
+    scores = _scored(call, coefficients.reshape(count, -1))
+    result = transformed(call.builder, scores, call.text("post_transform", "NONE"))
+    return call.builder.cast(result, FLOAT32)
+
+
+@lowers("LinearClassifier", domain=ML)
+def _linear_classifier(call: Call) -> Result:
+    builder, transform = call.builder, call.text("post_transform", "NONE")
+    names, coefficients = labels(call, "classlabels_ints"), reals(call, "coefficients")
+    features = as_matrix(call, floats(call)).shape[1]
+    if not features or not len(coefficients) or len(coefficients) % features:
+        raise ShapeError(f"{len(coefficients)} coefficients of {features} features")
+    scores = _scored(call, coefficients.reshape(-1, features))
+    if names is not None and scores.shape[1] == 1 and len(names) == _BINARY:
+        scores = both_sides(builder, scores)
+    if names is not None and len(names) < scores.shape[1]:
+        raise ShapeError(f"{len(names)} labels of {scores.shape[1]} classes")
+    result = transformed(builder, scores, transform)
+    if scores.shape[1] > 1:
+        label = labelled(builder, greatest(builder, scores), names)
+    else:
+        threshold = 0.0 if transform == "NONE" else 0.5
+        label = labelled_by_sign(builder, result, names, threshold, inclusive=True)
+    return label, builder.cast(result, FLOAT32)
+
+
+def as_matrix(call: Call, x: Tensor) -> Tensor:
+    """Give one observation ``(F,)`` the axis of many: ``(N, F)``.
+
+    Raises:
+        ShapeError: It has another rank.
+    """
+    if x.rank not in {1, 2}:
+        raise ShapeError(f"shape {list(x.shape)} is neither [F] nor [N, F]")
+    return call.builder.reshape(x, (1, *x.shape)) if x.rank == 1 else x
+
+
+def _scored(call: Call, coefficients: Array) -> Tensor:
+    builder, x = call.builder, as_matrix(call, floats(call))
+    count, features = coefficients.shape
+    if x.shape[1] != features:
+        raise ShapeError(f"{features} coefficients a row for {x.shape[1]} features")
+    scores = builder.matmul(x, builder.constant(coefficients.T.astype(x.dtype)))
+    intercepts = reals(call, "intercepts")
+    if not len(intercepts):
+        return scores
+    if len(intercepts) != count:
+        raise ShapeError(f"{len(intercepts)} intercepts of {count} rows of coefficients")
+    return builder.add(scores, builder.constant(intercepts.astype(x.dtype)))

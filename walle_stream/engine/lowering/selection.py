@@ -9,9 +9,10 @@ from math import prod
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import flat_take, take
+from walle_stream.engine.lowering.addressing import flat_take, put, take
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.precision import widened
+from walle_stream.engine.lowering.reductions import running
 from walle_stream.engine.lowering.registry import INNER_DOMAIN, Call, Result, Stages, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
@@ -27,12 +28,12 @@ _TOP_K_BY_INPUT = 10
 def _top_k(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     axis = call.axis(x.rank, -1)
-    given = (call.number("k"),) if call.version < _TOP_K_BY_INPUT else call.numbers(1)
-    if given is None or len(given) != 1 or not 0 <= given[0] <= x.shape[axis]:
-        asked = "nothing" if given is None else list(given)
-        raise ShapeError(f"k is {asked}, of {x.shape[axis]} elements")
-    (k,) = given
-    order = (*(each for each in range(x.rank) if each != axis), axis)
+    counts = (call.number("k"),) if call.version < _TOP_K_BY_INPUT else call.numbers(1)
+    if counts is None or len(counts) != 1 or not 0 <= counts[0] <= x.shape[axis]:
+        shown = "nothing" if counts is None else list(counts)
+        raise ShapeError(f"k is {shown}, of {x.shape[axis]} elements")
+    (k,) = counts
+    order = (*(number for number in range(x.rank) if number != axis), axis)
     moved = moves.transpose(builder, x, order)
     rank = builder.emit(
         Operator.ARGSORT, _sort_key(builder, moved), descending=bool(call.number("largest", 1))
@@ -41,7 +42,7 @@ def _top_k(call: Call) -> Result:
     rows = prod(moved.shape[:-1])
     starts = np.arange(rows).reshape(*moved.shape[:-1], 1) * moved.shape[-1]
     values = flat_take(builder, moved, builder.add(best, builder.constant(starts)))
-    back = tuple(order.index(each) for each in range(x.rank))
+    back = tuple(order.index(number) for number in range(x.rank))
     return moves.transpose(builder, values, back), moves.transpose(builder, best, back)
 
 
@@ -94,7 +95,7 @@ def _coordinates(call: Call) -> Result:
     sizes = builder.constant(np.array(shape, np.int64).reshape(-1, 1))
     line = builder.reshape(positions, (1, positions.size))
     # a size of 0 leaves no position to divide
-    return builder.binary(Operator.MOD, builder.div(line, strides), sizes)
+    return builder.mod(builder.div(line, strides), sizes)
 
 
 @lowers("Unique")
@@ -104,7 +105,7 @@ def _unique(call: Call) -> Result:
         call.axis(x.rank)
     if call.number("sorted", 1) not in {0, 1}:
         raise LoweringError("attribute 'sorted' must be 0 or 1")
-    order, starts, group = (call.inner_name(each) for each in ("order", "starts", "group"))
+    order, starts, group = (call.inner_name(name) for name in ("order", "starts", "group"))
     inner = (order, group, starts)
     return Stages(
         call.stage("UniqueGroups", node.inputs[:1], inner, node.attributes),
@@ -124,7 +125,7 @@ def _unique_groups(call: Call) -> Result:
         columns = _paired(builder, _ranks(builder, columns))
     order, is_first = _ordered(builder, columns)
     count = rows.shape[0]
-    group = builder.sub(_running(builder, builder.cast(is_first, INT64), Operator.ADD), 1)
+    group = builder.sub(running(builder, builder.cast(is_first, INT64), 1, builder.add), 1)
     starts = builder.emit(Operator.NONZERO, builder.reshape(is_first, (count,)))
     return builder.reshape(order, (count,)), builder.reshape(group, (count,)), starts
 
@@ -135,7 +136,7 @@ def _rows(call: Call, x: Tensor) -> Tensor:
     if call.attribute("axis") is None:
         return builder.reshape(x, (x.size, 1))
     axis = call.axis(x.rank)
-    order = (axis, *(each for each in range(x.rank) if each != axis))
+    order = (axis, *(number for number in range(x.rank) if number != axis))
     moved = moves.transpose(builder, x, order)
     return builder.reshape(moved, (moved.shape[0], prod(moved.shape[1:])))
 
@@ -153,12 +154,11 @@ def _ordered(builder: Builder, lines: Tensor) -> tuple[Tensor, Tensor]:
     behind = moves.slice_axis(builder, ordered, 1, 1, size)
     equal = builder.equal(before, behind)
     if is_floating(key.dtype):
-        both = builder.binary(
-            Operator.AND,
-            builder.unary(Operator.IS_NAN, before),
-            builder.unary(Operator.IS_NAN, behind),
+        both = builder.logical_and(
+            builder.is_nan(before),
+            builder.is_nan(behind),
         )
-        equal = builder.binary(Operator.OR, equal, both)
+        equal = builder.logical_or(equal, both)
     first = builder.constant(np.ones((count, 1), BOOL))
     return order, moves.concat(builder, [first, builder.logical_not(equal)], 1)
 
@@ -167,18 +167,16 @@ def _ranks(builder: Builder, lines: Tensor) -> Tensor:
     # equal elements of a line have one number, greater ones a greater
     order, is_first = _ordered(builder, lines)
     count, size = lines.shape
-    place = builder.constant(np.arange(size))
-    rank = _running(builder, builder.select(is_first, place, 0), Operator.MAXIMUM)
+    position = builder.constant(np.arange(size))
+    rank = running(builder, builder.select(is_first, position, 0), 1, builder.maximum)
     address = builder.add(order, builder.constant(np.arange(count).reshape(-1, 1) * size))
     return builder.reshape(_put(builder, address, rank), lines.shape)
 
 
-def _put(builder: Builder, places: Tensor, values: Tensor) -> Tensor:
+def _put(builder: Builder, indices: Tensor, values: Tensor) -> Tensor:
     # (count,) int64: each value at its place, which no other has
-    count = places.size
-    zeros = builder.constant(np.zeros((count, 1), np.int64))
-    flat, rows = builder.reshape(places, (count,)), builder.reshape(values, (count, 1))
-    return builder.reshape(builder.emit(Operator.PUT, zeros, flat, rows), (count,))
+    zeros = builder.constant(np.zeros((indices.size, 1), np.int64))
+    return builder.reshape(put(builder, zeros, indices, values), (indices.size,))
 
 
 def _paired(builder: Builder, ranks: Tensor) -> Tensor:
@@ -192,16 +190,6 @@ def _paired(builder: Builder, ranks: Tensor) -> Tensor:
     return builder.add(builder.mul(upper, size), lower)
 
 
-def _running(builder: Builder, lines: Tensor, operator: Operator) -> Tensor:
-    # combined with all before it, by doubling: a step for each bit of the size
-    reach, size = 1, lines.shape[-1]
-    while reach < size:
-        shifted = moves.pad(builder, lines, (0, reach), (0, -reach))
-        lines = builder.binary(operator, lines, shifted)
-        reach *= 2
-    return lines
-
-
 @lowers("UniqueOutputs", domain=INNER_DOMAIN)
 def _unique_outputs(call: Call) -> Result:
     x, order, group, starts = (call.tensor(number) for number in range(4))
@@ -213,14 +201,14 @@ def _unique_outputs(call: Call) -> Result:
     counts = builder.sub(ends, starts)
     if not call.number("sorted", 1):
         by_place = builder.emit(Operator.ARGSORT, firsts)
-        firsts, counts = (flat_take(builder, each, by_place) for each in (firsts, counts))
+        firsts, counts = (flat_take(builder, tensor, by_place) for tensor in (firsts, counts))
         numbers = builder.constant(np.arange(by_place.size))
         group = flat_take(builder, _put(builder, by_place, numbers), group)
     return _chosen(call, x, firsts), firsts, _put(builder, order, group), counts
 
 
-def _chosen(call: Call, x: Tensor, places: Tensor) -> Tensor:
+def _chosen(call: Call, x: Tensor, indices: Tensor) -> Tensor:
     # slices along the axis, or single elements
     if call.attribute("axis") is None:
-        return flat_take(call.builder, x, places)
-    return take(call.builder, x, places, call.axis(x.rank))
+        return flat_take(call.builder, x, indices)
+    return take(call.builder, x, indices, call.axis(x.rank))

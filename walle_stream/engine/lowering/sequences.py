@@ -18,8 +18,8 @@ def _empty(_call: Call) -> Result:
 @lowers("SequenceConstruct", kind=Kind.STRUCTURE)
 def _construct(call: Call) -> Result:
     tensors = call.tensors()
-    if len({each.dtype for each in tensors}) > 1:
-        listed = ", ".join(each.dtype.name for each in tensors)
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        listed = ", ".join(tensor.dtype.name for tensor in tensors)
         raise DTypeError(f"a sequence of {listed}: its tensors are of one dtype")
     return [*tensors]
 
@@ -37,46 +37,32 @@ def _at(call: Call) -> Result:
 
 @lowers("SequenceErase", kind=Kind.STRUCTURE)
 def _erase(call: Call) -> Result:
-    result = call.sequence(0)
-    place = _position(call, 1, len(result)) if call.has(1) else _last(len(result))
-    return [*result[:place], *result[place + 1 :]]
+    sequence = call.sequence(0)
+    if not sequence:
+        raise ShapeError("nothing can be erased of an empty sequence")
+    index = _position(call, 1, len(sequence)) if call.has(1) else len(sequence) - 1
+    return [*sequence[:index], *sequence[index + 1 :]]
 
 
 @lowers("SequenceInsert", kind=Kind.STRUCTURE)
 def _insert(call: Call) -> Result:
-    result, given = call.sequence(0), call.tensor(1)
-    count = len(result)
-    for each in result[:1]:
-        if isinstance(each, Tensor) and each.dtype != given.dtype:
-            raise DTypeError(f"{given.dtype.name} for a sequence of {each.dtype.name}")
-    # a place behind the last is one of count + 1, but -1 is the one before the last
-    place = count
-    if call.has(2):
-        asked = _number(call, 2)
-        if not -count <= asked <= count:
-            raise ShapeError(f"position {asked} in a sequence of {count}")
-        place = asked if asked >= 0 else asked + count
-    return [*result[:place], given, *result[place:]]
+    sequence, tensor = call.sequence(0), call.tensor(1)
+    count = len(sequence)
+    for element in sequence[:1]:
+        if isinstance(element, Tensor) and element.dtype != tensor.dtype:
+            raise DTypeError(f"{tensor.dtype.name} for a sequence of {element.dtype.name}")
+    index = _position(call, 2, count, last=count) if call.has(2) else count
+    return [*sequence[:index], tensor, *sequence[index:]]
 
 
-def _number(call: Call, number: int) -> int:
+def _position(call: Call, number: int, count: int, last: int | None = None) -> int:
+    # behind the last element there is a position, too, where something is inserted
     numbers = call.numbers(number) or ()
     if len(numbers) != 1:
         raise ShapeError(f"a position of {len(numbers)} numbers")
-    return numbers[0]
-
-
-def _position(call: Call, number: int, count: int) -> int:
-    asked = _number(call, number)
-    if not -count <= asked < count:
-        raise ShapeError(f"position {asked} in a sequence of {count}")
-    return asked % count
-
-
-def _last(count: int) -> int:
-    if not count:
-        raise ShapeError("nothing can be erased of an empty sequence")
-    return count - 1
+    if not -count <= numbers[0] <= (count - 1 if last is None else last):
+        raise ShapeError(f"position {numbers[0]} in a sequence of {count}")
+    return numbers[0] if numbers[0] >= 0 else numbers[0] + count
 
 
 @lowers("SplitToSequence", kind=Kind.STRUCTURE)
@@ -84,24 +70,24 @@ def _split(call: Call) -> Result:
     x, builder = call.tensor(0), call.builder
     axis = call.axis(x.rank, 0)
     total = x.shape[axis]
-    given = call.optional(1)
-    sizes = _sizes(call, total, given)
+    lengths = call.optional(1)
+    sizes = _sizes(call, total, lengths)
     ends = np.cumsum(sizes, dtype=np.int64).tolist()
     parts: list[Tensor] = [
         moves.slice_axis(builder, x, axis, end - size, end)
         for size, end in zip(sizes, ends, strict=True)
     ]
-    if given is None and not call.number("keepdims", 1):
+    if lengths is None and not call.number("keepdims", 1):
         shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-        parts = [builder.reshape(each, shape) for each in parts]
+        parts = [builder.reshape(part, shape) for part in parts]
     return [*parts]
 
 
-def _sizes(call: Call, total: int, given: Tensor | None) -> tuple[int, ...]:
-    if given is None:
+def _sizes(call: Call, total: int, lengths: Tensor | None) -> tuple[int, ...]:
+    if lengths is None:
         return (1,) * total
     numbers = call.numbers(1) or ()
-    if given.rank:
+    if lengths.rank:
         if sum(numbers) != total or min(numbers, default=0) < 0:
             raise ShapeError(f"parts of {list(numbers)} of {total} elements")
         return numbers
@@ -114,13 +100,13 @@ def _sizes(call: Call, total: int, given: Tensor | None) -> tuple[int, ...]:
 @lowers("ConcatFromSequence", kind=Kind.TRANSFORM)
 def _concat(call: Call) -> Result:
     parts: list[Tensor] = []
-    for each in call.sequence(0):
-        if not isinstance(each, Tensor):
+    for element in call.sequence(0):
+        if not isinstance(element, Tensor):
             raise LoweringError("the sequence holds something else than tensors")
-        parts.append(each)
+        parts.append(element)
     if not parts:
         raise ShapeError("an empty sequence has no shape to be joined to")
-    if len({each.rank for each in parts}) > 1 or len({each.dtype for each in parts}) > 1:
+    if len({part.rank for part in parts}) > 1 or len({part.dtype for part in parts}) > 1:
         raise ShapeError(f"tensors of several ranks or dtypes cannot be joined: {parts}")
     is_new = call.number("new_axis", 0)
     if is_new not in {0, 1}:

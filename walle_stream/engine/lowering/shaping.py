@@ -1,13 +1,12 @@
 """Transforms of shape and place: the raster alone."""
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import common_shape
-from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
+from walle_stream.engine.lowering.registry import Call, Kind, Result, axes_of, axis_of, lowers
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT
 from walle_stream.errors import LoweringError, ShapeError
@@ -29,28 +28,13 @@ def _constant(call: Call) -> Result:
             if not isinstance(value, (np.ndarray, np.generic)):
                 raise LoweringError(f"attribute {name!r} must be a tensor")
             return builder.constant(value)
-    if call.attribute("value_float") is not None:
-        return builder.constant(call.real("value_float"), FLOAT32)
-    if call.attribute("value_int") is not None:
-        return builder.constant(call.number("value_int"), INT64)
-    if call.attribute("value_string") is not None:
-        return builder.constant(np.array(call.text("value_string"), TEXT))
-    return builder.constant(*_listed(call))
-
-
-def _listed(call: Call) -> tuple[Any, Any]:
-    for name, dtype, kinds in (
-        ("value_ints", np.int64, int), ("value_floats", np.float32, (int, float)),
-        ("value_strings", TEXT, bytes),
+    for name, read, dtype in (
+        ("value_float", call.real, FLOAT32), ("value_floats", call.reals, FLOAT32),
+        ("value_int", call.number, INT64), ("value_ints", call.list, INT64),
+        ("value_string", call.text, TEXT), ("value_strings", call.texts, TEXT),
     ):  # fmt: skip
-        value = call.attribute(name)
-        if value is None:
-            continue
-        if not isinstance(value, tuple) or not all(isinstance(each, kinds) for each in value):
-            raise LoweringError(f"attribute {name!r} must be a list of {np.dtype(dtype).name}")
-        if dtype is not TEXT:
-            return value, np.dtype(dtype)
-        return [each.decode("utf-8", "replace") for each in value], dtype
+        if call.attribute(name) is not None:
+            return builder.constant(np.array(read(name), dtype))
     raise LoweringError("a constant has no value")
 
 
@@ -93,11 +77,11 @@ def _flatten(call: Call) -> Result:
 @lowers("Squeeze", kind=Kind.TRANSFORM)
 def _squeeze(call: Call) -> Result:
     x = call.tensor(0)
-    given = call.numbers(1) if call.has(1) else call.list("axes")
-    if given is None:
+    named = call.numbers(1) if call.has(1) else call.list("axes")
+    if named is None:
         axes = {axis for axis, size in enumerate(x.shape) if size == 1}
     else:
-        axes = {axis_of(axis, x.rank) for axis in given}
+        axes = {axis_of(axis, x.rank) for axis in named}
     if any(x.shape[axis] != 1 for axis in axes):
         raise ShapeError(f"axes {sorted(axes)} of {list(x.shape)} are not all of size 1")
     return call.builder.reshape(x, [size for axis, size in enumerate(x.shape) if axis not in axes])
@@ -106,11 +90,9 @@ def _squeeze(call: Call) -> Result:
 @lowers("Unsqueeze", kind=Kind.TRANSFORM)
 def _unsqueeze(call: Call) -> Result:
     x = call.tensor(0)
-    given = (call.numbers(1) if call.has(1) else call.list("axes")) or ()
-    rank = x.rank + len(given)
-    axes = {axis_of(axis, rank) for axis in given}
-    if len(axes) != len(given):
-        raise ShapeError(f"axes {list(given)} name one twice")
+    named = (call.numbers(1) if call.has(1) else call.list("axes")) or ()
+    rank = x.rank + len(named)
+    axes = axes_of(named, rank)
     sizes = iter(x.shape)
     return call.builder.reshape(x, [1 if axis in axes else next(sizes) for axis in range(rank)])
 
@@ -145,8 +127,8 @@ def _split(call: Call) -> Result:
     if sizes is None:
         if not 0 < count == len(call.node.outputs):
             raise LoweringError(f"{count} parts for {len(call.node.outputs)} outputs")
-        each = -(-total // count)
-        sizes = tuple(max(0, min(each, total - each * number)) for number in range(count))
+        length = -(-total // count)
+        sizes = tuple(max(0, min(length, total - length * number)) for number in range(count))
     if sum(sizes) != total or min(sizes, default=0) < 0:
         raise ShapeError(f"axis {axis} of {list(x.shape)} cannot be split into {list(sizes)}")
     outputs, start = [], 0
@@ -192,8 +174,8 @@ def _tile(call: Call) -> Result:
     if len(repeats) != x.rank or min(repeats, default=0) < 0:
         raise ShapeError(f"{list(repeats)} repeats of shape {list(x.shape)}")
     builder = call.builder
-    paired = [each for size in x.shape for each in (1, size)]
-    spread = [each for pair in zip(repeats, x.shape, strict=True) for each in pair]
+    paired = [factor for size in x.shape for factor in (1, size)]
+    spread = [factor for pair in zip(repeats, x.shape, strict=True) for factor in pair]
     repeated = builder.broadcast(builder.reshape(x, paired), spread)
     return builder.reshape(repeated, [n * size for n, size in zip(repeats, x.shape, strict=True)])
 

@@ -7,11 +7,10 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.activations import sigmoid
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.encoders import ML, reals
-from walle_stream.engine.lowering.features import floats
-from walle_stream.engine.lowering.linear_models import as_matrix
+from walle_stream.engine.lowering.features import ML, floats, reals
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.scores import (
+    as_matrix,
     both_sides,
     greatest,
     labelled,
@@ -19,7 +18,6 @@ from walle_stream.engine.lowering.scores import (
     labels,
     transformed,
 )
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import Region, View
 from walle_stream.engine.rules import FLOAT32, check_size
@@ -70,27 +68,21 @@ def _svm_classifier(call: Call) -> Result:
         label = labelled_by_sign(builder, ranked, names, 0.0, inclusive=False)
     else:
         best = greatest(builder, ranked)
-        if len(reals(call, "rho")) == 1 and classes == _BINARY and not has_proba:
-            best = _sure(builder, ranked, best, coefficients)
+        is_single = len(reals(call, "rho")) == 1 and classes == _BINARY and not has_proba
+        if is_single and coefficients.min(initial=0) >= 0:
+            # coefficients that are all positive: from a half on, it is the second class
+            most = builder.max(ranked, [1], keep=False)
+            best = builder.select(builder.less_equal(0.5, most), 1, best)
         label = labelled(builder, best, names)
     if scores.shape[1] == 1 and classes == _BINARY and transform != "PROBIT":
         scores = both_sides(builder, scores)
     return label, builder.cast(transformed(builder, scores, transform), FLOAT32)
 
 
-def _sure(builder: Builder, ranked: Tensor, best: Tensor, coefficients: Array) -> Tensor:
-    # coefficients that are all positive: from a half on, it is the second class
-    if coefficients.min(initial=0) < 0:
-        return best
-    most = builder.reduce(Operator.REDUCE_MAX, ranked, [1], keep=False)
-    return builder.select(builder.binary(Operator.LESS_EQUAL, 0.5, most), 1, best)
-
-
 def _linear(call: Call, x: Tensor, classes: int, coefficients: Array) -> Tensor:
-    if len(coefficients) != classes * x.shape[1]:
-        raise ShapeError(
-            f"{len(coefficients)} coefficients, {classes} classes, {x.shape[1]} features"
-        )
+    count = len(coefficients)
+    if count != classes * x.shape[1]:
+        raise ShapeError(f"{count} coefficients, {classes} classes, {x.shape[1]} features")
     weights = coefficients.reshape(classes, -1).T.astype(x.dtype)
     scores = call.builder.matmul(x, call.builder.constant(weights))
     return call.builder.add(scores, float(_rho(call, 1)[0]))
@@ -139,7 +131,7 @@ def _probabilities(call: Call, scores: Tensor, classes: int) -> Tensor:
         builder.mul(scores, builder.constant(a.astype(scores.dtype))),
         builder.constant(b.astype(scores.dtype)),
     )
-    first = sigmoid(builder, builder.unary(Operator.NEG, line))
+    first = sigmoid(builder, builder.neg(line))
     first = builder.minimum(builder.maximum(builder.cast(first, "float64"), _SURE), 1 - _SURE)
     second = builder.sub(1, first)
     if classes == _BINARY:
@@ -148,18 +140,13 @@ def _probabilities(call: Call, scores: Tensor, classes: int) -> Tensor:
 
 
 def _coupled(builder: Builder, first: Tensor, second: Tensor, classes: int) -> Tensor:
-    rows, regions = first.shape[0], []
+    rows, pairs = first.shape
     check_size((rows, classes, classes + 1))
-    for number, (i, j) in enumerate(combinations(range(classes), 2)):
-        for source, place in ((0, i * classes + j), (1, j * classes + i)):
-            regions.append(
-                Region(
-                    (rows,),
-                    View(number, (first.shape[1],)),
-                    View(place, (classes * classes,)),
-                    source,
-                )
-            )
+    regions = [
+        Region((rows,), View(number, (pairs,)), View(offset, (classes * classes,)), source)
+        for number, (i, j) in enumerate(combinations(range(classes), 2))
+        for source, offset in ((0, i * classes + j), (1, j * classes + i))
+    ]
     matrix = builder.raster([first, second], (rows, classes, classes), regions, 0)
     turned = moves.transpose(builder, matrix, (0, 2, 1))
     diagonal = builder.constant(np.eye(classes))
@@ -182,10 +169,14 @@ def _coupled(builder: Builder, first: Tensor, second: Tensor, classes: int) -> T
 
 def _kernels(call: Call, x: Tensor, vectors: Array) -> Tensor:
     builder, kind = call.builder, call.text("kernel_type", "LINEAR")
-    given = reals(call, "kernel_params")
-    if len(given) not in {0, 3}:
-        raise LoweringError(f"kernel_params are gamma, coef0 and degree, not {len(given)} numbers")
-    gamma, offset, degree = (float(each) for each in (given if len(given) else (0, 0, 0)))
+    parameters = reals(call, "kernel_params")
+    if len(parameters) not in {0, 3}:
+        raise LoweringError(
+            f"kernel_params are gamma, coef0 and degree, not {len(parameters)} numbers"
+        )
+    gamma, offset, degree = (
+        float(number) for number in (parameters if len(parameters) else (0, 0, 0))
+    )
     if kind == "RBF":
         return builder.cast(_distances(builder, x, vectors, -gamma), x.dtype)
     product = builder.matmul(x, builder.constant(vectors.T.astype(x.dtype)))
@@ -193,9 +184,9 @@ def _kernels(call: Call, x: Tensor, vectors: Array) -> Tensor:
         return product
     line = builder.add(builder.mul(product, gamma), offset)
     if kind == "POLY":
-        return builder.binary(Operator.POW, line, int(degree))
+        return builder.pow(line, int(degree))
     if kind == "SIGMOID":
-        return builder.unary(Operator.TANH, line)
+        return builder.tanh(line)
     raise LoweringError(f"kernel_type {kind!r} is not LINEAR, POLY, RBF or SIGMOID")
 
 
@@ -206,7 +197,7 @@ def _distances(builder: Builder, x: Tensor, vectors: Array, factor: float) -> Te
     lengths = builder.sum(builder.mul(wide, wide), [1])
     own = builder.constant((known * known).sum(axis=1))
     square = builder.maximum(builder.add(builder.add(products, lengths), own), 0)
-    return builder.unary(Operator.EXP, builder.mul(square, factor))
+    return builder.exp(builder.mul(square, factor))
 
 
 def _vectors(call: Call, count: int, x: Tensor) -> Array:

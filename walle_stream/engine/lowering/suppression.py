@@ -32,12 +32,8 @@ _LOOP_VERSION: Final = 13
 @lowers("NonMaxSuppression")
 def _non_max_suppression(call: Call) -> Result:
     boxes, scores = call.tensor(0), call.tensor(1)
-    fits = (
-        boxes.rank == 3  # noqa: PLR2004  # batch, box, corner
-        and scores.rank == 3  # noqa: PLR2004  # batch, class, box
-        and boxes.shape == (scores.shape[0], scores.shape[2], _CORNERS)
-    )
-    if not fits:
+    # (batch, box, corner) and (batch, class, box)
+    if scores.rank != 3 or boxes.shape != (*scores.shape[::2], _CORNERS):  # noqa: PLR2004
         raise ShapeError(f"boxes {list(boxes.shape)} with scores {list(scores.shape)}")
     if not is_floating(boxes.dtype) or scores.dtype != boxes.dtype:
         raise DTypeError(f"boxes of {boxes.dtype.name} with scores of {scores.dtype.name}")
@@ -45,43 +41,43 @@ def _non_max_suppression(call: Call) -> Result:
     steps = min(max(limits[0], 0), boxes.shape[1])
     if not steps or not scores.size:
         return call.builder.constant(np.zeros((0, 3), np.int64))
-    given = call.node.inputs
-    left, known, best, valid, places = (
-        call.inner_name(each) for each in ("left", "known", "best", "valid", "places")
+    inputs = call.node.inputs
+    left, known, best, valid, positions = (
+        call.inner_name(name) for name in ("left", "known", "best", "valid", "places")
     )
-    threshold = given[3] if call.has(3) else ""
-    least = given[4] if call.has(4) else ""
+    threshold = inputs[3] if call.has(3) else ""
+    least = inputs[4] if call.has(4) else ""
     state, chosen = (left, known, threshold), (best, valid)
     if steps <= STEPS_UNROLLED:
         choice = [call.stage("SuppressionSteps", state, chosen, {"steps": steps})]
     else:
         choice = _loop(call, steps, state, chosen)
     return Stages(
-        call.stage("SuppressionStart", (*given[:2], threshold, least), (left, known),
+        call.stage("SuppressionStart", (*inputs[:2], threshold, least), (left, known),
                    call.node.attributes),
         *choice,
-        call.stage("SuppressionPlaces", (valid,), (places,)),
-        call.stage("SuppressionResult", (best, places), call.node.outputs[:1]),
+        call.stage("SuppressionPlaces", (valid,), (positions,)),
+        call.stage("SuppressionResult", (best, positions), call.node.outputs[:1]),
     )  # fmt: skip
 
 
 def _loop(
-    call: Call, steps: int, given: tuple[str, str, str], outputs: tuple[str, str]
+    call: Call, steps: int, state: tuple[str, str, str], outputs: tuple[str, str]
 ) -> list[Node]:
     trips, left = call.inner_name("trips"), call.inner_name("left_at_end")
-    inner = {each: call.inner_name(f"step/{each}") for each in (
+    inner = {name: call.inner_name(f"step/{name}") for name in (
         "number", "goes_on", "left", "next", "left_next", "best", "valid",
     )}  # fmt: skip
-    made_in_step = tuple(inner[each] for each in ("next", "left_next", "best", "valid"))
+    made_in_step = tuple(inner[name] for name in ("next", "left_next", "best", "valid"))
     body = Graph(
         "suppression",
-        {inner[each]: None for each in ("number", "goes_on", "left")},
+        {inner[name]: None for name in ("number", "goes_on", "left")},
         dict.fromkeys(made_in_step),
-        (call.stage("SuppressionStep", (inner["left"], *given[1:]), made_in_step),),
+        (call.stage("SuppressionStep", (inner["left"], *state[1:]), made_in_step),),
     )
     return [
         Node("Constant", (), (trips,), {"value": np.array(steps)}, version=_LOOP_VERSION),
-        Node("Loop", (trips, "", given[0]), (left, *outputs), {"body": body}, call.node.name,
+        Node("Loop", (trips, "", state[0]), (left, *outputs), {"body": body}, call.node.name,
              version=_LOOP_VERSION),
     ]  # fmt: skip
 
@@ -91,50 +87,46 @@ def _start(call: Call) -> Result:
     # scores that are left, and what is known of the boxes: corners and area, or all overlaps
     boxes, scores, builder = call.tensor(0), call.tensor(1), call.builder
     least = _scalar(call, 3, scores, -np.inf)
-    kept = builder.binary(Operator.LESS_EQUAL, least, scores)
+    kept = builder.less_equal(least, scores)
     left = builder.select(kept, scores, -np.inf)
-    parts = [moves.slice_axis(builder, boxes, 2, each, each + 1) for each in range(_CORNERS)]
+    parts = moves.unjoined(builder, boxes, 2)
     if call.number("center_point_box", 0):
         x, y, width, height = parts
         half_width, half_height = builder.div(width, 2), builder.div(height, 2)
         low = [builder.sub(y, half_height), builder.sub(x, half_width)]
         high = [builder.add(y, half_height), builder.add(x, half_width)]
     else:
-        low = [builder.minimum(parts[each], parts[each + 2]) for each in range(2)]
-        high = [builder.maximum(parts[each], parts[each + 2]) for each in range(2)]
+        low = [*map(builder.minimum, parts[:2], parts[2:])]
+        high = [*map(builder.maximum, parts[:2], parts[2:])]
     area = builder.mul(builder.sub(high[0], low[0]), builder.sub(high[1], low[1]))
     known = moves.concat(builder, [*low, *high, area], 2)
     batches, count = boxes.shape[:2]
     if batches * count * count <= PAIRS_MAX:
         own = builder.constant(np.eye(count, dtype=BOOL))
         overlaps = _overlaps(builder, known, known, _scalar(call, 2, scores, 0.0))
-        known = builder.binary(Operator.OR, overlaps, own)
+        known = builder.logical_or(overlaps, own)
     return left, known
 
 
 def _scalar(call: Call, number: int, like: Tensor, default: float) -> Tensor:
-    given, builder = call.optional(number), call.builder
-    if given is None:
-        return builder.as_tensor(default, like)
-    if given.size != 1:
-        raise ShapeError(f"threshold {number} has shape {list(given.shape)}, not one element")
-    return builder.reshape(builder.cast(given, like.dtype), ())
+    if call.has(number):
+        return call.scalar(number, like.dtype)
+    return call.builder.as_tensor(default, like)
 
 
 def _overlaps(builder: Builder, first: Tensor, second: Tensor, threshold: Tensor) -> Tensor:
     # (batch, n, 5) and (batch, m, 5): whether intersection over union is above it, (batch, n, m)
-    ours = [moves.slice_axis(builder, first, 2, each, each + 1) for each in range(5)]
-    theirs = [
-        moves.transpose(builder, moves.slice_axis(builder, second, 2, each, each + 1), (0, 2, 1))
-        for each in range(5)
+    rows = moves.unjoined(builder, first, 2)
+    columns = [
+        moves.transpose(builder, column, (0, 2, 1)) for column in moves.unjoined(builder, second, 2)
     ]
     sides = []
-    for each in range(2):
-        low = builder.maximum(ours[each], theirs[each])
-        high = builder.minimum(ours[each + 2], theirs[each + 2])
+    for axis in range(2):
+        low = builder.maximum(rows[axis], columns[axis])
+        high = builder.minimum(rows[axis + 2], columns[axis + 2])
         sides.append(builder.maximum(builder.sub(high, low), 0))
     common = builder.mul(*sides)
-    union = builder.sub(builder.add(ours[4], theirs[4]), common)
+    union = builder.sub(builder.add(rows[4], columns[4]), common)
     # two boxes without area have 0 / 0, which is above nothing
     return builder.less(threshold, builder.div(common, union))
 
@@ -155,7 +147,7 @@ def _steps(call: Call) -> Result:
 def _one_step(call: Call) -> Result:
     left, known, builder = call.tensor(0), call.tensor(1), call.builder
     left, best, valid = _step(builder, left, known, _scalar(call, 2, left, 0.0))
-    goes_on = builder.reduce(Operator.REDUCE_MAX, valid, (0, 1), keep=False)
+    goes_on = builder.max(valid, (0, 1), keep=False)
     return goes_on, left, best, valid
 
 
@@ -164,7 +156,7 @@ def _step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     batches, classes, count = left.shape
     best = builder.emit(Operator.ARG_MAX, left, axis=2)
-    valid = builder.less(-np.inf, builder.reduce(Operator.REDUCE_MAX, left, (2,)))
+    valid = builder.less(-np.inf, builder.max(left, (2,)))
     rows = builder.add(best, builder.constant(np.arange(batches).reshape(-1, 1, 1) * count))
     lines = builder.reshape(known, (batches * count, known.shape[2]))
     taken = take(builder, lines, builder.reshape(rows, (batches, classes)))
@@ -172,27 +164,23 @@ def _step(
         struck = taken
     else:
         own = builder.equal(best, builder.constant(np.arange(count)))
-        struck = builder.binary(Operator.OR, _overlaps(builder, taken, known, threshold), own)
+        struck = builder.logical_or(_overlaps(builder, taken, known, threshold), own)
     next_left = builder.select(struck, -np.inf, left)
     shape = (batches, classes)
     return next_left, builder.reshape(best, shape), builder.reshape(valid, shape)
 
 
 @lowers("SuppressionPlaces", domain=INNER_DOMAIN)
-def _places(call: Call) -> Result:
+def _positions(call: Call) -> Result:
     valid, builder = call.tensor(0), call.builder
     return builder.emit(Operator.NONZERO, moves.transpose(builder, valid, (1, 2, 0)))
 
 
 @lowers("SuppressionResult", domain=INNER_DOMAIN)
 def _result(call: Call) -> Result:
-    best, places, builder = call.tensor(0), call.tensor(1), call.builder
+    best, positions, builder = call.tensor(0), call.tensor(1), call.builder
     steps, _, classes = best.shape
-    chosen = flat_take(builder, moves.transpose(builder, best, (1, 2, 0)), places)
-    row = builder.div(places, steps)
-    columns = [
-        builder.div(row, classes),
-        builder.binary(Operator.MOD, row, classes),
-        chosen,
-    ]
+    chosen = flat_take(builder, moves.transpose(builder, best, (1, 2, 0)), positions)
+    row = builder.div(positions, steps)
+    columns = [builder.div(row, classes), builder.mod(row, classes), chosen]
     return moves.stack(builder, columns, 1)

@@ -1,5 +1,8 @@
-"""Operators on strings of the domain ONNX itself."""
+"""Operators on strings of the domain ONNX itself, and ImageDecoder: the host runs both."""
 
+import numpy as np
+
+from walle_stream.engine.backends.text import can_decode
 from walle_stream.engine.lowering.builder import common_shape
 from walle_stream.engine.lowering.patterns import translated
 from walle_stream.engine.lowering.registry import Call, Result, lowers
@@ -8,68 +11,47 @@ from walle_stream.engine.rules import BOOL, INT64, TEXT
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 
-def strings(call: Call, number: int) -> Tensor:
-    """Give an input that must be of strings.
-
-    Raises:
-        DTypeError: It is of something else.
-    """
+def _strings(call: Call, number: int) -> Tensor:
     x = call.tensor(number)
     if x.dtype != TEXT:
         raise DTypeError(f"input {number} must be of strings, not {x.dtype.name}")
     return x
 
 
-def texts(call: Call, name: str) -> tuple[str, ...] | None:
-    """Give an attribute of strings, or None where it is left out.
-
-    Raises:
-        LoweringError: It is something else.
-    """
-    value = call.attribute(name)
-    if value is None:
-        return None
-    if not isinstance(value, tuple) or any(not isinstance(each, bytes) for each in value):
-        raise LoweringError(f"attribute {name!r} must be strings, not {value!r}")
-    return tuple(each.decode("utf-8", "replace") for each in value)
-
-
 @lowers("StringConcat")
 def _string_concat(call: Call) -> Result:
-    x, y, builder = strings(call, 0), strings(call, 1), call.builder
+    x, y, builder = _strings(call, 0), _strings(call, 1), call.builder
     shape = common_shape(x.shape, y.shape)
-    spread = [builder.broadcast(each, shape) for each in (x, y)]
+    spread = [builder.broadcast(operand, shape) for operand in (x, y)]
     return builder.text("concat", spread, shape, TEXT)
 
 
 @lowers("StringSplit")
 def _string_split(call: Call) -> Result:
-    x, builder = strings(call, 0), call.builder
+    x, builder = _strings(call, 0), call.builder
     count = -1 if call.attribute("maxsplit") is None else call.number("maxsplit")
-    given = {"delimiter": call.text("delimiter", "") or None, "count": count}
+    parameters = {"delimiter": call.text("delimiter", "") or None, "count": count}
     # how many parts the longest has is known when it has run, unless there is none
-    parts = builder.text("split", [x], None if x.size else (*x.shape, 0), TEXT, **given)
+    parts = builder.text("split", [x], None if x.size else (*x.shape, 0), TEXT, **parameters)
     if not call.wants(1):
         return parts
-    return parts, builder.text("split_count", [x], x.shape, INT64, **given)
+    return parts, builder.text("split_count", [x], x.shape, INT64, **parameters)
 
 
 @lowers("StringNormalizer")
 def _string_normalizer(call: Call) -> Result:
-    x = strings(call, 0)
+    x = _strings(call, 0)
     if not (x.rank == 1 or (x.rank == 2 and x.shape[0] == 1)):  # noqa: PLR2004  # [C] or [1, C]
         raise ShapeError(f"shape {list(x.shape)} is neither [C] nor [1, C]")
-    case = call.text("case_change_action", "NONE")
-    if case not in {"LOWER", "UPPER", "NONE"}:
-        raise LoweringError(f"case_change_action {case!r} is not LOWER, UPPER or NONE")
+    case = call.choice("case_change_action", ("LOWER", "UPPER", "NONE"), "NONE")
     is_case_sensitive = bool(call.number("is_case_sensitive", 0))
-    words = texts(call, "stopwords") or ()
+    words = call.texts("stopwords") or ()
     return call.builder.text(
         "normalize",
         [x],
         None if words and x.size else (*x.shape[:-1], max(x.shape[-1], 1)),
         TEXT,
-        stopwords=frozenset(each if is_case_sensitive else each.lower() for each in words),
+        stopwords=frozenset(word if is_case_sensitive else word.lower() for word in words),
         is_case_sensitive=is_case_sensitive,
         case=case,
     )
@@ -77,6 +59,19 @@ def _string_normalizer(call: Call) -> Result:
 
 @lowers("RegexFullMatch")
 def _regex_full_match(call: Call) -> Result:
-    x = strings(call, 0)
+    x = _strings(call, 0)
     pattern = translated(call.text("pattern"))
     return call.builder.text("match", [x], x.shape, BOOL, pattern=pattern)
+
+
+@lowers("ImageDecoder")
+def _image_decoder(call: Call) -> Result:
+    stream = call.tensor(0)
+    pixels = call.choice("pixel_format", ("RGB", "BGR", "Grayscale"), "RGB")
+    if stream.dtype != np.dtype(np.uint8):
+        raise DTypeError(f"an encoded image is of uint8, not {stream.dtype.name}")
+    if stream.rank != 1:
+        raise ShapeError(f"an encoded image has one axis, not {stream.rank}")
+    if not can_decode():
+        raise LoweringError("images are decoded by the package Pillow: pip install pillow")
+    return call.builder.text("decode_image", [stream], None, stream.dtype, pixel_format=pixels)

@@ -31,7 +31,7 @@ class Traced:
     """By name, of all that is made so far."""
     remaining: list[Node] = field(default_factory=list)
     """Put off, in order."""
-    asked: set[str] = field(default_factory=set)
+    required: set[str] = field(default_factory=set)
     """Names of values whose elements rules asked for."""
     reason: str = ""
     """Why the first of ``remaining`` was put off."""
@@ -42,12 +42,9 @@ class Traced:
 
 
 def trace(
-    nodes: Sequence[Node],
-    known: Mapping[str, Value],
-    functions: Functions,
-    compute: Compute,
+    nodes: Sequence[Node], known: Mapping[str, Value], functions: Functions, compute: Compute,
     budget: Budget | None = None,
-) -> Traced:
+) -> Traced:  # fmt: skip
     """Lower what can be of nodes in order, with values known by name.
 
     ``functions`` are what the model defines, ``compute`` runs one step, ``budget`` is of the run.
@@ -103,17 +100,17 @@ class _Tracer:
         try:
             return _lower(node, traced)
         except (ShapeUnknown, ValueUnknown, _Cut) as signal:
-            asked: set[str] = set()
+            required: set[str] = set()
             if isinstance(signal, ValueUnknown):
-                asked = _asked_names(node, traced, signal.tensor, count)
-            traced.asked |= asked
-            traced.reason = traced.reason or _reason(signal, asked)
+                required = _asked_names(node, traced, signal.tensor, count)
+            traced.required |= required
+            traced.reason = traced.reason or _reason(signal, required)
             del traced.builder.steps[count:]
             return self._put_off(node)
 
     def _put_off(self, node: Node) -> Sequence[Node]:
         self.traced.remaining.append(node)
-        self._late.update(each for each in node.outputs if each)
+        self._late.update(name for name in node.outputs if name)
         return ()
 
     def _prefix(self, node: Node) -> str:
@@ -125,25 +122,25 @@ class _Tracer:
 def needed_names(node: Node) -> set[str]:
     """Give the names of values that a node reads, those of its graphs included."""
     free = (name for graph in node.graphs() for name in graph.free_names)
-    return {*(each for each in node.inputs if each), *free}
+    return {*(name for name in node.inputs if name), *free}
 
 
 class _Cut(Exception):  # noqa: N818  # a signal, no error
     pass
 
 
-def _reason(signal: ShapeUnknown | ValueUnknown | _Cut, asked: set[str]) -> str:
+def _reason(signal: ShapeUnknown | ValueUnknown | _Cut, required: set[str]) -> str:
     if isinstance(signal, ValueUnknown):
-        listed = ", ".join(map(repr, sorted(asked))) or "a value"
+        listed = ", ".join(map(repr, sorted(required))) or "a value"
         return f"its outputs' shapes depend on the elements of {listed}"
     if isinstance(signal, ShapeUnknown):
         return "the shape of an input of it depends on values"
     return "it is control flow, which values decide"
 
 
-def _asked_names(node: Node, traced: Traced, asked: Tensor, count: int) -> set[str]:
+def _asked_names(node: Node, traced: Traced, required: Tensor, count: int) -> set[str]:
     # what a rule asks for may be made by steps of its own: which of its inputs are behind it?
-    wanted = {asked}
+    wanted = {required}
     for step in reversed(traced.builder.steps[count:]):
         if wanted.intersection(step.outputs):
             wanted.update(step.inputs)
@@ -158,7 +155,7 @@ def tensors_of(value: Value) -> list[Tensor]:
     """Give the tensors of a value: itself, those of a sequence in order, or none."""
     if isinstance(value, Tensor):
         return [value]
-    return [] if value is None else [each for element in value for each in tensors_of(element)]
+    return [] if value is None else [tensor for element in value for tensor in tensors_of(element)]
 
 
 def constant_tensors(constants: Mapping[str, Array]) -> dict[str, Value]:

@@ -1,19 +1,136 @@
-"""ConvTranspose: a product of matrices whose columns are added up, or a convolution."""
+"""ConvTranspose and Col2Im: columns of windows, added up to images.
 
+A transposed convolution is a product of matrices whose columns are added up, or a
+convolution.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.channels import channels_first, channels_last
-from walle_stream.engine.lowering.columns import Columns, OuterAxis, fold, overlaps
 from walle_stream.engine.lowering.convolution import biased, convolved
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.windows import Window, spatial, spatial_sizes
+from walle_stream.engine.lowering.windows import (
+    AUTO_PADS,
+    Window,
+    channels_first,
+    channels_last,
+    placed,
+    spatial,
+    spatial_sizes,
+)
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import check_size
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.errors import ShapeError
+
+
+class OuterAxis(NamedTuple):
+    """Its size, and its strides in the columns and in the image."""
+
+    size: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where columns lie, and where the image does; strides in elements."""
+
+    outer: tuple[OuterAxis, ...]
+    """Axes that are no spatial ones."""
+    positions: Shape
+    """Source strides of the positions of the window, one a spatial axis."""
+    kernel: Shape
+    """Source strides of its taps."""
+    image: Shape
+    """Destination strides."""
+
+
+def fold(builder: Builder, x: Tensor, shape: Shape, window: Window, columns: Columns) -> Tensor:
+    """Add up columns where they overlap, to an image of their dtype.
+
+    What the window sees beyond the image is left out.
+    """
+    if not x.size:
+        return builder.raster([x], shape, [], 0)
+    regions = tuple(_regions(window, columns))
+    fill = None if x.dtype.kind == "O" else 0
+    return builder.raster([x], shape, regions, fill, accumulate=overlaps(window))
+
+
+def overlaps(window: Window) -> bool:
+    """Whether an element belongs to two windows, or to two taps."""
+    return any(
+        k > 1 and n > 1 and (k - 1) * d >= s and (n - 1) * s >= d
+        for k, n, s, d in zip(
+            window.kernel, window.output, window.strides, window.dilations, strict=True
+        )
+    )
+
+
+def _regions(window: Window, columns: Columns) -> Iterator[Region]:
+    # taps and positions are alike in an address: a region stands for one of the fewer, and spans
+    # the other
+    taps = (window.kernel, window.dilations, columns.kernel)
+    positions = (window.output, window.strides, columns.positions)
+    first, second = (taps, positions) if window.taps <= prod(window.output) else (positions, taps)
+    fixed = list(zip(*first, strict=True))
+    free = list(zip(*second, strict=True))
+    for number in product(*(range(count) for count, _, _ in fixed)):
+        size, source, target = [], [], []
+        start = goal = 0
+        for axis, at in enumerate(number):
+            _, step, stride = fixed[axis]
+            count, pace, own = free[axis]
+            shift = at * step - window.before[axis]
+            low = max(0, -(shift // pace))
+            high = min(count, (window.sizes[axis] - 1 - shift) // pace + 1)
+            size.append(max(0, high - low))
+            start += at * stride + low * own
+            goal += (shift + low * pace) * columns.image[axis]
+            source.append(own)
+            target.append(pace * columns.image[axis])
+        yield Region(
+            (*(outer.size for outer in columns.outer), *size),
+            View(start, (*(outer.source for outer in columns.outer), *source)),
+            View(goal, (*(outer.target for outer in columns.outer), *target)),
+        )
+
+
+@lowers("Col2Im", kind=Kind.TRANSFORM)
+def _col2im(call: Call) -> Result:
+    x, image, block = call.tensor(0), call.numbers(1) or (), call.numbers(2) or ()
+    rank = len(image)
+    window = placed(
+        image,
+        block,
+        spatial(call, "strides", rank, 1, least=1),
+        spatial(call, "dilations", rank, 1, least=1),
+        spatial(call, "pads", 2 * rank, 0, least=0),
+    )
+    if x.rank != 3 or x.shape[1] % window.taps or x.shape[2] != prod(window.output):  # noqa: PLR2004
+        raise ShapeError(
+            f"columns of shape {list(x.shape)} for blocks {list(block)} at {list(window.output)}"
+            " places"
+        )
+    n, channels = x.shape[0], x.shape[1] // window.taps
+    shape = (n, channels, *image)
+    own = strides_of((n, channels, *block, *window.output))
+    target = strides_of(shape)
+    columns = Columns(
+        (OuterAxis(n, own[0], target[0]), OuterAxis(channels, own[1], target[1])),
+        own[2 + rank :],
+        own[2 : 2 + rank],
+        target[2:],
+    )
+    return fold(call.builder, x, shape, window, columns)
+
 
 _MACS_PER_MOVE = 32
 """Products of a matrix product that take as long as moving one element."""
@@ -42,14 +159,12 @@ def _conv_transpose(call: Call) -> Result:
 
 
 def _window(call: Call, sizes: Shape, kernel: Shape) -> Window:
-    # it slides over the output: its places are the input's elements
+    # it slides over the output: its positions are the input's elements
     rank = len(sizes)
     strides = spatial(call, "strides", rank, 1, least=1)
     dilations = spatial(call, "dilations", rank, 1, least=1)
     extra = spatial(call, "output_padding", rank, 0, least=0)
-    mode = call.text("auto_pad", "NOTSET")
-    if mode not in {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"}:
-        raise LoweringError(f"auto_pad {mode!r} is not NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+    mode = call.choice("auto_pad", AUTO_PADS, "NOTSET")
     wanted = call.list("output_shape")
     if wanted is not None and len(wanted) == rank + 2:
         wanted = wanted[2:]
@@ -90,7 +205,7 @@ def _gathered_work(window: Window, weights: Shape) -> float:
 
 
 def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: int) -> Tensor:
-    # (group, N * places, C / group) by (group, C / group, taps * M / group)
+    # (group, N * positions, C / group) by (group, C / group, taps * M / group)
     n, rank, channels, depth = x.shape[0], len(window.output), w.shape[0], w.shape[1]
     rows = builder.reshape(x, (n * prod(window.output), group, channels // group))
     rows = moves.transpose(builder, rows, (1, 0, 2))
@@ -100,7 +215,7 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
         (group, channels // group, window.taps * depth),
     )
     if group == 1:
-        rows, matrix = (builder.reshape(each, each.shape[1:]) for each in (rows, matrix))
+        rows, matrix = (builder.reshape(tensor, tensor.shape[1:]) for tensor in (rows, matrix))
     is_summed = overlaps(window)
     if is_summed:
         rows, matrix = widened(builder, rows), widened(builder, matrix)

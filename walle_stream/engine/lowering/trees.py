@@ -6,16 +6,15 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.addressing import put, taken
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.encoders import ML, reals
-from walle_stream.engine.lowering.features import floats
+from walle_stream.engine.lowering.features import ML, floats, reals
 from walle_stream.engine.lowering.forests import MODES, Forest, descend
-from walle_stream.engine.lowering.linear_models import as_matrix
-from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.scores import (
     TRANSFORMS,
+    as_matrix,
     both_sides,
     greatest,
     labelled,
@@ -23,8 +22,6 @@ from walle_stream.engine.lowering.scores import (
     labels,
     transformed,
 )
-from walle_stream.engine.lowering.text import texts
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, TEXT, check_size
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
@@ -35,10 +32,10 @@ _BINARY = 2
 
 @dataclass(frozen=True, slots=True)
 class _Votes:
-    """What leaves give: each place has as many slots as the one with most votes."""
+    """What leaves give: each row has as many slots as the one with most votes."""
 
     targets: Array
-    """``(places, slots)``; the number of targets in a slot that is not used."""
+    """``(rows, slots)``; the number of targets in a slot that is not used."""
     weights: Array
     count: int
     """Of targets."""
@@ -46,10 +43,10 @@ class _Votes:
 
 @lowers("TreeEnsembleRegressor", domain=ML)
 def _tree_ensemble_regressor(call: Call) -> Result:
-    builder, (forest, places) = call.builder, _forest(call)
+    builder, (forest, row_of) = call.builder, _forest(call)
     x = _compared(call, forest, floats(call))
     count = call.number("n_targets", 1)
-    votes = _votes(call, places, "target", count)
+    votes = _votes(call, row_of, "target", count)
     aggregate = call.text("aggregate_function", "SUM")
     scores = _aggregated(builder, descend(builder, x, forest), votes, aggregate)
     scores = _based(call, scores, count)
@@ -59,12 +56,12 @@ def _tree_ensemble_regressor(call: Call) -> Result:
 
 @lowers("TreeEnsembleClassifier", domain=ML)
 def _tree_ensemble_classifier(call: Call) -> Result:
-    builder, (forest, places) = call.builder, _forest(call)
+    builder, (forest, row_of) = call.builder, _forest(call)
     x = _compared(call, forest, floats(call))
     names, transform = labels(call, "classlabels_int64s"), call.text("post_transform", "NONE")
     if names is None:
         raise LoweringError("one of classlabels_int64s and classlabels_strings must be given")
-    votes = _votes(call, places, "class", len(names))
+    votes = _votes(call, row_of, "class", len(names))
     voted = {*votes.targets.reshape(-1).tolist()} - {votes.count}
     if len(names) <= _BINARY and len(voted) <= 1:
         return _binary(call, x, forest, votes, names)
@@ -98,25 +95,25 @@ def _binary(
 
 @lowers("TreeEnsemble", domain=ML)
 def _tree_ensemble(call: Call) -> Result:
-    builder, given = call.builder, require_floating(call.tensor(0))
+    builder, features = call.builder, require_floating(call.tensor(0))
     count = call.number("n_targets", 1)
-    forest, leaf_places = _nodes_and_leaves(call)
+    forest, leaf_rows = _nodes_and_leaves(call)
     x = _compared(call, forest, floats(call))
     targets, weights = _ints(call, "leaf_targetids"), _tensor(call, "leaf_weights")
     if not len(targets) == len(weights) > 0:
         raise ShapeError(f"{len(targets)} leaf_targetids and {len(weights)} leaf_weights")
     if len(targets) and not (targets.min() >= 0 and targets.max() < count):
         raise ShapeError(f"leaf_targetids are not all in 0 .. {count - 1}")
-    places = len(forest.modes)
-    table = np.full((places, 1), count, np.int64)
-    amounts = np.zeros((places, 1), np.float64)
-    table[leaf_places, 0], amounts[leaf_places, 0] = targets, weights
+    rows = len(forest.modes)
+    table = np.full((rows, 1), count, np.int64)
+    amounts = np.zeros((rows, 1), np.float64)
+    table[leaf_rows, 0], amounts[leaf_rows, 0] = targets, weights
     aggregate, transform = call.number("aggregate_function", 1), call.number("post_transform", 0)
     if not (0 <= aggregate < len(_AGGREGATES) and 0 <= transform < len(TRANSFORMS)):
         raise LoweringError(f"aggregate_function {aggregate} or post_transform {transform}")
     votes = _Votes(table, amounts.astype(x.dtype), count)
     scores = _aggregated(builder, descend(builder, x, forest), votes, _AGGREGATES[aggregate])
-    return builder.cast(transformed(builder, scores, TRANSFORMS[transform]), given.dtype)
+    return builder.cast(transformed(builder, scores, TRANSFORMS[transform]), features.dtype)
 
 
 def _compared(call: Call, forest: Forest, x: Tensor) -> Tensor:
@@ -125,95 +122,90 @@ def _compared(call: Call, forest: Forest, x: Tensor) -> Tensor:
     return call.builder.cast(matrix, "float64") if forest.splits.dtype == np.float64 else matrix
 
 
-def _aggregated(builder: Builder, places: Tensor, votes: _Votes, aggregate: str) -> Tensor:
+def _aggregated(builder: Builder, leaves: Tensor, votes: _Votes, aggregate: str) -> Tensor:
     # (N, targets); a target that no leaf votes for has 0
     if aggregate not in _AGGREGATES:
         raise LoweringError(f"aggregate_function {aggregate!r} is not one of {_AGGREGATES}")
-    rows, trees = places.shape
+    rows, trees = leaves.shape
     count, slots = votes.count, votes.targets.shape[1]
     check_size((rows, trees, slots))
     check_size((rows, count + 1))
-    weights = taken(builder, votes.weights, places)
+    weights = taken(builder, votes.weights, leaves)
     if count == slots == 1 and aggregate in {"SUM", "AVERAGE"}:
         total = builder.reshape(builder.sum(weights, [1]), (rows, 1))
     else:
-        total = _collected(builder, places, weights, votes, aggregate)
+        total = _collected(builder, leaves, weights, votes, aggregate)
     return builder.div(total, trees) if aggregate == "AVERAGE" else total
 
 
 def _collected(
-    builder: Builder, places: Tensor, weights: Tensor, votes: _Votes, aggregate: str
+    builder: Builder, leaves: Tensor, weights: Tensor, votes: _Votes, aggregate: str
 ) -> Tensor:
-    rows, width = places.shape[0], votes.count + 1
+    rows, width = leaves.shape[0], votes.count + 1
     begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1, 1) * width)
-    address = builder.add(taken(builder, votes.targets.astype(np.int64), places), begins)
-    flat = builder.reshape(address, (address.size,))
-    updates = builder.reshape(weights, (address.size, 1))
+    address = builder.add(taken(builder, votes.targets.astype(np.int64), leaves), begins)
     reduction = {"MIN": "minimum", "MAX": "maximum"}.get(aggregate, "add")
     first = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
     begin = builder.broadcast(builder.as_tensor(first, weights), (rows * width, 1))
-    result = builder.emit(Operator.PUT, begin, flat, updates, reduction=reduction)
+    result = put(builder, begin, address, weights, reduction)
     if reduction != "add":
         empty = builder.broadcast(builder.constant(np.zeros((), np.bool_)), begin.shape)
-        ones = builder.broadcast(builder.constant(np.ones((), np.bool_)), updates.shape)
-        is_voted = builder.emit(Operator.PUT, empty, flat, ones, reduction="none")
-        result = builder.select(is_voted, result, 0)
+        ones = builder.broadcast(builder.constant(np.ones((), np.bool_)), (address.size, 1))
+        result = builder.select(put(builder, empty, address, ones), result, 0)
     return moves.slice_axis(builder, builder.reshape(result, (rows, width)), 1, 0, votes.count)
 
 
 def _forest(call: Call) -> tuple[Forest, dict[tuple[int, int], int]]:
     # of the older operators: nodes by tree and number, leaves among them
     trees, nodes = _ints(call, "nodes_treeids"), _ints(call, "nodes_nodeids")
-    modes = texts(call, "nodes_modes") or ()
+    modes = call.texts("nodes_modes") or ()
     count = len(trees)
     features = _ints(call, "nodes_featureids")
     children = [_ints(call, f"nodes_{side}nodeids") for side in ("false", "true")]
     splits = _doubles(call, "nodes_values")
     missing = _missing(call, count)
     lengths = [len(modes), *map(len, (nodes, features, *children, splits))]
-    if not count or any(each != count for each in lengths):
+    if not count or any(length != count for length in lengths):
         raise ShapeError(f"the attributes nodes_* are not all of {count} nodes")
-    places = {
-        key: place for place, key in enumerate(zip(trees.tolist(), nodes.tolist(), strict=True))
-    }
-    if len(places) != count:
+    row_of = {key: row for row, key in enumerate(zip(trees.tolist(), nodes.tolist(), strict=True))}
+    if len(row_of) != count:
         raise LoweringError("a tree has two nodes of one number")
     known = {f"BRANCH_{mode}": number for number, mode in enumerate(MODES)} | {"LEAF": -1}
     wrong = {*modes} - known.keys()
     if wrong:
         raise LoweringError(f"nodes_modes {sorted(wrong)} are none of {', '.join(known)}")
-    numbers = np.array([known[each] for each in modes], np.int64)
+    numbers = np.array([known[mode] for mode in modes], np.int64)
     table = np.repeat(np.arange(count)[:, None], 2, axis=1)
-    for place in np.flatnonzero(numbers >= 0).tolist():
+    for row in np.flatnonzero(numbers >= 0).tolist():
         for side in (0, 1):
-            child = places.get((int(trees[place]), int(children[side][place])))
+            child = row_of.get((int(trees[row]), int(children[side][row])))
             if child is None:
-                raise LoweringError(f"tree {trees[place]} has no node {children[side][place]}")
-            table[place, side] = child
+                raise LoweringError(f"tree {trees[row]} has no node {children[side][row]}")
+            table[row, side] = child
     _, roots = np.unique(trees, return_index=True)
     features = np.where(numbers >= 0, features, 0)
     nothing = np.full((count, 1), np.nan)
-    return Forest(roots, features, splits, numbers, table, missing, nothing), places
+    return Forest(roots, features, splits, numbers, table, missing, nothing), row_of
 
 
-def _votes(call: Call, places: dict[tuple[int, int], int], what: str, count: int) -> _Votes:
+def _votes(call: Call, row_of: dict[tuple[int, int], int], what: str, count: int) -> _Votes:
     trees, nodes = _ints(call, f"{what}_treeids"), _ints(call, f"{what}_nodeids")
     targets, weights = _ints(call, f"{what}_ids"), _doubles(call, f"{what}_weights")
     if not len(trees) == len(nodes) == len(targets) == len(weights):
         raise ShapeError(f"the attributes {what}_* are not of one length")
     if count < 1 or (len(targets) and not (targets.min() >= 0 and targets.max() < count)):
         raise ShapeError(f"{what}_ids are not all in 0 .. {count - 1}")
-    rows: list[list[int]] = [[] for _ in range(len(places))]
+    rows: list[list[int]] = [[] for _ in range(len(row_of))]
     for number, key in enumerate(zip(trees.tolist(), nodes.tolist(), strict=True)):
-        if key not in places:
+        if key not in row_of:
             raise LoweringError(f"{what}_nodeids: tree {key[0]} has no node {key[1]}")
-        rows[places[key]].append(number)
+        rows[row_of[key]].append(number)
     shape = (len(rows), max(1, *map(len, rows), 1))
     check_size(shape)
     table, amounts = np.full(shape, count, np.int64), np.zeros(shape, weights.dtype)
-    for place, numbers in enumerate(rows):
-        table[place, : len(numbers)] = targets[numbers]
-        amounts[place, : len(numbers)] = weights[numbers]
+    for row, numbers in enumerate(rows):
+        table[row, : len(numbers)] = targets[numbers]
+        amounts[row, : len(numbers)] = weights[numbers]
     return _Votes(table, amounts, count)
 
 
@@ -244,33 +236,25 @@ def _nodes_and_leaves(call: Call) -> tuple[Forest, Array]:
     missing = np.append(_missing(call, count), np.zeros(leaves, np.bool_))
     members = _members(call, modes, count + leaves)
     modes = np.append(modes, np.full(leaves, -1))
-    forest = Forest(
-        roots,
-        np.append(features, np.zeros(leaves, np.int64)),
-        np.append(splits, behind),
-        modes,
-        children,
-        missing,
-        members,
-    )
-    return forest, own
+    features, splits = np.append(features, np.zeros(leaves, np.int64)), np.append(splits, behind)
+    return Forest(roots, features, splits, modes, children, missing, members), own
 
 
-def _members(call: Call, modes: Array, places: int) -> Array:
-    asked = np.flatnonzero(modes == MODES.index("MEMBER"))
+def _members(call: Call, modes: Array, rows: int) -> Array:
+    nodes = np.flatnonzero(modes == MODES.index("MEMBER"))
     value = call.attribute("membership_values")
     flat = np.zeros(0) if value is None else _tensor(call, "membership_values").astype(np.float64)
     ends = np.flatnonzero(np.isnan(flat))
     # the last set may be without the nan behind it
     if flat.size and (not ends.size or ends[-1] != flat.size - 1):
         ends = np.append(ends, flat.size)
-    if len(ends) != len(asked):
-        raise ShapeError(f"{len(ends)} sets of membership_values for {len(asked)} nodes")
+    if len(ends) != len(nodes):
+        raise ShapeError(f"{len(ends)} sets of membership_values for {len(nodes)} nodes")
     begins = [0, *(ends[:-1] + 1).tolist()]
     most = max((end - begin for begin, end in zip(begins, ends.tolist(), strict=False)), default=0)
-    table = np.full(check_size((places, max(most, 1))), np.nan)
-    for place, begin, end in zip(asked.tolist(), begins, ends.tolist(), strict=False):
-        table[place, : end - begin] = flat[begin:end]
+    table = np.full(check_size((rows, max(most, 1))), np.nan)
+    for row, begin, end in zip(nodes.tolist(), begins, ends.tolist(), strict=False):
+        table[row, : end - begin] = flat[begin:end]
     return table
 
 

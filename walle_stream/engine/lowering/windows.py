@@ -2,23 +2,27 @@
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from walle_stream.engine.lowering import moves
+from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call
-from walle_stream.engine.lowering.tables import check_table
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.region import Shape
-from walle_stream.errors import LoweringError, ShapeError
+from walle_stream.engine.region import Region, Shape, View, simplified, strides_of
+from walle_stream.engine.rules import check_size, check_table
+from walle_stream.errors import ShapeError
 
-_FIRST_SPATIAL = 2
+AUTO_PADS: Final = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+_FIRST_SPATIAL: Final = 2
 """Axes of ``(N, C, *spatial)`` before the spatial ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A kernel and the places that it takes; one number an axis."""
+    """A kernel and the positions that it takes; one number an axis."""
 
     sizes: Shape
     """Of what it slides over, without padding."""
@@ -30,7 +34,7 @@ class Window:
     after: Shape
     """Padding behind, as it was asked for; the last window may reach beyond it or not use it."""
     output: Shape
-    """How many places it takes."""
+    """How many positions it takes."""
 
     @property
     def taps(self) -> int:
@@ -55,7 +59,6 @@ def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
     """Read the attributes of a convolution or a pool: one number a spatial axis each.
 
     Raises:
-        LoweringError: ``auto_pad`` is unknown.
         ShapeError: An attribute does not fit.
     """
     if call.list("kernel_shape") not in {None, kernel}:
@@ -64,15 +67,13 @@ def window_of(call: Call, sizes: Shape, kernel: Shape) -> Window:
         raise ShapeError(f"a kernel {list(kernel)} for {len(sizes)} spatial axes")
     strides = spatial(call, "strides", len(sizes), 1, least=1)
     dilations = spatial(call, "dilations", len(sizes), 1, least=1)
-    mode = call.text("auto_pad", "NOTSET")
+    mode = call.choice("auto_pad", AUTO_PADS, "NOTSET")
     if mode == "NOTSET":
         pads = spatial(call, "pads", 2 * len(sizes), 0, least=0)
     elif mode == "VALID":
         pads = (0,) * (2 * len(sizes))
-    elif mode in {"SAME_UPPER", "SAME_LOWER"}:
-        pads = _same_pads(sizes, kernel, strides, dilations, lower=mode == "SAME_LOWER")
     else:
-        raise LoweringError(f"auto_pad {mode!r} is not NOTSET, SAME_UPPER, SAME_LOWER or VALID")
+        pads = _same_pads(sizes, kernel, strides, dilations, lower=mode == "SAME_LOWER")
     return placed(sizes, kernel, strides, dilations, pads, ceil=bool(call.number("ceil_mode", 0)))
 
 
@@ -80,7 +81,7 @@ def placed(
     sizes: Shape, kernel: Shape, strides: Shape, dilations: Shape, pads: Shape,
     *, ceil: bool = False,
 ) -> Window:  # fmt: skip
-    """Count the places of a window; one number a spatial axis, pads of begins, then of ends.
+    """Count the positions of a window; one number a spatial axis, pads of begins, then of ends.
 
     ``ceil``: a last window may reach beyond the padding.
 
@@ -124,8 +125,8 @@ def _same_pads(
         max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
         for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
     ]
-    small = tuple(each // 2 for each in totals)
-    great = tuple(each - each // 2 for each in totals)
+    small = tuple(total // 2 for total in totals)
+    great = tuple(total - total // 2 for total in totals)
     return (*great, *small) if lower else (*small, *great)
 
 
@@ -162,5 +163,63 @@ def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]
     In the padding it is negative or beyond the size.
     """
     check_table((window.output[axis], window.kernel[axis]), "the taps")
-    places = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
-    return np.add.outer(places, np.arange(window.kernel[axis]) * window.dilations[axis])
+    starts = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
+    return np.add.outer(starts, np.arange(window.kernel[axis]) * window.dilations[axis])
+
+
+def channels_last(builder: Builder, x: Tensor) -> Tensor:
+    """Move ``(N, C, *spatial)`` to ``(N, *spatial, C)``."""
+    return moves.transpose(builder, x, (0, *range(2, x.rank), 1))
+
+
+def channels_first(builder: Builder, x: Tensor) -> Tensor:
+    """Move ``(N, *spatial, C)`` to ``(N, C, *spatial)``; see ``channels_last``."""
+    return moves.transpose(builder, x, (0, x.rank - 1, *range(1, x.rank - 1)))
+
+
+def padded(builder: Builder, x: Tensor, window: Window, fill: Any) -> Tensor:
+    """Put as much of a border around a channels-last tensor as the windows reach into.
+
+    What no window reaches is still there.
+    """
+    behind = [
+        max(0, length - front - size)
+        for length, front, size in zip(window.lengths, window.before, window.sizes, strict=True)
+    ]
+    check_size((x.shape[0], *window.lengths, x.shape[-1]), "a padded tensor")
+    return moves.pad(builder, x, (0, *window.before, 0), (0, *behind, 0), fill)
+
+
+def tap_view(builder: Builder, x: Tensor, window: Window, tap: Shape) -> Tensor:
+    """Give what a tap of the kernel reads of a padded tensor: ``(N, *output, C)``."""
+    starts = [index * d for index, d in zip(tap, window.dilations, strict=True)]
+    return moves.crop(
+        builder, x, (0, *starts, 0), (x.shape[0], *window.output, x.shape[-1]),
+        (1, *window.strides, 1),
+    )  # fmt: skip
+
+
+def patches(
+    builder: Builder, x: Tensor, window: Window, starts: Shape, sizes: Shape, group: int = 1
+) -> Tensor:
+    """Gather the elements of windows next to each other: one overlapping view of a padded tensor.
+
+    Positions are counted in ``(N, *output)``. Gives ``(group, positions, taps * C / group)``;
+    without the first axis where group is 1.
+    """
+    depth = x.shape[-1] // group
+    shape: Shape = (prod(sizes), window.taps * depth)
+    if group > 1:
+        shape = (group, *shape)
+    if 0 in shape:
+        return builder.raster([x], shape, [])
+    own = strides_of(x.shape)
+    steps = (own[0], *(s * step for s, step in zip(window.strides, own[1:-1], strict=True)))
+    inner = [d * step for d, step in zip(window.dilations, own[1:-1], strict=True)]
+    size = (group, *sizes, *window.kernel, depth)
+    offset = sum(first * step for first, step in zip(starts, steps, strict=True))
+    source = View(offset, (depth, *steps, *inner, 1))
+    region = Region(size, source, View(0, strides_of(size)))
+    if simplified(region) == Region((x.size,), View(0, (1,)), View(0, (1,))):
+        return builder.reshape(x, shape)
+    return builder.raster([x], shape, [region])

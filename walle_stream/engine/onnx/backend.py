@@ -26,25 +26,19 @@ class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
         self._runner = GraphRunner(model.graph, model.functions, backend, limits)
 
     def run(self, inputs: Any, **_kwargs: Any) -> tuple[Any, ...]:
-        """Run it.
-
-        Args:
-            inputs: In the order of the graph's inputs, or one array.
-
-        Returns:
-            Its outputs, in order.
+        """Give its outputs, in order, of one array or of inputs in the order of the graph's.
 
         Raises:
             EngineError: It cannot be run, or not with these inputs.
         """
-        given = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
         graph = self._model.graph
         names = [name for name in graph.inputs if name not in graph.constants]
-        if len(given) > len(names):
+        if len(arrays) > len(names):
             names = list(graph.inputs)
-        if len(given) > len(names):
-            raise EngineError(f"{len(given)} inputs are given, of {len(names)} at most")
-        named = dict(zip(names, given, strict=False))
+        if len(arrays) > len(names):
+            raise EngineError(f"{len(arrays)} inputs are given, of {len(names)} at most")
+        named = dict(zip(names, arrays, strict=False))
         return tuple(self._runner.run(checked_inputs(graph, named)))
 
 
@@ -68,47 +62,35 @@ class EngineBackendApi(Backend):  # type: ignore[misc]  # onnx is not typed here
         return EngineRep(import_model(model), backend_named("numpy"))
 
     @classmethod
-    def run_node(  # the arguments are onnx's
-        cls,
-        node: NodeProto,
-        inputs: Sequence[Any],
-        device: str = "CPU",
-        outputs_info: Any = None,
+    def run_node(
+        cls, node: NodeProto, inputs: Sequence[Any], device: str = "CPU", outputs_info: Any = None,
         **kwargs: Any,
-    ) -> tuple[Any, ...]:
-        """Run one node, of the newest opset unless ``opset_version`` says another.
+    ) -> tuple[Any, ...]:  # fmt: skip  # the arguments are onnx's
+        """Run a node, of the newest opset unless ``opset_version`` says another: outputs in order.
 
-        Args:
-            node: Of any operator.
-            inputs: Arrays, one for each name that it reads.
-            device: See ``prepare``.
-            outputs_info: Ignored.
-            kwargs: ``opset_version``.
-
-        Returns:
-            Its outputs, in order.
+        ``inputs`` are arrays, one for each name that it reads; ``outputs_info`` is ignored.
 
         Raises:
             EngineError: It cannot be run, or not with these inputs.
         """
         del outputs_info
         names = [name for name in node.input if name]
-        given = [np.asarray(each) for each in inputs]
-        if len(names) != len(given):
-            raise EngineError(f"{len(given)} inputs are given, the node reads {len(names)}")
+        arrays = [np.asarray(array) for array in inputs]
+        if len(names) != len(arrays):
+            raise EngineError(f"{len(arrays)} inputs are given, the node reads {len(names)}")
         opsets = {"": OPSETS[""], node.domain: OPSETS.get(node.domain, 1)}
         opsets[node.domain] = int(kwargs.get("opset_version", opsets[node.domain]))
         types = [
             helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
             )
-            for name, each in zip(names, given, strict=True)
+            for name, array in zip(names, arrays, strict=True)
         ]
         outputs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
         graph = helper.make_graph([node], "node", types, outputs)
-        imports = [helper.make_opsetid(*each) for each in opsets.items()]
+        imports = [helper.make_opsetid(*opset) for opset in opsets.items()]
         model = helper.make_model(graph, opset_imports=imports)
-        return cls.prepare(model, device).run(given)
+        return cls.prepare(model, device).run(arrays)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

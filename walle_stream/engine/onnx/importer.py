@@ -32,9 +32,13 @@ from walle_stream.engine.graph import (
     TensorType,
     ValueType,
 )
-from walle_stream.engine.lowering.element_types import element_type
-from walle_stream.engine.onnx.bodies import published_functions
-from walle_stream.engine.onnx.ordering import check_calls, check_names, sorted_nodes
+from walle_stream.engine.lowering.precision import element_type
+from walle_stream.engine.onnx.checks import (
+    check_calls,
+    check_names,
+    published_functions,
+    sorted_nodes,
+)
 from walle_stream.engine.onnx.tensors import array_of, dense_of
 from walle_stream.engine.planning.weights import with_gaps
 from walle_stream.engine.program import Array
@@ -108,12 +112,14 @@ def import_model(proto: ModelProto, *, folder: Path | None = None, name: str = "
         opsets = _opsets(proto.opset_import) or {"": 1}
         reader = _Reader(opsets, folder)
         graph = reader.graph(proto.graph)
-        _check_text(*(each.domain for each in proto.opset_import))
+        _check_text(*(entry.domain for entry in proto.opset_import))
         check_names([f"{_domain(f.domain)}.{f.name}.{f.overload}" for f in proto.functions],
                     "function")  # fmt: skip
         functions = {
-            OperatorKey(_domain(each.domain), each.name, each.overload): reader.function(each)
-            for each in proto.functions
+            OperatorKey(
+                _domain(function.domain), function.name, function.overload
+            ): reader.function(function)
+            for function in proto.functions
         }
         functions = {**published_functions(proto, opsets, functions, reader.function), **functions}
         check_calls(functions)
@@ -146,7 +152,7 @@ class _Reader:
         self._attributes: Mapping[Any, Callable[[AttributeProto], Any]] = {
             AttributeProto.TENSOR: lambda proto: array_of(proto.t, folder),
             AttributeProto.TENSORS: lambda proto: tuple(
-                array_of(each, folder) for each in proto.tensors
+                array_of(tensor, folder) for tensor in proto.tensors
             ),
             AttributeProto.GRAPH: lambda proto: self.graph(proto.g),
             AttributeProto.GRAPHS: lambda proto: tuple(map(self.graph, proto.graphs)),
@@ -160,9 +166,9 @@ class _Reader:
         if self._depth > DEPTH_MAX:
             raise ModelError(f"graph {proto.name!r} is within more than {DEPTH_MAX} others")
         constants = self._constants(proto)
-        check_names([each.name for each in proto.input], f"graph {proto.name!r}: input")
-        inputs = {each.name: _named_type(each, "input") for each in proto.input}
-        nodes = [self.node(each) for each in proto.node]
+        check_names([value.name for value in proto.input], f"graph {proto.name!r}: input")
+        inputs = {value.name: _named_type(value, "input") for value in proto.input}
+        nodes = [self.node(node) for node in proto.node]
         outputs = self._outputs(proto, nodes, {*constants, *inputs})
         order = tuple(sorted_nodes(nodes, {*constants, *inputs}))
         self._depth -= 1
@@ -172,13 +178,13 @@ class _Reader:
         return Graph(proto.name, inputs, outputs, order, constants)
 
     def _constants(self, proto: GraphProto) -> dict[str, Array]:
-        _check_text(*(each.name for each in proto.initializer))
-        _check_text(*(each.values.name for each in proto.sparse_initializer))
-        constants = {each.name: array_of(each, self._folder) for each in proto.initializer}
+        _check_text(*(tensor.name for tensor in proto.initializer))
+        _check_text(*(tensor.values.name for tensor in proto.sparse_initializer))
+        constants = {tensor.name: array_of(tensor, self._folder) for tensor in proto.initializer}
         for sparse in proto.sparse_initializer:
             constants[sparse.values.name] = dense_of(sparse, self._folder)
-        names = [each.name for each in proto.initializer]
-        names += [each.values.name for each in proto.sparse_initializer]
+        names = [tensor.name for tensor in proto.initializer]
+        names += [tensor.values.name for tensor in proto.sparse_initializer]
         check_names(names, f"graph {proto.name!r}: initializer")
         if "" in constants:
             raise ModelError(f"graph {proto.name!r}: an initializer has no name")
@@ -188,18 +194,18 @@ class _Reader:
         # a value may be given twice: the second time it has another name
         taken = known | {name for node in nodes for name in node.outputs}
         outputs: dict[str, ValueType] = {}
-        for number, each in enumerate(proto.output):
-            name = each.name
+        for number, value in enumerate(proto.output):
+            name = value.name
             if name in outputs:
                 while name in taken or name in outputs:
                     name = f"{name}#{number}"
-                nodes.append(Node("Identity", (each.name,), (name,), version=1))
-            outputs[name] = _named_type(each, "output")
+                nodes.append(Node("Identity", (value.name,), (name,), version=1))
+            outputs[name] = _named_type(value, "output")
         return outputs
 
     def node(self, proto: NodeProto) -> Node:
         _check_text(proto.op_type, proto.name, proto.domain, proto.overload)
-        _check_text(*proto.input, *proto.output, *(each.name for each in proto.attribute))
+        _check_text(*proto.input, *proto.output, *(attribute.name for attribute in proto.attribute))
         domain = _domain(proto.domain)
         node = Node(
             proto.op_type, tuple(proto.input), tuple(proto.output), {}, proto.name, domain,
@@ -212,8 +218,10 @@ class _Reader:
                 f" {domain or 'ai.onnx'}: convert the model (onnx.version_converter)"
             )
         try:
-            check_names([each.name for each in proto.attribute], "attribute")
-            attributes = {each.name: self.attribute(each) for each in proto.attribute}
+            check_names([attribute.name for attribute in proto.attribute], "attribute")
+            attributes = {
+                attribute.name: self.attribute(attribute) for attribute in proto.attribute
+            }
         except EngineError as error:
             raise type(error)(f"{node.title}: {error.message}") from error
         return replace(node, attributes=attributes)
@@ -237,12 +245,12 @@ class _Reader:
         _check_text(*proto.input, *proto.output, *proto.attribute)
         check_names([*proto.input], f"function {proto.name!r}: input")
         check_names([*proto.output], f"function {proto.name!r}: output")
-        nodes = [inner.node(each) for each in proto.node]
+        nodes = [inner.node(node) for node in proto.node]
         return Function(
             tuple(proto.input),
             tuple(proto.output),
             tuple(proto.attribute),
-            {each.name: self.attribute(each) for each in proto.attribute_proto},
+            {attribute.name: self.attribute(attribute) for attribute in proto.attribute_proto},
             tuple(sorted_nodes(nodes, set(proto.input))),
         )
 
@@ -252,7 +260,7 @@ def _domain(name: str) -> str:
 
 
 def _opsets(imports: Sequence[Any]) -> dict[str, int]:
-    return {_domain(each.domain): int(each.version) for each in imports}
+    return {_domain(entry.domain): int(entry.version) for entry in imports}
 
 
 def _check_text(*names: str | bytes) -> None:
@@ -285,7 +293,7 @@ def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
             tensor = getattr(proto, which)
             shape: tuple[int | str | None, ...] | None = None
             if tensor.HasField("shape"):
-                shape = tuple(_dim(each) for each in tensor.shape.dim)
+                shape = tuple(_dim(dim) for dim in tensor.shape.dim)
             return TensorType(element_type(tensor.elem_type), shape) if tensor.elem_type else None
         case "sequence_type":
             return SequenceType(value_type(proto.sequence_type.elem_type, depth + 1))

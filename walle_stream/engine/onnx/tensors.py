@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from walle_stream.engine.dtypes import is_foreign, native
 from walle_stream.engine.limits import Limits, check_memory
-from walle_stream.engine.lowering.element_types import element_type
+from walle_stream.engine.lowering.precision import element_type
 from walle_stream.engine.program import Array, DType
-from walle_stream.engine.rules import BOOL, TEXT, check_size
+from walle_stream.engine.rules import BOOL, TEXT, check_size, is_foreign, native
 from walle_stream.errors import EngineError, ModelError
 
 _PACKED_BITS: Final = {
@@ -51,38 +50,35 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
     if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
         result = np.empty(prod(shape), TEXT)
-        result[:] = [_text(each) for each in proto.string_data]
+        try:
+            result[:] = [text.decode("utf-8") for text in proto.string_data]
+        except UnicodeDecodeError as error:
+            raise ModelError(f"it has text that is not UTF-8: {error}") from error
         return result.reshape(shape)
     if proto.HasField("raw_data"):
         return _of_bytes(proto, proto.raw_data, shape, dtype)
     # a count that does not fit is seen before anything is converted
-    given = max(len(each) for each in (
+    count = max(len(data) for data in (
         proto.float_data, proto.int32_data, proto.int64_data, proto.double_data, proto.uint64_data,
     ))  # fmt: skip
-    per_element = 2 if dtype.kind == "c" else 1
     if proto.data_type in _PACKED_BITS:
-        _check_count(given, _packed_bytes(proto.data_type, shape), shape)
+        _check_count(count, _nbytes(proto, shape, dtype), shape)
     else:
-        _check_count(given, prod(shape) * per_element, shape)
+        _check_count(count, prod(shape) * (2 if dtype.kind == "c" else 1), shape)
     array: Array = np.asarray(numpy_helper.to_array(proto))
     if array.shape != shape:
         raise ModelError(f"its shape is {list(array.shape)}, not {list(shape)}")
     return array
 
 
-def _check_count(given: int, wanted: int, shape: tuple[int, ...], what: str = "elements") -> None:
-    if given != wanted:
-        raise ModelError(f"it has {given} {what}, its shape {list(shape)} takes {wanted}")
-
-
-def _packed_bytes(code: int, shape: tuple[int, ...]) -> int:
-    return -(-prod(shape) * _PACKED_BITS[code] // 8)
+def _check_count(count: int, wanted: int, shape: tuple[int, ...], what: str = "elements") -> None:
+    if count != wanted:
+        raise ModelError(f"it has {count} {what}, its shape {list(shape)} takes {wanted}")
 
 
 def _nbytes(proto: TensorProto, shape: tuple[int, ...], dtype: DType) -> int:
-    if proto.data_type in _PACKED_BITS:
-        return _packed_bytes(proto.data_type, shape)
-    return prod(shape) * dtype.itemsize
+    bits = _PACKED_BITS.get(proto.data_type, 8 * dtype.itemsize)
+    return -(-prod(shape) * bits // 8)
 
 
 def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -97,21 +93,14 @@ def _of_bytes(proto: TensorProto, data: bytes, shape: tuple[int, ...], dtype: DT
     return native(np.frombuffer(data, little)).reshape(shape)
 
 
-def _text(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ModelError(f"it has text that is not UTF-8: {error}") from error
-
-
 def _external(proto: TensorProto, folder: Path | None) -> bytes:
-    given = {each.key: each.value for each in proto.external_data}
-    location = given.get("location", "")
+    entries = {entry.key: entry.value for entry in proto.external_data}
+    location = entries.get("location", "")
     if folder is None:
         raise ModelError(f"it is in {location!r}: load the model from its file")
     nbytes = _nbytes(proto, tuple(proto.dims), element_type(proto.data_type))
     check_memory(nbytes, Limits())
-    offset, length = _place(given, "offset", 0), _place(given, "length", nbytes)
+    offset, length = _number(entries, "offset", 0), _number(entries, "length", nbytes)
     if length != nbytes:
         _check_count(length, nbytes, tuple(proto.dims), "bytes")
     root = folder.resolve()
@@ -140,8 +129,8 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
     return data
 
 
-def _place(given: dict[str, str], key: str, default: int) -> int:
-    text = given.get(key)
+def _number(entries: dict[str, str], key: str, default: int) -> int:
+    text = entries.get(key)
     if text is None or not text:
         return default
     if not (text.isascii() and text.isdecimal() and len(text) < 20):  # noqa: PLR2004  # of int64
@@ -174,13 +163,9 @@ def dense_of(proto: onnx.SparseTensorProto, folder: Path | None = None) -> Array
 def _flat_indices(indices: Array, values: Array, shape: tuple[int, ...]) -> Array:
     if values.ndim != 1 or indices.dtype != np.int64:
         raise ModelError(f"{values.dtype.name}{list(values.shape)} at {indices.dtype.name} indices")
-    wanted = [(values.size,), (values.size, len(shape))]
-    if indices.shape not in wanted:
+    if indices.shape not in [(values.size,), (values.size, len(shape))]:
         raise ModelError(f"indices of shape {list(indices.shape)} of {values.size} values")
-    if indices.ndim == 1:
-        sizes: Any = prod(shape)
-    else:
-        sizes = np.array(shape, np.int64)
+    sizes: Any = prod(shape) if indices.ndim == 1 else np.array(shape, np.int64)
     wrong = (indices < 0) | (indices >= sizes)
     if wrong.any():
         raise ModelError(f"index {indices[wrong][0]} is not in its shape {list(shape)}")

@@ -81,9 +81,9 @@ def compose(outer: Region, inner: Region) -> list[Region] | None:
         return None
     if remainder != rest:
         return []
-    places = [mine - theirs for mine, theirs in zip(start, base, strict=True)]
+    offsets = [mine - theirs for mine, theirs in zip(start, base, strict=True)]
     boxes: list[tuple[list[_Axis], list[int], int]] = []
-    if not _clip(axes, places, write, radix, boxes):
+    if not _clip(axes, offsets, write, radix, boxes):
         return None
     return [_region(box, radix, source, inner.input) for box in boxes]
 
@@ -156,14 +156,14 @@ def _stays(axes: Sequence[_Axis], start: Sequence[int], radix: _Radix) -> bool:
 
 def _clip(
     axes: list[_Axis],
-    places: list[int],
+    offsets: list[int],
     write: int,
     radix: _Radix,
     boxes: list[tuple[list[_Axis], list[int], int]],
 ) -> bool:
     """Collect the boxes inside of the inner region; False where they are too many."""
     for digit, size in enumerate(radix.sizes):
-        low = places[digit]
+        low = offsets[digit]
         high = low + sum(axis.digits[digit] * (axis.size - 1) for axis in axes)
         if low >= 0 and high < size:
             continue
@@ -173,14 +173,14 @@ def _clip(
         spans = {
             id(axis): _spans(axis.digits[digit], axis.size, low, high, size) for axis in moving
         }
-        axis = min(moving, key=lambda each: len(spans[id(each)]))
+        axis = min(moving, key=lambda axis: len(spans[id(axis)]))
         if len(boxes) + len(spans[id(axis)]) > PIECES_MAX:
             return False
         return all(
-            _clip(*_kept(axes, axis, first, last, places, write), radix, boxes)
+            _clip(*_kept(axes, axis, first, last, offsets, write), radix, boxes)
             for first, last in spans[id(axis)]
         )
-    boxes.append((axes, places, write))
+    boxes.append((axes, offsets, write))
     return len(boxes) <= PIECES_MAX
 
 
@@ -194,28 +194,28 @@ def _spans(step: int, count: int, low: int, high: int, size: int) -> list[tuple[
     first, last = max(0, -((low + rest) // step)), min(count - 1, (size - 1 - low) // step)
     inner = max(first, -(low // step)), min(last, (size - 1 - low - rest) // step)
     if inner[0] > inner[1]:
-        return [(each, each) for each in range(first, last + 1)]
-    before = [(each, each) for each in range(first, inner[0])]
-    return [*before, inner, *((each, each) for each in range(inner[1] + 1, last + 1))]
+        return [(number, number) for number in range(first, last + 1)]
+    before = [(number, number) for number in range(first, inner[0])]
+    return [*before, inner, *((number, number) for number in range(inner[1] + 1, last + 1))]
 
 
 def _kept(
-    axes: list[_Axis], axis: _Axis, first: int, last: int, places: list[int], write: int
+    axes: list[_Axis], axis: _Axis, first: int, last: int, offsets: list[int], write: int
 ) -> tuple[list[_Axis], list[int], int]:
     """Keep coordinates ``first .. last`` of one axis."""
     kept = [
-        _Axis(last - first + 1, each.read, each.write, each.digits) if each is axis else each
-        for each in axes
+        _Axis(last - first + 1, other.read, other.write, other.digits) if other is axis else other
+        for other in axes
     ]
-    moved = [place + first * digit for place, digit in zip(places, axis.digits, strict=True)]
+    moved = [offset + first * digit for offset, digit in zip(offsets, axis.digits, strict=True)]
     return kept, moved, write + first * axis.write
 
 
 def _region(
     box: tuple[list[_Axis], list[int], int], radix: _Radix, source: int, number: int
 ) -> Region:
-    axes, places, write = box
-    offset = source + sum(place * read for place, read in zip(places, radix.reads, strict=True))
+    axes, offsets, write = box
+    offset = source + sum(digit * read for digit, read in zip(offsets, radix.reads, strict=True))
     strides = tuple(
         sum(digit * read for digit, read in zip(axis.digits, radix.reads, strict=True))
         for axis in axes
@@ -234,11 +234,11 @@ def compose_all(outer: Region, inner: Sequence[Region], *, is_covered: bool) -> 
     What no inner region wrote is left out; None where it is ``is_covered`` and something is.
     """
     results: list[Region] = []
-    for each in inner:
-        some = compose(outer, each)
+    for region in inner:
+        some = compose(outer, region)
         if some is None or len(results) + len(some) > PIECES_MAX:
             return None
         results += some
-    if is_covered and sum(each.count for each in results) != outer.count:
+    if is_covered and sum(region.count for region in results) != outer.count:
         return None
     return results

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.composition import PIECES_MAX, compose_all
-from walle_stream.engine.passes.strided import view_of
-from walle_stream.engine.passes.users import makers, without_dead
+from walle_stream.engine.passes.reading import makers, view_of, without_dead
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, simplified
 
@@ -27,12 +26,12 @@ _PIECE_COST: Final = 128
 
 def merge_vertically(program: Program) -> Program:
     """Let rasters read through rasters: fewer tensors lie between."""
-    maker_of, seen = makers(program.steps), _seen_in_place(program)
+    maker_of, viewed = makers(program.steps), _viewed_in_place(program)
     steps: list[Step] = []
     for step in program.steps:
         merged = step
         while merged.operator is Operator.RASTER:
-            better = _merged(merged, maker_of, seen)
+            better = _merged(merged, maker_of, viewed)
             if better is None:
                 break
             merged = better
@@ -42,7 +41,7 @@ def merge_vertically(program: Program) -> Program:
     return without_dead(program.replaced(steps))
 
 
-def _seen_in_place(program: Program) -> Mapping[Tensor, int]:
+def _viewed_in_place(program: Program) -> Mapping[Tensor, int]:
     """Count the elements of each tensor that rasters read which could be views of it."""
     counts: dict[Tensor, int] = defaultdict(int)
     for step in program.steps:
@@ -51,7 +50,9 @@ def _seen_in_place(program: Program) -> Mapping[Tensor, int]:
     return counts
 
 
-def _merged(step: Step, maker_of: Mapping[Tensor, Step], seen: Mapping[Tensor, int]) -> Step | None:
+def _merged(
+    step: Step, maker_of: Mapping[Tensor, Step], viewed: Mapping[Tensor, int]
+) -> Step | None:
     for number, tensor in enumerate(step.inputs):
         inner = maker_of.get(tensor)
         if inner is None or inner.operator is not Operator.RASTER:
@@ -62,7 +63,7 @@ def _merged(step: Step, maker_of: Mapping[Tensor, Step], seen: Mapping[Tensor, i
         if merged is None:
             continue
         is_copied = view_of(step) is not None and view_of(merged) is None
-        if is_copied and seen[tensor] > tensor.size:
+        if is_copied and viewed[tensor] > tensor.size:
             continue  # the taps of a window: one border is moved once, and each of them is a view
         if view_of(merged) is None and 4 * _cost(merged) > 5 * (_cost(step) + _cost(inner)):
             continue  # a border cuts what lies one behind the other into short pieces
@@ -82,20 +83,20 @@ def _through(step: Step, number: int, inner: Step) -> Step | None:
     is_worth = _is_worth(step, number, inner)
     regions: list[Region] = []
     inputs = list(step.inputs)
-    places = []
-    for each in inner.inputs:
-        if each not in inputs:
-            inputs.append(each)
-        places.append(inputs.index(each))
+    numbers = []
+    for tensor in inner.inputs:
+        if tensor not in inputs:
+            inputs.append(tensor)
+        numbers.append(inputs.index(tensor))
     for region in step.regions:
         if region.input != number:
             regions.append(region)
             continue
         result = compose_all(region, inner.regions, is_covered=is_covered)
-        if result is None or not (is_worth or all(_run_of(each) >= RUN_MIN for each in result)):
+        if result is None or not (is_worth or all(_run_of(part) >= RUN_MIN for part in result)):
             return None
         regions += [
-            Region(each.size, each.source, each.destination, places[each.input]) for each in result
+            Region(part.size, part.source, part.destination, numbers[part.input]) for part in result
         ]
     if len(regions) > max(PIECES_MAX, len(step.regions)):
         return None
@@ -107,11 +108,11 @@ def rebuilt(step: Step, inputs: list[Tensor], regions: list[Region], fill: Any) 
     used = sorted({region.input for region in regions}) or [0]
     order = {old: new for new, old in enumerate(used)}
     kept = tuple(
-        simplified(Region(each.size, each.source, each.destination, order[each.input]))
-        for each in regions
+        simplified(Region(part.size, part.source, part.destination, order[part.input]))
+        for part in regions
     )
     parameters = {**step.parameters, "regions": kept, "fill": fill}
-    return replace(step, inputs=tuple(inputs[each] for each in used), parameters=parameters)
+    return replace(step, inputs=tuple(inputs[number] for number in used), parameters=parameters)
 
 
 def _is_worth(step: Step, number: int, inner: Step) -> bool:
@@ -124,8 +125,10 @@ def _is_worth(step: Step, number: int, inner: Step) -> bool:
 
 def _cost(step: Step) -> int:
     """Estimate what a raster takes, in elements moved: to begin a piece takes as long as many."""
-    moved = sum(each.count + _PIECE_COST * (each.count // _run_of(each)) for each in step.regions)
-    is_covered = sum(each.count for each in step.regions) >= step.output.size
+    moved = sum(
+        region.count + _PIECE_COST * (region.count // _run_of(region)) for region in step.regions
+    )
+    is_covered = sum(region.count for region in step.regions) >= step.output.size
     return moved if is_covered else moved + step.output.size
 
 
@@ -144,7 +147,7 @@ def merge_horizontally(program: Program) -> Program:
     same: dict[Tensor, Tensor] = {}
     steps = []
     for step in program.steps:
-        inputs = tuple(same.get(each, each) for each in step.inputs)
+        inputs = tuple(same.get(tensor, tensor) for tensor in step.inputs)
         if inputs != step.inputs:
             step = replace(step, inputs=inputs)  # noqa: PLW2901
         first = None
@@ -154,16 +157,13 @@ def merge_horizontally(program: Program) -> Program:
             steps.append(step)
         else:
             same.update(zip(step.outputs, first.outputs, strict=True))
-    outputs = [same.get(each, each) for each in program.outputs]
+    outputs = [same.get(tensor, tensor) for tensor in program.outputs]
     return Program(program.inputs, outputs, steps)
 
 
 def _key(step: Step) -> Any:
-    parameters = tuple(sorted((name, _plain(value)) for name, value in step.parameters.items()))
-    return step.operator, tuple(id(each) for each in step.inputs), parameters
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple) and value and isinstance(value[0], Region):
-        return value
-    return repr(value)
+    parameters = tuple(
+        (name, value if name == "regions" else repr(value))
+        for name, value in sorted(step.parameters.items())
+    )
+    return step.operator, tuple(map(id, step.inputs)), parameters

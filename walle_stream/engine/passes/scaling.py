@@ -10,8 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.passes.strided import view_of
-from walle_stream.engine.passes.users import makers, readers, without_dead
+from walle_stream.engine.passes.reading import makers, readers, view_of, without_dead
 from walle_stream.engine.program import Array, Program, Step, Tensor
 from walle_stream.engine.region import View, whole
 
@@ -22,10 +21,10 @@ def fold_scales(program: Program) -> Program:
     steps: list[Step] = []
     for step in program.steps:
         better = _folded(step, maker_of, counts) or [step]
-        for each in better:
-            maker_of[each.output] = each
-            if each is not step:
-                for tensor in each.inputs:
+        for new in better:
+            maker_of[new.output] = new
+            if new is not step:
+                for tensor in new.inputs:
                     counts[tensor] = counts.get(tensor, 0) + 1
         steps += better
     return without_dead(program.replaced(steps))

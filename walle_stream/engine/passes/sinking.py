@@ -13,7 +13,7 @@ from math import prod
 from walle_stream.engine.operators import ELEMENTWISE, Operator
 from walle_stream.engine.passes.composition import compose_all
 from walle_stream.engine.passes.merging import rebuilt
-from walle_stream.engine.passes.users import makers, without_dead
+from walle_stream.engine.passes.reading import makers, without_dead
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, View, simplified
 
@@ -24,9 +24,9 @@ def sink_permutations(program: Program) -> Program:
     steps: list[Step] = []
     for step in program.steps:
         moved = _sunk(step, maker_of) if step.operator in ELEMENTWISE else None
-        for each in moved or (step,):
-            steps.append(each)
-            maker_of[each.output] = each
+        for new in moved or (step,):
+            steps.append(new)
+            maker_of[new.output] = new
     return without_dead(program.replaced(steps))
 
 
@@ -59,7 +59,7 @@ def _permutation_of(
         maker = maker_of.get(tensor)
         if tensor.data is not None or _is_spread(maker):
             continue
-        if maker is None or not is_permutation(maker):
+        if maker is None or not _is_permutation(maker):
             return None
         (region,) = maker.regions
         mine = (simplified(region), maker.inputs[0].shape)
@@ -75,8 +75,8 @@ def _permutation_of(
     return result
 
 
-def is_permutation(step: Step) -> bool:
-    """Whether a raster of one region moves every element of its one input to a place of its own."""
+def _is_permutation(step: Step) -> bool:
+    # a raster of one region that moves every element of its one input to an address of its own
     if step.operator is not Operator.RASTER or len(step.regions) != 1 or len(step.inputs) != 1:
         return False
     (region,) = step.regions
@@ -116,7 +116,7 @@ def _undone(
 ) -> tuple[Tensor, *tuple[Step, ...]] | None:
     """Give an input in the order before the permutation."""
     maker = maker_of.get(tensor)
-    if tensor.data is None and maker is not None and is_permutation(maker):
+    if tensor.data is None and maker is not None and _is_permutation(maker):
         source = maker.inputs[0]
         return (source,) if source.shape == shape else None
     output = Tensor(shape, tensor.dtype)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from walle_stream.engine.operators import ELEMENTWISE, REDUCTION, Operator
-from walle_stream.engine.passes.strided import view_of
+from walle_stream.engine.passes.reading import view_of
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View, strides_of
 from walle_stream.engine.rules import TEXT
@@ -15,7 +15,7 @@ _VIEW_READERS: Final = ELEMENTWISE | REDUCTION
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Alias:
     """How a tensor is read: a view over its shape of a tensor that lies row-major."""
 
     root: Tensor
@@ -26,7 +26,7 @@ class Seen:
 class Elision:
     """Which rasters of a program move nothing."""
 
-    seen: dict[Tensor, Seen]
+    aliases: dict[Tensor, Alias]
     """Of every tensor but the loose ones; of most it is the tensor itself."""
     steps: list[Step]
     """Those that are left, in order."""
@@ -51,62 +51,66 @@ def is_plain(view: View, shape: Shape) -> bool:
 def elide(program: Program) -> Elision:
     """Find the rasters whose readers take a view."""
     readers = _readers(program)
-    seen: dict[Tensor, Seen] = {each: itself(each) for each in program.inputs if not is_loose(each)}
+    aliases: dict[Tensor, Alias] = {
+        tensor: itself(tensor) for tensor in program.inputs if not is_loose(tensor)
+    }
     steps: list[Step] = []
     for step in program.steps:
-        _see(step.inputs, seen)
-        result = _seen_through(step, seen, readers)
+        _alias_to_itself(step.inputs, aliases)
+        result = _alias_of(step, aliases, readers)
         if result is None:
             steps.append(step)
-            _see(step.outputs, seen)
+            _alias_to_itself(step.outputs, aliases)
         else:
-            seen[step.output] = result
-    _see(program.outputs, seen)
+            aliases[step.output] = result
+    _alias_to_itself(program.outputs, aliases)
     users: dict[Tensor, list[int]] = defaultdict(list)
     reads = [step.inputs for step in steps] + [tuple(program.outputs)]
     for number, tensors in enumerate(reads):
-        for each in tensors:
-            if each in seen:
-                users[seen[each].root].append(number)
-    return Elision(seen, steps, users)
+        for tensor in tensors:
+            if tensor in aliases:
+                users[aliases[tensor].root].append(number)
+    return Elision(aliases, steps, users)
 
 
 def _readers(program: Program) -> dict[Tensor, list[Step | None]]:
     readers: dict[Tensor, list[Step | None]] = defaultdict(list)
     for step in program.steps:
-        for each in step.inputs:
-            readers[each].append(step)
-    for each in program.outputs:
-        readers[each].append(None)
+        for tensor in step.inputs:
+            readers[tensor].append(step)
+    for tensor in program.outputs:
+        readers[tensor].append(None)
     return readers
 
 
-def _see(tensors: Iterable[Tensor], seen: dict[Tensor, Seen]) -> None:
-    for each in tensors:
-        if each not in seen and not is_loose(each):
-            seen[each] = itself(each)
+def _alias_to_itself(tensors: Iterable[Tensor], aliases: dict[Tensor, Alias]) -> None:
+    for tensor in tensors:
+        if tensor not in aliases and not is_loose(tensor):
+            aliases[tensor] = itself(tensor)
 
 
-def itself(tensor: Tensor) -> Seen:
+def itself(tensor: Tensor) -> Alias:
     """Read a tensor of a known shape as it lies."""
-    return Seen(tensor, View(0, strides_of(tensor.shape)))
+    return Alias(tensor, View(0, strides_of(tensor.shape)))
 
 
-def _seen_through(
-    step: Step, seen: dict[Tensor, Seen], readers: dict[Tensor, list[Step | None]]
-) -> Seen | None:
+def _alias_of(
+    step: Step, aliases: dict[Tensor, Alias], readers: dict[Tensor, list[Step | None]]
+) -> Alias | None:
     if step.operator is not Operator.RASTER or is_loose(step.output) or not step.output.size:
         return None
     view = view_of(step)
     if view is None:
         return None
-    source = seen[step.inputs[0]]
+    source = aliases[step.inputs[0]]
     if not is_plain(source.view, step.inputs[0].shape):
         return None
     moved = View(view.offset + source.view.offset, view.strides)
     shape = step.output.shape
-    if is_plain(moved, shape) or all(_takes(each, moved, shape) for each in readers[step.output]):
-        return Seen(source.root, moved)
+    if is_plain(moved, shape) or all(
+        _takes(reader, moved, shape) for reader in readers[step.output]
+    ):
+        return Alias(source.root, moved)
     return None
 
 

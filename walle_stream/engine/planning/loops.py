@@ -75,7 +75,7 @@ def _frame_of(step: Step) -> tuple[int, int] | None:
         shape = step.inputs[0].shape
     else:
         return None
-    if any(is_loose(each) for each in (*step.inputs, *step.outputs)):
+    if any(is_loose(tensor) for tensor in (*step.inputs, *step.outputs)):
         return None
     axis = next((axis for axis, size in enumerate(shape) if size > 1), None)
     if axis is None or (step.inputs[0].size < SIZE_MIN and step.operator in REDUCTION):
@@ -91,25 +91,25 @@ def _joins(
     if frame != (loop.axis, loop.rows):
         return False
     return all(
-        _is_aligned(each, elision, loop.axis, loop.rows)
-        for each in step.inputs
-        if elision.seen[each].root in result
+        _is_aligned(tensor, elision, loop.axis, loop.rows)
+        for tensor in step.inputs
+        if elision.aliases[tensor].root in result
     )
 
 
 def _is_aligned(tensor: Tensor, elision: Elision, axis: int, rows: int) -> bool:
     """Whether some rows of a tensor are views of as many rows of its root."""
-    seen = elision.seen[tensor]
-    root, shape = seen.root.shape, tensor.shape
+    alias = elision.aliases[tensor]
+    root, shape = alias.root.shape, tensor.shape
     if len(root) <= axis or len(shape) <= axis or root[axis] != rows or shape[axis] != rows:
         return False
     step = strides_of(root)[axis]
-    reach = seen.view.offset + sum(
+    reach = alias.view.offset + sum(
         stride * (size - 1)
-        for stride, size in zip(seen.view.strides[axis + 1 :], shape[axis + 1 :], strict=True)
+        for stride, size in zip(alias.view.strides[axis + 1 :], shape[axis + 1 :], strict=True)
     )
     lead = _is_lead(root, axis) and _is_lead(shape, axis)
-    return lead and seen.view.strides[axis] == step and 0 <= seen.view.offset <= reach < step
+    return lead and alias.view.strides[axis] == step and 0 <= alias.view.offset <= reach < step
 
 
 def _is_lead(shape: Shape, axis: int) -> bool:
@@ -117,7 +117,7 @@ def _is_lead(shape: Shape, axis: int) -> bool:
 
 
 def _cut(loop: Loop, first: int, elision: Elision) -> None:
-    largest = max(each.nbytes for step in loop.steps for each in (*step.inputs, *step.outputs))
+    largest = max(tensor.nbytes for step in loop.steps for tensor in (*step.inputs, *step.outputs))
     row_bytes = max(1, largest // loop.rows)
     loop.rows_per_tile = min(loop.rows, max(1, TILE_BYTES // row_bytes))
     last = first + len(loop.steps) - 1

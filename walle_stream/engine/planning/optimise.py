@@ -6,32 +6,30 @@ from functools import partial
 from typing import Final
 
 from walle_stream.engine.passes.merging import merge_horizontally, merge_vertically
+from walle_stream.engine.passes.reading import without_dead
 from walle_stream.engine.passes.scaling import fold_scales
 from walle_stream.engine.passes.sinking import sink_permutations
-from walle_stream.engine.passes.users import without_dead
 from walle_stream.engine.program import Array, Program, Step, Tensor
 
 ROUNDS_MAX: Final = 8
 """Rounds of merging and sinking; programs are done after two or three."""
 
-type Pass = Callable[[Program], Program]
+type Compute = Callable[[Step, Sequence[Array]], Array]
 
 
 def optimised(
-    program: Program,
-    compute: Callable[[Step, Sequence[Array]], Array],
-    check: Callable[[Program], None] | None = None,
+    program: Program, compute: Compute, check: Callable[[Program], None] | None = None
 ) -> Program:
     """Make a lowered program do less; ``check`` is called after each pass with what it made."""
-    rounds: list[Pass] = [
+    passes: list[Callable[[Program], Program]] = [
         merge_horizontally, merge_vertically, sink_permutations, fold_scales,
-        partial(fold_constants, compute=compute),
+        partial(_fold_constants, compute=compute),
     ]  # fmt: skip
     current = without_dead(program)
     for _ in range(ROUNDS_MAX):
         before = len(current.steps), _moved(current)
-        for each in rounds:
-            current = each(current)
+        for run in passes:
+            current = run(current)
             if check is not None:
                 check(current)
         if (len(current.steps), _moved(current)) == before:
@@ -39,22 +37,22 @@ def optimised(
     return current
 
 
-def fold_constants(program: Program, compute: Callable[[Step, Sequence[Array]], Array]) -> Program:
-    """Compute at once what depends on nothing; constants that are spread stay as they are."""
+def _fold_constants(program: Program, compute: Compute) -> Program:
+    # what depends on nothing is computed at once; constants that are spread stay as they are
     folded: dict[Tensor, Tensor] = {}
     steps: list[Step] = []
     for step in program.steps:
-        inputs = tuple(folded.get(each, each) for each in step.inputs)
+        inputs = tuple(folded.get(tensor, tensor) for tensor in step.inputs)
         changed = step if inputs == step.inputs else replace(step, inputs=inputs)
-        known = [each.data for each in inputs if each.data is not None]
-        grows = step.output.has_shape and step.output.size > sum(each.size for each in inputs)
+        known = [tensor.data for tensor in inputs if tensor.data is not None]
+        grows = step.output.has_shape and step.output.size > sum(tensor.size for tensor in inputs)
         if len(known) < max(len(inputs), 1) or grows or not step.output.has_shape:
             steps.append(changed)
             continue
         result = compute(changed, known)
         result.flags.writeable = False
         folded[step.output] = Tensor(result.shape, result.dtype, result, step.output.name)
-    outputs = [folded.get(each, each) for each in program.outputs]
+    outputs = [folded.get(tensor, tensor) for tensor in program.outputs]
     return Program(program.inputs, outputs, steps)
 
 

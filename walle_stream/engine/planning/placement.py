@@ -48,35 +48,35 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
         first = len(spans)
         spans += [(first, first + len(loop.steps) - 1)] * len(loop.steps)
     spans.append((len(spans), len(spans)))
-    inner = {each for loop in loops for each in loop.inner}
+    inner = {tensor for loop in loops for tensor in loop.inner}
     buffers: dict[Tensor, Buffer] = {}
     results: list[Buffer] = []
 
     def last_of(tensor: Tensor, least: int) -> int:
         return max([spans[number][1] for number in elision.users[tensor]] + [least])
 
-    for each in program.inputs:
-        if not is_loose(each):
-            buffers[each] = Buffer(each.nbytes, -1, last_of(each, -1))
-            results.append(buffers[each])
+    for tensor in program.inputs:
+        if not is_loose(tensor):
+            buffers[tensor] = Buffer(tensor.nbytes, -1, last_of(tensor, -1))
+            results.append(buffers[tensor])
     owners = [loop for loop in loops for _ in loop.steps]
     owner: Loop | None = None
     for number, (step, loop) in enumerate(zip(elision.steps, owners, strict=True)):
         if loop is not owner:
             owner, within = loop, _InLoop(loop, elision)
-        for each in step.outputs:
-            if is_loose(each) or each in inner:
+        for tensor in step.outputs:
+            if is_loose(tensor) or tensor in inner:
                 continue
             shared = within.overwritten(step, number, buffers)
             if shared is not None:
-                shared.last = last_of(each, spans[number][1])
-                buffers[each] = shared
+                shared.last = last_of(tensor, spans[number][1])
+                buffers[tensor] = shared
             else:
                 first, last = spans[number]
-                buffers[each] = Buffer(each.nbytes, first, last_of(each, last))
-                results.append(buffers[each])
+                buffers[tensor] = Buffer(tensor.nbytes, first, last_of(tensor, last))
+                results.append(buffers[tensor])
         within.passed(step, buffers)
-    total = sum(each.nbytes for each in {*buffers, *inner})
+    total = sum(tensor.nbytes for tensor in {*buffers, *inner})
     return Placement(buffers, _arrange(results), total)
 
 
@@ -91,9 +91,9 @@ class _InLoop:
         """Buffers that were written over: what lay in them is not there any more."""
         # of what is read otherwise than as it lies, a tile would read what one before wrote over
         self._askew = {
-            elision.seen[each].root
-            for step in loop.steps for each in step.inputs
-            if not is_loose(each) and not _is_whole(each, elision)
+            elision.aliases[tensor].root
+            for step in loop.steps for tensor in step.inputs
+            if not is_loose(tensor) and not _is_whole(tensor, elision)
         }  # fmt: skip
 
     def overwritten(
@@ -104,7 +104,7 @@ class _InLoop:
         A tile that was just read is in the cache, another buffer's is not. Where a loop
         is not cut a step before has left it long ago.
         """
-        if step.operator not in ELEMENTWISE or any(is_loose(each) for each in step.inputs):
+        if step.operator not in ELEMENTWISE or any(is_loose(operand) for operand in step.inputs):
             return None
         for reader in (step, *reversed(self._before)):
             for tensor in reader.inputs:
@@ -117,12 +117,12 @@ class _InLoop:
         """Go on behind a step whose outputs were placed."""
         if self._loop.is_cut:
             self._before.append(step)
-            self._gone.update(id(buffers[each]) for each in step.outputs if each in buffers)
+            self._gone.update(id(buffers[tensor]) for tensor in step.outputs if tensor in buffers)
 
     def _free(
         self, tensor: Tensor, output: Tensor, number: int, buffers: Mapping[Tensor, Buffer]
     ) -> Buffer | None:
-        root = self._elision.seen[tensor].root
+        root = self._elision.aliases[tensor].root
         buffer = buffers.get(root)
         if (
             buffer is None
@@ -139,21 +139,21 @@ class _InLoop:
 
 def _is_whole(tensor: Tensor, elision: Elision) -> bool:
     """Whether a tensor is its root, place by place as it lies."""
-    seen = elision.seen[tensor]
-    return tensor.size == seen.root.size and is_plain(seen.view, tensor.shape)
+    alias = elision.aliases[tensor]
+    return tensor.size == alias.root.size and is_plain(alias.view, tensor.shape)
 
 
 def _arrange(buffers: Sequence[Buffer]) -> int:
     """Give each buffer an offset, the largest first, and return what all need."""
     placed: list[Buffer] = []
     needed = 0
-    for buffer in sorted(buffers, key=lambda each: -each.nbytes):
+    for buffer in sorted(buffers, key=lambda buffer: -buffer.nbytes):
         size = _aligned(buffer.nbytes)
         offset = 0
         living = [
-            each for each in placed if each.first <= buffer.last and buffer.first <= each.last
+            item for item in placed if item.first <= buffer.last and buffer.first <= item.last
         ]
-        for other in sorted(living, key=lambda each: each.offset):
+        for other in sorted(living, key=lambda buffer: buffer.offset):
             if offset + size <= other.offset:
                 break
             offset = max(offset, other.offset + _aligned(other.nbytes))

@@ -63,6 +63,6 @@ def lay_out_weights(program: Program, kept: Collection[int]) -> Program:
     if not changed:
         return program
     return program.replaced(
-        replace(step, inputs=tuple(changed.get(each, each) for each in step.inputs))
+        replace(step, inputs=tuple(changed.get(tensor, tensor) for tensor in step.inputs))
         for step in program.steps
     )

@@ -88,10 +88,10 @@ def check_mapping(model: "RowKeys") -> None:
     compiler = _Compiler(model, layout)
     compiler.build()
     for name in model.let:  # also those that no event uses
-        compiler.compute_let(name, _Place([], {}))
+        compiler.compute_let(name, _Block([], {}))
 
 
-class _Place:
+class _Block:
     """Statements of one block, and the names known in it."""
 
     def __init__(
@@ -106,27 +106,27 @@ class _Place:
 class _Names(Translator):
     """Translates one expression: hoists what it surely needs."""
 
-    def __init__(self, compiler: "_Compiler", place: _Place, key: str) -> None:
+    def __init__(self, compiler: "_Compiler", block: _Block, key: str) -> None:
         self._compiler = compiler
-        self._place = place
+        self._block = block
         self._key = key
 
     @override
     def value(self, name: str, node: ast.expr, *, is_sure: bool) -> Typed:
-        place, compiler = self._place, self._compiler
-        if name not in place.bound:
+        block, compiler = self._block, self._compiler
+        if name not in block.bound:
             is_let = name in compiler.lets
             if is_let and not compiler.is_computing(name, node):
-                place.bound[name] = compiler.compute_let(name, place)
+                block.bound[name] = compiler.compute_let(name, block)
             else:
                 loaded, type_ = self._load(name, node)
                 if is_let or not is_sure:
                     return loaded, type_
                 local = compiler.fresh("c")
                 key = f"column {name}" if compiler.layout.has_types else self._key
-                compiler.emit(place, key, "N = V", N=_store(local), V=loaded)
-                place.bound[name] = _load(local), type_
-        value, type_ = place.bound[name]
+                compiler.emit(block, key, "N = V", N=_store(local), V=loaded)
+                block.bound[name] = _load(local), type_
+        value, type_ = block.bound[name]
         return deepcopy(value), type_
 
     def _load(self, name: str, node: ast.expr) -> Typed:
@@ -159,12 +159,12 @@ class _Compiler:
     # The function as a whole
 
     def build(self) -> Callable[[Any], RowResult]:
-        place = _Place([], {})
-        self.emit(place, "", self.layout.prologue())
-        self._header(place)
+        block = _Block([], {})
+        self.emit(block, "", self.layout.prologue())
+        self._header(block)
         for number, event in enumerate(self._model.events):
-            self._event(place, f"events[{number}]", event)
-        self.emit(place, "", "return d, t, i, now, timed")
+            self._event(block, f"events[{number}]", event)
+        self.emit(block, "", "return d, t, i, now, timed")
         (function,) = self._template(
             """
             def row(fields):
@@ -176,7 +176,7 @@ class _Compiler:
             """,
             "",
         )
-        cast("ast.Try", cast("ast.FunctionDef", function).body[1]).body = place.body
+        cast("ast.Try", cast("ast.FunctionDef", function).body[1]).body = block.body
         code = compile(ast.Module([function], []), "<row function>", "exec")
         names: dict[str, Any] = {
             **RUNTIME,
@@ -188,39 +188,39 @@ class _Compiler:
         exec(code, names)  # noqa: S102 - a tree of white-listed nodes, built here
         return cast("Callable[[Any], RowResult]", names["row"])
 
-    def _header(self, place: _Place) -> None:
+    def _header(self, block: _Block) -> None:
         model = self._model
         if model.device is None:
-            self.emit(place, "", "d = k")
+            self.emit(block, "", "d = k")
         else:
-            self._text(place, "device", model.device, "d")
+            self._text(block, "device", model.device, "d")
         if model.time is None:
-            self.emit(place, "", "t = g")
+            self.emit(block, "", "t = g")
         else:
-            self._time(place, "time", model.time, "t")
+            self._time(block, "time", model.time, "t")
         parts = [
-            self._scalar(place, f"identity[{number}]", text)
+            self._scalar(block, f"identity[{number}]", text)
             for number, text in enumerate(model.row_identity)
         ]
         if parts:
             value = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
-            self.emit(place, "identity", "i = V", V=value)
-        self.emit(place, "", "now = []\ntimed = []")
+            self.emit(block, "identity", "i = V", V=value)
+        self.emit(block, "", "now = []\ntimed = []")
 
-    def _event(self, place: _Place, key: str, event: "EventModel") -> None:
+    def _event(self, block: _Block, key: str, event: "EventModel") -> None:
         if event.each is None:
-            self._one_event(place, key, event)
+            self._one_event(block, key, event)
             return
         each = event.each
-        values, type_ = self._expression(place, f"{key}.each.in", each.in_)
+        values, type_ = self._expression(block, f"{key}.each.in", each.in_)
         if type_ not in {"list", "strs", "any"}:
             raise MappingError(f"{key}.each.in: it is not a list")
         name, index = self.fresh("x"), self.fresh("x")
         if type_ == "any":
             values = call("to_list", values)
-        values = self._bind(place, f"{key}.each.in", values)
+        values = self._bind(block, f"{key}.each.in", values)
         loop = self.emit(
-            place,
+            block,
             f"{key}.each.in",
             "if V:\n    for I, N in enumerate(short(V), 1):\n        pass",
             I=_store(index),
@@ -233,115 +233,116 @@ class _Compiler:
         bound: dict[str, Typed] = {each.name: (_load(name), element_type)}
         if each.index is not None:
             bound[each.index] = _load(index), "int"
-        inner = _Place(body, {**place.bound, **bound}, frozenset(bound))
+        inner = _Block(body, {**block.bound, **bound}, frozenset(bound))
         self._one_event(inner, key, event)
 
-    def _one_event(self, place: _Place, key: str, event: "EventModel") -> None:
+    def _one_event(self, block: _Block, key: str, event: "EventModel") -> None:
         if event.when is not None:
-            test, _ = self._expression(place, f"{key}.when", event.when)
-            branch = self.emit(place, f"{key}.when", "if V:\n    pass", V=test)
+            test, _ = self._expression(block, f"{key}.when", event.when)
+            branch = self.emit(block, f"{key}.when", "if V:\n    pass", V=test)
             body = cast("ast.If", branch[0]).body
             body.clear()
             # a block with the same condition runs exactly when this one does: it may use
             # what was computed here
-            bound = place.blocks.setdefault(event.when, {})
-            bound.update(place.bound)
-            place = _Place(body, bound, place.each)
+            bound = block.blocks.setdefault(event.when, {})
+            bound.update(block.bound)
+            block = _Block(body, bound, block.each)
         at: ast.expr = _load("t")
         if event.at is not None:
-            at = self._time(place, f"{key}.at", event.at, self.fresh("w"))
-        page = self._text(place, f"{key}.page", event.page, self.fresh("w"), is_empty_refused=True)
+            at = self._time(block, f"{key}.at", event.at, self.fresh("w"))
+        page = self._text(block, f"{key}.page", event.page, self.fresh("w"), is_empty_refused=True)
         id_: ast.expr = ast.Constant(event.kind)
         if event.id is not None:
-            id_ = self._text(place, f"{key}.id", event.id, self.fresh("w"), is_empty_refused=True)
+            id_ = self._text(block, f"{key}.id", event.id, self.fresh("w"), is_empty_refused=True)
         parts = {
             "ID": id_,
             "KIND": ast.Constant(event.kind),
             "PAGE": page,
-            "INSTANCE": self._optional_text(place, f"{key}.instance", event.instance),
+            "INSTANCE": self._optional_text(block, f"{key}.instance", event.instance),
             "AT": at,
-            "UID": self._optional_text(place, f"{key}.uid", event.uid),
-            "CONTENTS": self._contents(place, f"{key}.contents", event.contents),
+            "UID": self._optional_text(block, f"{key}.uid", event.uid),
+            "CONTENTS": self._contents(block, f"{key}.contents", event.contents),
         }
         ingest = "g" if self.layout.has_record else "t"
-        made = f"Event(d, ID, KIND, PAGE, INSTANCE, AT, {ingest}, CONTENTS, UID)"
+        constructor = f"Event(d, ID, KIND, PAGE, INSTANCE, AT, {ingest}, CONTENTS, UID)"
         if event.at is None:
-            self.emit(place, key, f"now.append({made})", **parts)
+            self.emit(block, key, f"now.append({constructor})", **parts)
         else:
-            source = f"e = {made}\nif AT == t:\n    now.append(e)\nelse:\n    timed.append((AT, e))"
-            self.emit(place, key, source, **parts)
+            source = f"e = {constructor}\nif AT == t:\n    now.append(e)\n"
+            source += "else:\n    timed.append((AT, e))"
+            self.emit(block, key, source, **parts)
 
-    def _contents(self, place: _Place, key: str, contents: Mapping[str, str]) -> ast.Dict:
+    def _contents(self, block: _Block, key: str, contents: Mapping[str, str]) -> ast.Dict:
         values: list[ast.expr] = []
         for name, text in contents.items():
             inner_key = f"{key}.{name}"
-            value, type_ = self._expression(place, inner_key, text)
+            value, type_ = self._expression(block, inner_key, text)
             if isinstance(value, ast.Constant) or type_ in {"str", "bool", "none"}:
-                values.append(self._bind(place, inner_key, value))
+                values.append(self._bind(block, inner_key, value))
             elif type_ == "int":
-                local = self._bind(place, inner_key, value)
+                local = self._bind(block, inner_key, value)
                 check = f"if not {-INT_MAX} <= V <= {INT_MAX}:\n    bad({BIG!r})"
-                self.emit(place, inner_key, check, V=deepcopy(local))
+                self.emit(block, inner_key, check, V=deepcopy(local))
                 values.append(local)
             else:
-                values.append(self._bind(place, inner_key, call("plain", value)))
+                values.append(self._bind(block, inner_key, call("plain", value)))
         return ast.Dict([ast.Constant(name) for name in contents], values)
 
     # Parts of a row
 
     def _text(
-        self, place: _Place, key: str, text: str, local: str, *, is_empty_refused: bool = False
+        self, block: _Block, key: str, text: str, local: str, *, is_empty_refused: bool = False
     ) -> ast.expr:
-        value, type_ = self._expression(place, key, text)
+        value, type_ = self._expression(block, key, text)
         if type_ not in {"str", "int", "any"}:
             raise MappingError(f"{key}: it is not text: use str(...)")
         if isinstance(value, ast.Constant) and value.value and type_ == "str" and local != "d":
             return value
         if type_ != "str":
             value = call("str" if type_ == "int" else "to_text", value)
-        self.emit(place, key, "N = V", N=_store(local), V=value)
+        self.emit(block, key, "N = V", N=_store(local), V=value)
         if is_empty_refused:
-            self.emit(place, key, "if not N:\n    bad('it is empty')", N=_load(local))
+            self.emit(block, key, "if not N:\n    bad('it is empty')", N=_load(local))
         return _load(local)
 
-    def _optional_text(self, place: _Place, key: str, text: str | None) -> ast.expr:
+    def _optional_text(self, block: _Block, key: str, text: str | None) -> ast.expr:
         if text is None:
             return ast.Constant("")
-        value, type_ = self._expression(place, key, text)
+        value, type_ = self._expression(block, key, text)
         if type_ not in {"str", "int", "any", "none"}:
             raise MappingError(f"{key}: it is not text: use str(...)")
         if type_ != "str":
             value = call("str" if type_ == "int" else "optional_text", value)
-        return self._bind(place, key, value)
+        return self._bind(block, key, value)
 
-    def _time(self, place: _Place, key: str, text: str, local: str) -> ast.expr:
-        value, type_ = self._expression(place, key, text)
+    def _time(self, block: _Block, key: str, text: str, local: str) -> ast.expr:
+        value, type_ = self._expression(block, key, text)
         if type_ not in {"int", "any"}:
             raise MappingError(
                 f"{key}: it is not an integer of milliseconds: give the column the type int, "
                 "or use int(...)"
             )
-        self.emit(place, key, "N = V", N=_store(local), V=value)
+        self.emit(block, key, "N = V", N=_store(local), V=value)
         is_int = "" if type_ == "int" else "type(N) is not int or "
         check = f"if {is_int}not 0 <= N <= {TIME_MAX_MS}:\n    bad_time(N)"
-        self.emit(place, key, check, N=_load(local))
+        self.emit(block, key, check, N=_load(local))
         return _load(local)
 
-    def _scalar(self, place: _Place, key: str, text: str) -> ast.expr:
-        value, type_ = self._expression(place, key, text)
+    def _scalar(self, block: _Block, key: str, text: str) -> ast.expr:
+        value, type_ = self._expression(block, key, text)
         if type_ in {"list", "strs"}:
             raise MappingError(f"{key}: a list cannot be part of the identity")
-        return self._bind(place, key, call("scalar", value) if type_ == "any" else value)
+        return self._bind(block, key, call("scalar", value) if type_ == "any" else value)
 
-    def _bind(self, place: _Place, key: str, value: ast.expr) -> ast.expr:
+    def _bind(self, block: _Block, key: str, value: ast.expr) -> ast.expr:
         if isinstance(value, ast.Constant | ast.Name):
             return value
         local = self.fresh("w")
-        self.emit(place, key, "N = V", N=_store(local), V=value)
+        self.emit(block, key, "N = V", N=_store(local), V=value)
         return _load(local)
 
-    def _expression(self, place: _Place, key: str, text: str) -> Typed:
-        return self._translate(place, key, self._parse(key, text))
+    def _expression(self, block: _Block, key: str, text: str) -> Typed:
+        return self._translate(block, key, self._parse(key, text))
 
     def _parse(self, key: str, text: str) -> ast.expr:
         try:
@@ -349,9 +350,9 @@ class _Compiler:
         except ExpressionError as error:
             raise MappingError(f"{key}: {error}") from error
 
-    def _translate(self, place: _Place, key: str, tree: ast.expr) -> Typed:
+    def _translate(self, block: _Block, key: str, tree: ast.expr) -> Typed:
         try:
-            return _Names(self, place, key).translate(tree)
+            return _Names(self, block, key).translate(tree)
         except ExpressionError as error:
             raise MappingError(f"{key}: {error}") from error
 
@@ -365,20 +366,20 @@ class _Compiler:
             raise ExpressionError(f"let.{name} needs itself", node)
         return name in self._open_lets
 
-    def compute_let(self, name: str, place: _Place) -> Typed:
+    def compute_let(self, name: str, block: _Block) -> Typed:
         """Compute a ``let`` value in this block, before the statement at hand."""
         # an element of each has no meaning in a let value: hide it meanwhile
-        hidden = {each: place.bound.pop(each) for each in place.each if each in place.bound}
+        hidden = {name: block.bound.pop(name) for name in block.each if name in block.bound}
         self._open_lets.append(name)
         key = f"let.{name}"
         tree = self._parse(key, self.lets[name])
-        value, type_ = self._translate(place, key, tree)
+        value, type_ = self._translate(block, key, tree)
         self._open_lets.pop()
-        place.bound.update(hidden)
+        block.bound.update(hidden)
         if type_ in {"str", "list", "any"} and _names_in(tree) & set(self.lets):
             value = call("bounded", value)  # else values could double from let to let
         local = self.fresh("v")
-        self.emit(place, key, "N = V", N=_store(local), V=value)
+        self.emit(block, key, "N = V", N=_store(local), V=value)
         return _load(local), type_
 
     # Trees
@@ -388,10 +389,10 @@ class _Compiler:
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def emit(self, place: _Place, key: str, source: str, **parts: ast.expr) -> list[ast.stmt]:
+    def emit(self, block: _Block, key: str, source: str, **parts: ast.expr) -> list[ast.stmt]:
         """Append statements to a block; failures in them are reported under a key."""
         statements = self._template(source, key, **parts)
-        place.body.extend(statements)
+        block.body.extend(statements)
         return statements
 
     def _template(self, source: str, key: str, **parts: ast.expr) -> list[ast.stmt]:

@@ -76,7 +76,7 @@ def literals(text: str) -> set[str] | None:
                 return {value}
             case ast.IfExp(body=body, orelse=orelse):
                 ways = (found(body), found(orelse))
-                return None if None in ways else set().union(*(each or () for each in ways))
+                return None if None in ways else set().union(*(way or () for way in ways))
         return None
 
     return found(parse_expression(text))

@@ -143,12 +143,12 @@ def _timestamp(value: Any) -> int:
 def _part(value: Any, name: str | int, default: Any = None) -> Any:
     """Return a part of an object or a list, the default where there is none."""
     if type(value) is dict:
-        found = value.get(name)
+        field = value.get(name)
     elif type(value) is list and type(name) is int and -len(value) <= name < len(value):
-        found = value[name]
+        field = value[name]
     else:
-        found = None
-    return default if found is None else found
+        field = None
+    return default if field is None else field
 
 
 def _chosen(*pairs: tuple[str, Any]) -> list[str]:

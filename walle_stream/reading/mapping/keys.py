@@ -123,9 +123,9 @@ class RowKeys(Strict):
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
         if self.format == "jsonl":
-            given = self.model_fields_set & {"columns", "delimiter", "quote"}
-            if given:
-                raise ValueError(f"{', '.join(sorted(given))}: only for format csv")
+            layout_keys = self.model_fields_set & {"columns", "delimiter", "quote"}
+            if layout_keys:
+                raise ValueError(f"{', '.join(sorted(layout_keys))}: only for format csv")
         elif self.explode is not None:
             raise ValueError("explode: only for format jsonl")
         if len(self.delimiter) != 1 or self.delimiter in "\r\n":

@@ -77,8 +77,8 @@ class CsvLayout(RowLayout):
         if header is None:
             return self._converted(name, 0)
         if name not in header:
-            found = difflib.get_close_matches(name, header, n=1)
-            hint = f"; did you mean {found[0]!r}?" if found else ""
+            similar = difflib.get_close_matches(name, header, n=1)
+            hint = f"; did you mean {similar[0]!r}?" if similar else ""
             raise LookupError(f"the file has no column {name!r}{hint}")
         if header.count(name) > 1:
             raise LookupError(f"the file has {header.count(name)} columns {name!r}")
@@ -90,14 +90,14 @@ class CsvLayout(RowLayout):
         if self._header is not None and name not in self._header:
             return ast.Constant(None), "none"
         value, type_ = self.load(name, temporary)
-        place = 0 if self._header is None else self._header.index(name)
-        return ast.IfExp(_cell(place), value, ast.Constant(None)), type_
+        column = 0 if self._header is None else self._header.index(name)
+        return ast.IfExp(_cell(column), value, ast.Constant(None)), type_
 
-    def _converted(self, name: str, place: int) -> Typed:
+    def _converted(self, name: str, column: int) -> Typed:
         type_ = self._types.get(name, "str")
         if type_ == "str":
-            return _cell(place), type_
-        return ast.Call(ast.Name(type_, ast.Load()), [_cell(place)], []), type_
+            return _cell(column), type_
+        return ast.Call(ast.Name(type_, ast.Load()), [_cell(column)], []), type_
 
 
 class JsonLayout(RowLayout):
@@ -159,5 +159,5 @@ class JsonLayout(RowLayout):
         return {attribute: field for field, attribute in self.fields.items()}
 
 
-def _cell(place: int) -> ast.Subscript:
-    return ast.Subscript(ast.Name("fields", ast.Load()), ast.Constant(place), ast.Load())
+def _cell(column: int) -> ast.Subscript:
+    return ast.Subscript(ast.Name("fields", ast.Load()), ast.Constant(column), ast.Load())

@@ -19,11 +19,11 @@ class RowMapping(RowKeys):
     def declared(self) -> DeclaredIds:
         """Ids and pages that stand here as literals."""
         # without an id of its own an event has its kind's
-        ids = [{each.kind} if each.id is None else literals(each.id) for each in self.events]
-        pages = [literals(each.page) for each in self.events]
+        ids = [{event.kind} if event.id is None else literals(event.id) for event in self.events]
+        pages = [literals(event.page) for event in self.events]
         return DeclaredIds(
-            frozenset().union(*(each or () for each in ids)),
-            frozenset().union(*(each or () for each in pages)),
+            frozenset().union(*(names or () for names in ids)),
+            frozenset().union(*(names or () for names in pages)),
             has_other_ids=None in ids,
             has_other_pages=None in pages,
         )

@@ -226,7 +226,7 @@ class JsonRows:
             return self._broken(text, error)
         if self._explode is None:
             return [(record, -1)]
-        return [((row, record), place) for place, row in enumerate(record.elements)]
+        return [((row, record), index) for index, row in enumerate(record.elements)]
 
     def _broken(self, text: bytes, error: Exception) -> list[Row]:
         row = BrokenRow("decode", f"not a JSON record: {error}", type(error).__name__)
@@ -235,7 +235,7 @@ class JsonRows:
             # a record, but not with a list of objects: see which part is at fault
             elements = record.pop(self._explode, None)
             if isinstance(elements, list):
-                return [(self._converted(record, x), place) for place, x in enumerate(elements)]
+                return [(self._converted(record, x), index) for index, x in enumerate(elements)]
             row = BrokenRow("invalid", f"the record has no list {self._explode!r}")
         return [(row, -1)]
 
@@ -273,9 +273,9 @@ class JsonRecords:
             if len(line) > lines.max_bytes:
                 yield lines.oversized(line)
             elif not line.isspace():
-                for values, place in decode(line):
+                for values, index in decode(line):
                     # the line's bytes are counted once, with its first row
-                    yield values, 0 if place > 0 else len(line), line, lines.number, place
+                    yield values, 0 if index > 0 else len(line), line, lines.number, index
 
 
 def csv_decoder(delimiter: str, quote: str, width: int) -> Callable[[bytes], list[Row]]:

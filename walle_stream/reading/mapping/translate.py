@@ -136,8 +136,8 @@ class Translator(ABC):
 
     def _logical(self, node: ast.BoolOp, is_sure: bool) -> Typed:
         parts = [
-            self.translate(value, is_sure=is_sure and place == 0)
-            for place, value in enumerate(node.values)
+            self.translate(value, is_sure=is_sure and index == 0)
+            for index, value in enumerate(node.values)
         ]
         return ast.BoolOp(node.op, [part for part, _ in parts]), _common(*[t for _, t in parts])
 
@@ -150,7 +150,7 @@ class Translator(ABC):
     def _comparison(self, node: ast.Compare, is_sure: bool) -> Typed:
         left, left_type = self.translate(node.left, is_sure=is_sure)
         parts = []
-        for place, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
+        for index, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
             if isinstance(right_node, ast.List | ast.Tuple):
                 for member in right_node.elts:
                     _, member_type = self.translate(member)
@@ -159,7 +159,7 @@ class Translator(ABC):
                 right: ast.expr = ast.Tuple(elements, ast.Load())
                 right_type: ValueType = "list"
             else:
-                right, right_type = self.translate(right_node, is_sure=is_sure and place == 0)
+                right, right_type = self.translate(right_node, is_sure=is_sure and index == 0)
                 _check_comparable(op, left_type, right_type, right_node)
             parts.append(right)
             left_type = right_type

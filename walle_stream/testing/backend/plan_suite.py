@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import numpy as np
 import pytest
 
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.module import Backend
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Program, Step, Tensor

@@ -6,12 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.module import Backend
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Program, Step, Tensor
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import infer, is_floating, is_integer
+from walle_stream.engine.rules import infer, is_floating, is_foreign, is_integer
 from walle_stream.testing.stages import verify_program
 
 ORIGIN: Final = "the step under test"

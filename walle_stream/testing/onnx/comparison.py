@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
+from walle_stream.engine.rules import is_foreign
 
 BFLOAT16_RTOL: Final = 2**-6
 """Two units in the last place of bfloat16, as ONNX allows."""

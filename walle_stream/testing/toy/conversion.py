@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.program import DType
-from walle_stream.engine.rules import BOOL, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, is_floating, is_foreign, is_integer
 from walle_stream.testing.toy.elements import Elements, Value, fitted, read, written
 
 _TEXT: Final = np.dtype(object)

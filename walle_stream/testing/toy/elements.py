@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.dtypes import is_foreign
 from walle_stream.engine.program import Array, DType
 from walle_stream.engine.region import Shape
-from walle_stream.engine.rules import BOOL, is_floating, is_integer
+from walle_stream.engine.rules import BOOL, is_floating, is_foreign, is_integer
 
 type Elements = list[Any]
 

@@ -117,7 +117,7 @@ def _answer(python: str, request: Mapping[str, object]) -> dict[str, Any]:
         raise _no_answer(python, f"there is no interpreter {name!r}")
     command = [path, "-I", "-S", "-B", asking.__file__]
     try:
-        done = subprocess.run(  # noqa: S603 - an interpreter that the user named
+        process = subprocess.run(  # noqa: S603 - an interpreter that the user named
             command,
             input=json.dumps(request),
             capture_output=True,
@@ -127,12 +127,12 @@ def _answer(python: str, request: Mapping[str, object]) -> dict[str, Any]:
             timeout=WORKER_TIMEOUT_S,
             check=False,
         )
-        answer = json.loads(done.stdout) if not done.returncode else None
+        answer = json.loads(process.stdout) if not process.returncode else None
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise _no_answer(python, str(error)) from error
     if isinstance(answer, dict) and ("error" in answer or "tag" in answer):
         return answer
-    lines = done.stderr.strip().splitlines() or ["no word"]
+    lines = process.stderr.strip().splitlines() or ["no word"]
     # Python ends with what is wrong, the shims of version managers begin with it
     is_python = lines[0].startswith(("Traceback", "File "))
     raise _no_answer(python, lines[-1 if is_python else 0].strip())

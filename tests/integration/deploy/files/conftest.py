@@ -90,9 +90,11 @@ class World:
         self.devices.append(made)
         return made
 
-    def pull(self, device, push, told_ms=None, identity=None):
-        told_ms = told_ms or self.now_ms
-        return device.pull(push, f"{self.url}metadata", identity or DeviceIdentity("d-1"), told_ms)
+    def pull(self, device, push, service_ms=None, identity=None):
+        service_ms = service_ms or self.now_ms
+        return device.pull(
+            push, f"{self.url}metadata", identity or DeviceIdentity("d-1"), service_ms
+        )
 
     def spoil(self, part, behave):
         self.server.evil = {part: behave}

@@ -95,7 +95,7 @@ def test_a_version_that_was_retired(world, refused):
 
 
 def test_expired_metadata(world, refused):
-    refused(IntegrityError, "expired", told_ms=world.clock() + 2 * DAY_MS)
+    refused(IntegrityError, "expired", service_ms=world.clock() + 2 * DAY_MS)
 
 
 def test_older_metadata_than_was_seen(world, device, refused):
@@ -142,9 +142,9 @@ def test_a_state_that_is_shown_for_ever_runs_out(world, device):
     saved = world.saved()
     world.repository.refresh()
     world.restore(saved)
-    assert world.pull(world.device("new"), push, told_ms=world.clock() + DAY_MS // 2)
+    assert world.pull(world.device("new"), push, service_ms=world.clock() + DAY_MS // 2)
     with pytest.raises(IntegrityError, match="expired, judged by"):
-        world.pull(world.device("new"), push, told_ms=world.clock() + 2 * DAY_MS)
+        world.pull(world.device("new"), push, service_ms=world.clock() + 2 * DAY_MS)
 
 
 def test_metadata_of_somebody_else(world, refused, tmp_path):

@@ -267,11 +267,11 @@ def test_a_device_whose_clock_is_years_off(world, monkeypatch):
     now = world.clock()
     ahead, behind = world.device("ahead"), world.device("behind")
     monkeypatch.setattr(files_metadata, "wall_ms", lambda: now - 9 * 365 * DAY_MS)
-    world.pull(behind, world.push("v1"), told_ms=now)
+    world.pull(behind, world.push("v1"), service_ms=now)
     monkeypatch.setattr(files_metadata, "wall_ms", lambda: now + 9 * 365 * DAY_MS)
-    for told_ms in (None, now):  # by who says so a clock that is right could be turned back
+    for service_ms in (None, now):  # by who says so a clock that is right could be turned back
         with pytest.raises(IntegrityError, match="this device's clock is wrong"):
-            world.pull(ahead, world.push("v1"), told_ms=told_ms)
+            world.pull(ahead, world.push("v1"), service_ms=service_ms)
 
 
 def test_nobody_who_answers_for_service_and_files_freezes_a_device(world, monkeypatch):
@@ -280,7 +280,7 @@ def test_nobody_who_answers_for_service_and_files_freezes_a_device(world, monkey
     world.restore(frozen)
     monkeypatch.setattr(files_metadata, "wall_ms", lambda: then + 30 * DAY_MS)
     with pytest.raises(IntegrityError, match="somebody serves an old state"):
-        world.pull(world.device("new"), world.push("v1"), told_ms=then)
+        world.pull(world.device("new"), world.push("v1"), service_ms=then)
 
 
 def test_time_does_not_go_back_behind_what_was_seen(world, monkeypatch):
@@ -295,7 +295,7 @@ def test_time_does_not_go_back_behind_what_was_seen(world, monkeypatch):
     world.restore(saved)
     seen._metadata._last = None
     with pytest.raises(IntegrityError, match="older than what was seen"):
-        world.pull(seen, world.push("v1"), told_ms=start)
+        world.pull(seen, world.push("v1"), service_ms=start)
 
 
 def test_a_version_number_is_signed_with_one_content_alone(world, monkeypatch):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from walle_deploy.trust.repository import TrustedRepository
-from walle_deploy.trust.roles import MADE, expiry_of
+from walle_deploy.trust.roles import SIGNED_AT, expiry_of
 from walle_deploy.trust.rotation import rotate_key
 from walle_deploy.trust.signing import _signed
 from walle_stream.errors import (
@@ -80,11 +80,11 @@ def test_a_thief_that_runs_ahead_is_shaken_off(world, ahead_ms):
     current = signing.load()
     stolen = current.timestamp.signed
     stolen.version += 1_000
-    stolen.unrecognized_fields[MADE] = world.clock() + ahead_ms
+    stolen.unrecognized_fields[SIGNED_AT] = world.clock() + ahead_ms
     stolen.expires = expiry_of("timestamp", world.clock() + ahead_ms)
     world.serve("timestamp.json", _signed(stolen, signing.signers(current, "timestamp")))
     take(world, seen, "v1")
-    assert seen._metadata._floor_ms() == stolen.unrecognized_fields[MADE]
+    assert seen._metadata._floor_ms() == stolen.unrecognized_fields[SIGNED_AT]
     world.server.evil = {}
     with pytest.raises(IntegrityError, match=r"older than what was seen|root.json is expired"):
         take(world, seen, "v1")
@@ -99,12 +99,12 @@ def test_the_time_that_was_signed_counts_after_a_rotation_too(world):
         world.repository.rotate("timestamp")
         take(world, seen, "v1")
         signed = world.repository._signing.load().timestamp.signed
-        assert seen._metadata._floor_ms() == signed.unrecognized_fields[MADE]
+        assert seen._metadata._floor_ms() == signed.unrecognized_fields[SIGNED_AT]
         # also while nobody gives it the newest roots
         world.spoil("root.json", lambda handler: handler.send_error(500))
         with pytest.raises(ServiceUnreachableError):
             take(world, seen, "v1")
-        assert seen._metadata._floor_ms() == signed.unrecognized_fields[MADE]
+        assert seen._metadata._floor_ms() == signed.unrecognized_fields[SIGNED_AT]
         world.server.evil = {}
 
 

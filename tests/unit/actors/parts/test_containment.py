@@ -13,7 +13,7 @@ from walle_stream.wire.rows import Counters, PartitionHead
 @pytest.fixture
 def left(tmp_path):
     """What a process left that died with partition 1 in hand."""
-    InHand.open(tmp_path / "f", 2).take(1)
+    InHand.open(tmp_path / "f", 2).mark(1)
     return InHand.open(tmp_path / "f", 2)
 
 
@@ -38,7 +38,7 @@ def test_only_what_was_in_hand_is_in_doubt_and_it_is_said_once(left, caplog):
 def test_it_ends_with_as_many_events_as_a_batch_can_have(left):
     doubt = begun(left)
     for events, is_doubtful in ((4, True), (0, True), (5, True), (1, False)):
-        doubt.take()
+        doubt.mark()
         doubt.committed(SimpleNamespace(events=events, head=head()))
         assert (doubt.is_doubtful, left.is_doubtful(1)) == (is_doubtful, is_doubtful)
 
@@ -64,7 +64,7 @@ def test_replies_that_were_on_their_way_are_waited_for(left):
 
 def test_a_turn_that_failed_leaves_the_doubt(left):
     doubt = begun(left)
-    doubt.take()
+    doubt.mark()
     doubt.close(None)
     assert doubt.is_doubtful
     assert left.is_doubtful(1)
@@ -75,10 +75,10 @@ def test_without_doubt_a_turn_is_in_hand_from_the_call_to_the_commit(tmp_path):
         return (tmp_path / "f").read_bytes() == b"\x01"
 
     doubt = Containment(InHand.open(tmp_path / "f", 1), 0, 10)
-    doubt.take()
+    doubt.mark()
     assert is_in_hand()
     doubt.committed(SimpleNamespace(events=3, head=head()))
     assert not is_in_hand()
-    doubt.take()
+    doubt.mark()
     doubt.close(None)
     assert not is_in_hand()

@@ -53,9 +53,9 @@ def test_runs_are_counted_by_device_class_time_and_size():
         group("b", good(500), bad("Quarantined")),
     ]
     reports.add("t", found, 0.6)
-    assert reports.take(5_000) == []  # nothing is committed yet
+    assert reports.due(5_000) == []  # nothing is committed yet
     reports.committed(None)
-    [report] = decoded(reports.take(5_000))
+    [report] = decoded(reports.due(5_000))
     assert (report.task, report.version, report.from_ms, report.to_ms) == ("shop/t", "v1", 0, 5_000)
     a, b = report.devices
     assert (a.device_id, a.runs, a.failures) == ("a", 4, {"KeyError": 1, "RunStopped": 1})
@@ -74,10 +74,10 @@ def test_a_report_comes_when_it_is_time_or_at_the_end_and_is_sent_once():
     assert reports.is_due(999, is_last=True)
     assert reports.is_due(1_000)
     assert reports.is_due(-5)  # the wall clock was set back
-    [report] = decoded(reports.take(1_000))
+    [report] = decoded(reports.due(1_000))
     assert report.devices[0].runs == 2
     reports.restart(opening(LABELS))  # the commit failed: it is not sent
-    [again] = decoded(reports.take(1_001))
+    [again] = decoded(reports.due(1_001))
     assert again.devices == report.devices
     reports.committed(None)
     assert not reports.is_due(10**9, is_last=True)
@@ -91,7 +91,7 @@ def test_tasks_without_a_label_are_not_reported_and_labels_may_change():
     reports.restart(opening({"t": ("shop/t", "v2")}))
     reports.add("t", [group("a", good(1)), group("b", good(1))], 1.0)
     reports.committed(None)
-    found = {each.version: len(each.devices) for each in decoded(reports.take(1))}
+    found = {each.version: len(each.devices) for each in decoded(reports.due(1))}
     assert found == {"v1": 1, "v2": 2}
 
 
@@ -100,7 +100,7 @@ def test_many_devices_are_due_at_once_and_cut(monkeypatch):
     reports = Reports(LABELS, 10**9, 0)
     reports.add("t", [group(str(n), good(1), bad("E")) for n in range(7)], 7.0)
     reports.committed(None)
-    found = decoded(reports.take(1))
+    found = decoded(reports.due(1))
     assert [len(each.devices) for each in found] == [3, 3, 1]
     assert sum(sum(each.latency_us.values()) for each in found) == 14
     assert sum(sum(each.output_bytes.values()) for each in found) == 7
@@ -110,7 +110,7 @@ def test_classes_of_errors_are_bounded():
     reports = Reports(LABELS, 0, 0)
     reports.add("t", [group("a", *(bad(f"E{n}") for n in range(100)), bad(""))], 1.0)
     reports.committed(None)
-    [report] = decoded(reports.take(1))
+    [report] = decoded(reports.due(1))
     failures = report.devices[0].failures
     assert (len(failures), sum(failures.values())) == (17, 101)
     assert failures["(other)"] == 85
@@ -140,7 +140,7 @@ def test_devices_of_two_groups_are_never_in_one_report():
             sum(each.latency_us.values()),
             sum(each.output_bytes.values()),
         )
-        for each in decoded(reports.take(1))
+        for each in decoded(reports.due(1))
     }
     assert found == {
         ("r", "new"): ([("a", "ra", 4), ("c", "rc", 4)], 8, 4),
@@ -152,7 +152,7 @@ def test_devices_of_two_groups_are_never_in_one_report():
     reports.committed(None)
     reports.add("t", [group("d", good(1))], 1.0)
     reports.committed(None)
-    [report] = decoded(reports.take(2))
+    [report] = decoded(reports.due(2))
     assert (report.group, report.devices[0].receipt) == ("new", "rd")
 
 

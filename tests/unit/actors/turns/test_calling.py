@@ -41,9 +41,9 @@ def turn(rounds, error=None):
     found = []
     for calls in rounds:
         called = yield calls
-        found.append([[group.device_id for group in each.found] for each in called])
+        found.append([[group.device_id for group in each.results] for each in called])
         for call, each in zip(calls, called, strict=True):
-            for (device_id, _, runs), group in zip(call.groups, each.found, strict=True):
+            for (device_id, _, runs), group in zip(call.groups, each.results, strict=True):
                 assert group.runs == [answer(call.program, device_id, run) for run in runs]
     if error is not None:
         raise error

@@ -43,7 +43,7 @@ def test_counts_of_all_partitions_add_up_and_a_task_that_never_ran_is_there():
         (NONE, task(runs=2, failures=2), 9, False, 1),  # after a signal it is said, too
         (NONE, NONE, 9, True, 1),
         (NONE, NONE, 9, False, 0),  # it may fire yet
-        (NONE, NONE, 0, True, 0),  # nothing was there to fire at
+        (NONE, NONE, 0, True, 1),  # an empty source
         (NONE, NONE, -9, True, 1),  # all rows were refused
         # the same command again: nothing new, the same answer
         (task(runs=2), task(runs=2), 9, True, 0),

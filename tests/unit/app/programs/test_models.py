@@ -107,7 +107,7 @@ def test_without_the_extra_it_is_said_what_to_install(file, monkeypatch):
     def fail(path):
         raise EngineError("models need the package 'onnx': install walle-stream[onnx]")
 
-    monkeypatch.setattr("walle_stream.engine.loading.read_model", fail)
+    monkeypatch.setattr("walle_stream.engine.session.read_model", fail)
     with pytest.raises(EngineError, match=r"^spec\.models\.twice: .*install walle-stream\[onnx\]"):
         onnx_models(models_of(file))["twice"].read()
 

@@ -29,10 +29,8 @@ def test_the_same_versions_are_taken():
 def test_another_version_is_named_with_both_sides(name):
     with pytest.raises(ClusterError) as caught:
         check_worker("host 3 (process 7)", HERE, {**HERE, name: "3.13.1"})
-    assert str(caught.value) == (
-        f"host 3 (process 7) of the Ray cluster has {name} 3.13.1, this process "
-        f"{name} {HERE[name]}: start the cluster from the same environment, or unset RAY_ADDRESS"
-    )
+    message = caught.value.message
+    assert all(part in message for part in ("host 3", f"{name} 3.13.1", f"{name} {HERE[name]}"))
 
 
 def test_all_that_differs_is_named_in_one_line():

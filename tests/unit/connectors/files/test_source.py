@@ -118,10 +118,25 @@ class TestOpen:
         with pytest.raises(SourceError, match=r"spec\.source\.device: .*did you mean 'device_id'"):
             make("device_id,t\n", device="devic_id").open({}, 1, 1)
 
-    @pytest.mark.parametrize("content", [b"", b"\n", b"\xff\n", b"x" * 200])
-    def test_file_without_a_header_is_refused(self, make: Make, content: Any) -> None:
-        with pytest.raises(SourceError, match="no readable header line"):
+    @pytest.mark.parametrize(
+        ("content", "what"),
+        [
+            (b"", "is empty"),
+            (b"\n", "begins with"),
+            (b"\xff\n", r"begins with b'\\xff"),
+            (b"x" * 200, "begins with b'xxx"),
+            ("d,t\na,1\n".encode("utf-16"), "UTF-16"),
+            (b"(\xb5/\xfd\x04\xff\n", "zstd"),
+            (b"PK\x03\x04\xff\n", "ZIP"),
+        ],
+    )
+    def test_file_without_a_header_is_refused(self, make: Make, content: Any, what: str) -> None:
+        with pytest.raises(SourceError, match=f"no readable header line: it .*{what}"):
             make(content, maxRecordBytes=100).open({}, 1, 1)
+
+    def test_lines_that_end_with_cr_alone_are_named(self, make: Make) -> None:
+        with pytest.raises(SourceError, match=r"'d,t\\ra,1.*CR alone"):
+            make("d,t\ra,1\r", device="dd").open({}, 1, 1)
 
     def test_damaged_gzip_is_a_source_error_at_once(self, make: Make) -> None:
         source = make(b"\x1f\x8b" + b"x" * 50)

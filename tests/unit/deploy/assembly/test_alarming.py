@@ -9,9 +9,8 @@ from walle_deploy.assembly.alarming import OfferedVersions, ReleaseNews, alarmin
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.monitoring.alarms import AlarmBoard
 from walle_deploy.monitoring.definition import AlarmRule
-from walle_deploy.monitoring.fleet_view import FleetView
 from walle_deploy.monitoring.monitor import Monitor
-from walle_deploy.monitoring.watch import AlarmWatch, WatchOptions
+from walle_deploy.monitoring.watch import AlarmWatch, FleetView, WatchOptions
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.release.controller import CONTROLLER
 from walle_deploy.release.events import Tick

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from walle_deploy.cli import fleet
-from walle_deploy.cli.fleet_device import given_profile
+from walle_deploy.cli.fleet import given_profile
 from walle_stream.actors.plan.latency import Latencies
 from walle_stream.app.figures.ledger import LedgerReport
 from walle_stream.app.report import RunReport

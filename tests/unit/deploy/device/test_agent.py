@@ -4,7 +4,7 @@ import pytest
 
 from walle_deploy.device import agent as module
 from walle_deploy.device.agent import AGAIN_MAX_MS, DeviceAgent, Outcome
-from walle_deploy.device.client import Answer
+from walle_deploy.device.client import CheckReply
 from walle_deploy.device.receipts import ReceiptBook
 from walle_deploy.model.held import HOUR_MS, HeldReceipt, HeldReceipts
 from walle_deploy.model.profile import DeviceProfile
@@ -19,7 +19,7 @@ from walle_stream.errors import (
 )
 from walle_stream.stream.task_sets import InstalledTask
 
-NOTHING = Answer(None)
+NOTHING = CheckReply(None)
 
 
 class World:
@@ -38,8 +38,8 @@ class World:
         self.profiles.append(profile)
         return self.answer
 
-    def pull(self, _device, task, metadata_url, told_ms):
-        self.calls.append((task.task, task.version, metadata_url, told_ms))
+    def pull(self, _device, task, metadata_url, service_ms):
+        self.calls.append((task.task, task.version, metadata_url, service_ms))
         if task.version in self.unreadable:
             raise self.unreadable[task.version]
         return {"": b"package", "prices": b"1"}
@@ -93,7 +93,7 @@ def agent(world, clock):
 
 def push(*names):
     tasks = (name.partition("@") for name in names)
-    return Answer(Push(tuple(PushedTask(task, version) for task, _, version in tasks), "m/"), 7)
+    return CheckReply(Push(tuple(PushedTask(task, version) for task, _, version in tasks), "m/"), 7)
 
 
 def test_a_version_is_pulled_installed_recorded_and_told(world, agent):
@@ -271,7 +271,7 @@ def test_receipts_alone_are_kept_and_nothing_is_installed(world, clock, tmp_path
     agent.learn()
     agent.check()
     assert world.profiles[-1].receipts == HeldReceipts(0, {"shop/a": HeldReceipt()})
-    world.answer = Answer(Push((), receipts=given("v1")), 7)
+    world.answer = CheckReply(Push((), receipts=given("v1")), 7)
     assert agent.check() is Outcome.NOTHING_NEW
     world.answer = NOTHING
     agent.check()
@@ -298,7 +298,7 @@ def test_a_version_has_its_receipt_before_it_runs(world, clock, tmp_path):
         return install(changes)
 
     world.install = watched
-    world.answer = Answer(
+    world.answer = CheckReply(
         Push((PushedTask("shop/a", "v2"),), "m/", given("v2", release="r", group="new")), 7
     )
     assert agent.check() is Outcome.INSTALLED
@@ -308,6 +308,6 @@ def test_a_version_has_its_receipt_before_it_runs(world, clock, tmp_path):
 
 
 def test_a_device_that_takes_none_says_nothing_of_them(world, agent):
-    world.answer = Answer(Push((), receipts=given("v1")), 7)
+    world.answer = CheckReply(Push((), receipts=given("v1")), 7)
     assert agent.check() is Outcome.NOTHING_NEW
     assert agent.profile.receipts is None

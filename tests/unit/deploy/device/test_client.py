@@ -105,9 +105,9 @@ def test_answers_without_a_push_say_that_nothing_is_new(asked):
 
 def test_the_time_of_the_service_is_told_where_it_is_one(asked):
     date = "Thu, 01 Jan 1970 00:00:02 GMT"
-    assert asked(204, {"Date": date}).told_ms == 2_000
+    assert asked(204, {"Date": date}).service_ms == 2_000
     for wrong in ("yesterday", "Thu, 99 Foo 1970 00:00:02 GMT", "Thu, 01 Jan 99999 00:00:02 GMT"):
-        assert asked(204, {"Date": wrong}).told_ms is None
+        assert asked(204, {"Date": wrong}).service_ms is None
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_service_that_is_away_is_said_in_the_systems_words():
     with pytest.raises(ServiceUnreachableError) as caught:
         client.check(DeviceProfile("d"))
     client.close()
-    assert str(caught.value) == f"{url}: the release service does not answer: Connection refused"
+    assert all(part in caught.value.message for part in (url, "Connection refused"))
 
 
 def test_a_service_that_says_nothing_is_said_to_be_late():

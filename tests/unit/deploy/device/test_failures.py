@@ -1,4 +1,4 @@
-from walle_deploy.device.failures import REASONS_MAX, Failures
+from walle_deploy.device.fleet import REASONS_MAX, Failures
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
 
 AWAY = ServiceUnreachableError("h:1: away")

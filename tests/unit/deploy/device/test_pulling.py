@@ -32,7 +32,7 @@ class Files:
         self.folder, self.blobs = folder, self
         self.error, self.identities, self.collected, self.recorded = None, [], 0, []
 
-    def pull(self, task, _metadata_url, identity, _told_ms):
+    def pull(self, task, _metadata_url, identity, _service_ms):
         if self.error:
             raise self.error
         self.identities.append(identity)

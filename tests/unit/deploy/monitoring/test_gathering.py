@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.deploy.monitoring.reporting import TASK, Clocked, frame, health, publish, report
-from walle_deploy.monitoring.gathering import ReportGatherer
-from walle_deploy.monitoring.monitor import Monitor
+from walle_deploy.monitoring.monitor import Monitor, ReportGatherer
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import DeployError, ForbiddenError, ServiceUnreachableError
 
@@ -35,15 +34,15 @@ class Noting:
 async def gathered(monitor, *names, gone=()):
     """Let the first call be stored alone, and the others come meanwhile."""
     gatherer = ReportGatherer(monitor)
-    first = asyncio.create_task(gatherer.take([1], "first"))
+    first = asyncio.create_task(gatherer.receive([1], "first"))
     await asyncio.to_thread(monitor.inside.wait)
-    others = [asyncio.create_task(gatherer.take([1, 2], name)) for name in names]
+    others = [asyncio.create_task(gatherer.receive([1, 2], name)) for name in names]
     await asyncio.sleep(0)
     for place in gone:
         others[place].cancel()
     monitor.go_on.set()
     found = await asyncio.gather(first, *others, return_exceptions=True)
-    assert await gatherer.take([1, 2, 3], "last") == 3
+    assert await gatherer.receive([1, 2, 3], "last") == 3
     return found
 
 

@@ -18,9 +18,9 @@ from tests.unit.deploy.monitoring.reporting import (
 from walle_deploy.model.health import GAMMA, LEVELS, ReleaseHealthQuery
 from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.monitoring.counts import CLASSES_MAX, WindowCounts, percentile
-from walle_deploy.monitoring.fleet_view import FleetView
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.monitoring.watch import FleetView
 from walle_deploy.store.rows import Scope
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ServiceUnreachableError

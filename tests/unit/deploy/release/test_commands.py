@@ -219,6 +219,6 @@ def test_what_is_not_there_is_answered_with_what_is_at_most_ten_and_once(command
     commands.create(release("abc"))
     with pytest.raises(RefNotFoundError) as caught:
         commands.pause("nosuch")
-    assert caught.value.message == 'there is no release "nosuch"; there are: abc'
+    assert all(part in caught.value.message for part in ('"nosuch"', "abc"))
     with pytest.raises(RefNotFoundError, match=r'no release "abd", did you mean \'abc\'\?$'):
         commands.pause("abd")

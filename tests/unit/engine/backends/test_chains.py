@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from walle_stream.engine.backends.interpreter import Interpreter
 from walle_stream.engine.backends.numpy import NumpyBackend
-from walle_stream.engine.backends.reference import compute
+from walle_stream.engine.backends.reference import Interpreter, compute
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Program, Tensor

@@ -8,7 +8,7 @@ import pytest
 
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.backends.cupy import CupyBackend
-from walle_stream.engine.backends.device import stored
+from walle_stream.engine.backends.device_kernels import stored
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, View

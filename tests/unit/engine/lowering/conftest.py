@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from walle_stream.engine.backends.interpreter import InterpretedPlan, Interpreter
+from walle_stream.engine.backends.reference import InterpretedPlan, Interpreter
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.program import Program

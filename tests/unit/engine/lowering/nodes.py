@@ -1,6 +1,6 @@
 """Runs one node of a rule's tests; some inputs may be constants of its graph."""
 
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.module import GraphRunner
 

@@ -189,7 +189,7 @@ X, W = np.ones((1, 2, 5, 5)), np.ones((2, 2, 3, 3))
         ([X, W], {"group": 0}, ShapeError, "in 0 groups"),
         ([X, W], {"dilations": (3, 1)}, ShapeError, "wider than 5 elements"),
         ([X, W], {"kernel_shape": (2, 2)}, ShapeError, "kernel_shape"),
-        ([X, W], {"auto_pad": b"SOME"}, LoweringError, "auto_pad 'SOME'"),
+        ([X, W], {"auto_pad": b"SOME"}, LoweringError, "'auto_pad' is 'SOME'"),
         ([X, W], {"pads": (1 << 40,) * 4}, ShapeError, "more than"),
         ([X, W, np.ones(3)], {}, ShapeError, "a bias of shape"),
         ([X, np.ones((2, 2, 3))], {}, ShapeError, "for 2 spatial axes"),

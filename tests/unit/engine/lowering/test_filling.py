@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.module import GraphRunner
 from walle_stream.errors import DTypeError, EngineError, LoweringError, ShapeError

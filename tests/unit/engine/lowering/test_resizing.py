@@ -195,13 +195,13 @@ def test_empty_tensors_are_resized_to_empty_ones():
         ({"scales": [1, 1e20]}, ShapeError, "more than"),
         ({"sizes": [1, -1]}, ShapeError, "sizes"),
         ({"sizes": [1, 1 << 40]}, ShapeError, "more than"),
-        ({"sizes": [1, 1 << 30]}, ShapeError, "the places of shape"),
+        ({"sizes": [1, 1 << 30]}, ShapeError, "the coordinates of shape"),
         ({"sizes": [4, 4], "axes": (0, -2)}, ShapeError, "name one twice"),
         ({"sizes": [4], "axes": (2,)}, ShapeError, "no axis 2"),
-        ({"sizes": [1, 8], "mode": b"sinc"}, LoweringError, "mode 'sinc'"),
+        ({"sizes": [1, 8], "mode": b"sinc"}, LoweringError, "'mode' is 'sinc'"),
         ({"sizes": [1, 8], "nearest_mode": b"x"}, LoweringError, "nearest_mode 'x'"),
         ({"sizes": [1, 8], "coordinate_transformation_mode": b"x"}, LoweringError, "'x' is unk"),
-        ({"sizes": [1, 8], "keep_aspect_ratio_policy": b"x"}, LoweringError, "policy 'x'"),
+        ({"sizes": [1, 8], "keep_aspect_ratio_policy": b"x"}, LoweringError, "policy' is 'x'"),
     ],
 )
 def test_a_wrong_resize_is_refused_in_one_line(more, error, line):

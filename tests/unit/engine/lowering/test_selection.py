@@ -2,7 +2,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.module import GraphRunner
 from walle_stream.errors import LoweringError, ShapeError
@@ -189,6 +189,6 @@ def test_suppression_of_a_huge_count_ends_with_the_boxes():
 def test_suppression_refuses_other_shapes():
     with pytest.raises(ShapeError, match="with scores"):
         run("NonMaxSuppression", np.zeros((1, 3, 5)), np.zeros((1, 1, 3)), np.array(3))
-    with pytest.raises(ShapeError, match="not one element"):
+    with pytest.raises(ShapeError, match="no scalar"):
         run("NonMaxSuppression", some_boxes(1, 3), np.ones((1, 1, 3), np.float32), np.array(3),
             np.ones(2, np.float32))  # fmt: skip

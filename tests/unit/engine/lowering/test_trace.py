@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from walle_stream.engine.backends.interpreter import Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Function, Graph, Node
 from walle_stream.engine.module import GraphRunner
 

@@ -11,6 +11,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.backend import prepare
+from walle_stream.engine.onnx.checks import CALLS_MAX
 from walle_stream.engine.onnx.importer import (
     DEPTH_MAX,
     OPSETS,
@@ -18,7 +19,6 @@ from walle_stream.engine.onnx.importer import (
     load_model,
     parse_model,
 )
-from walle_stream.engine.onnx.ordering import CALLS_MAX
 from walle_stream.errors import EngineError, LoweringError, ModelError
 
 FLOAT = TensorProto.FLOAT

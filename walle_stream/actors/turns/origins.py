@@ -1,0 +1,64 @@
+"""Which records of the source a turn's events came in, for its dead letters.
+
+Asked only where something failed: nothing is kept of an event but its number.
+"""
+
+from typing import NamedTuple
+
+from walle_stream.ports import Origins, SourceBatch
+from walle_stream.stream.commands import Runs, RunTask
+from walle_stream.wire.event_batch import EventBatch
+
+
+class _Part(NamedTuple):
+    runs: Runs
+    events: EventBatch
+    origins: Origins
+    before: str
+
+
+class RunOrigins:
+    """Of one turn. One thread, the partition host's."""
+
+    __slots__ = ("_parts", "last")
+
+    def __init__(self, last: str = "") -> None:
+        """Begin with nothing.
+
+        Args:
+            last: The last record of the turns before; empty for none.
+        """
+        self._parts: list[_Part] = []
+        self.last = last
+        """The last record that was read."""
+
+    def add(self, runs: Runs, batch: SourceBatch) -> None:
+        """Remember a batch.
+
+        Args:
+            runs: That it woke.
+            batch: Whose events were taken.
+        """
+        origins = batch.origins
+        if origins is None:
+            return
+        if runs:
+            self._parts.append(_Part(runs, batch.events, origins, self.last))
+        if origins.numbers:
+            self.last = origins.of(-1)
+
+    def of_run(self, run: RunTask) -> str:
+        """Return the record whose event woke a run, as well as it can be told.
+
+        Where that event came in an earlier batch, because it waited for its device's order, it
+        is the device's record that let it go on; for a time-out the last that was read.
+
+        Returns:
+            Empty where no record woke it, or the source names none.
+        """
+        for part in self._parts:
+            own = part.runs.get((run.task, run.program), {}).get(run.device_id, ())
+            if any(position == run.position for position, _, _ in own):
+                index = part.events.index_of(run.device_id, run.clock_ms)
+                return part.before if index is None else part.origins.of(index)
+        return ""

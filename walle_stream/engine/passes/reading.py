@@ -1,0 +1,90 @@
+"""How tensors are read: by which steps, and where a raster's output is a view of its input."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from walle_stream.engine.operators import Operator
+from walle_stream.engine.program import Program, Step, Tensor
+from walle_stream.engine.region import Shape, View
+
+
+def makers(steps: Iterable[Step]) -> dict[Tensor, Step]:
+    """Give the step that makes each tensor; inputs and constants have none."""
+    return {output: step for step in steps for output in step.outputs}
+
+
+def readers(program: Program) -> dict[Tensor, int]:
+    """Count how often each tensor is read; an output counts as read once more."""
+    counts: dict[Tensor, int] = defaultdict(int)
+    for step in program.steps:
+        for tensor in step.inputs:
+            counts[tensor] += 1
+    for tensor in program.outputs:
+        counts[tensor] += 1
+    return counts
+
+
+def without_dead(program: Program) -> Program:
+    """Drop steps whose outputs nobody reads."""
+    alive = set(program.outputs)
+    kept = []
+    for step in reversed(program.steps):
+        if alive.intersection(step.outputs) or step.operator is Operator.TEXT:
+            alive.update(step.inputs)
+            kept.append(step)
+    return program.replaced(reversed(kept))
+
+
+def view_of(step: Step) -> View | None:
+    """Give the view of its one row-major input that a raster's output is.
+
+    None where elements have to be moved.
+    """
+    if (
+        step.operator is not Operator.RASTER
+        or len(step.regions) != 1
+        or step.parameters.get("accumulate")
+        or len(step.inputs) != 1
+    ):
+        return None
+    (region,) = step.regions
+    shape = step.output.shape
+    if region.count != step.output.size or region.destination.offset:
+        return None
+    axes = sorted(
+        (write, size, read)
+        for size, read, write in zip(
+            region.size, region.source.strides, region.destination.strides, strict=True
+        )
+        if size > 1
+    )
+    reach = 1
+    for write, size, _ in axes:
+        if write != reach:
+            return None
+        reach *= size
+    strides = _by_axis(shape, [(size, read) for _, size, read in axes])
+    return None if strides is None else View(region.source.offset, strides)
+
+
+def _by_axis(shape: Shape, axes: list[tuple[int, int]]) -> Shape | None:
+    """Give read strides by axis of ``shape``; ``axes`` are written innermost first."""
+    results: list[int] = []
+    rest = iter(axes)
+    count, read = 1, 0
+    for size in reversed(shape):
+        if size == 1:
+            results.append(0)
+            continue
+        if count == 1:
+            count, read = next(rest)
+        while count < size:
+            more, outer = next(rest)
+            if outer != read * count:
+                return None  # the axis does not step evenly
+            count *= more
+        if count % size:
+            return None
+        results.append(read)
+        count, read = count // size, read * size
+    return tuple(reversed(results))
