@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 _INTEGRATION: Final = "tests/integration"
 _KAFKA: Final = f"{_INTEGRATION}/kafka"
-_CLOUD: Final = ("chaos", "faust", "faust_baseline", "faust_faults", "faust_tls")
+_CLOUD: Final = ("baseline", "chaos", "cloud", "cloud_faults", "cloud_tls", "faust_records")
 _BROKEN: Final = (
     "copies",
     "dead_letters",

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import walle_connectors.embedded.features as cloud
 import walle_connectors.embedded.log as tunnel
+import walle_stream.cloud.features as cloud
 import walle_stream.store.partition as partitions
 
 _OPENERS: Final[tuple[Any, ...]] = (cloud, tunnel, partitions)

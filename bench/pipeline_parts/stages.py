@@ -15,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import walle_connectors.embedded.features as cloud_store
 import walle_stream.actors.device_host as hosts
+import walle_stream.cloud.features as cloud_store
 import walle_stream.vm.machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader

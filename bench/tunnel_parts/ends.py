@@ -16,12 +16,13 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from tunnel_parts.network import LinkedModel, Network
 from tunnel_parts.payload import DEVICE, frame
 from walle_connectors.brokers import Connection
+from walle_connectors.kafka.cloud.records import read_stretches
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
-from walle_connectors.kafka.receiver import KafkaReceiver
+from walle_connectors.kafka.source.fetching import columns
+from walle_connectors.kafka.topic_reader import TopicReader
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
-from walle_stream.wire.envelope import decode_downlink, decode_uplink
-from walle_stream.wire.frame import decode_body
+from walle_stream.wire.envelope import decode_downlink
 
 LOOK_S: Final = 0.0002
 """Ours are asked so often whether something has come: they never block."""
@@ -71,37 +72,40 @@ def look_for(found: Callable[[], Any], what: str, pause_s: float = LOOK_S) -> An
 
 
 class OursUp:
-    """``KafkaUplink`` and ``KafkaReceiver``."""
+    """``KafkaUplink``, and a consumer that reads records as the cloud side does."""
 
     def __init__(self, network: Network) -> None:
         """Connect with the first record."""
         self._uplink = KafkaUplink(network.device, _HELD_BYTES)
-        self._receiver = KafkaReceiver(network.cloud)
-        self._positions: dict[int, int] = {}
-        self._number = 0
+        self._topic = network.cloud.topic
+        self._reader = TopicReader(network.cloud, self._topic)
+        self._position = self._number = 0
 
     def trip(self, value: bytes) -> Trip:
         """Send a frame of one feature."""
         self._number += 1
         made = frame(self._number, self._number, [value])
         marks: dict[str, float] = {}
-        data = b""
+        read: list[Any] = []
         begin_s = time.perf_counter()
         self._uplink.send([(0, self._number, made)])
 
         def look() -> bool:
-            nonlocal data
             if "received" not in marks:
-                found = self._receiver.receive(self._positions, 2**24)
-                if found:
+                records = self._reader.take({0: self._position}).get(0)
+                if records:
+                    (stretch,), _ = read_stretches(
+                        self._topic, 0, columns(records, has_headers=True)
+                    )
                     marks["received"] = time.perf_counter()
-                    ((lane, self._positions[lane], data),) = found
+                    read.extend(stretch.records)
+                    self._position = records[-1].offset + 1
             if "acked" not in marks and list(self._uplink.acks(0)):
                 marks["acked"] = time.perf_counter()
             return len(marks) == len(Trip._fields)
 
         look_for(look, f"feature {self._number}")
-        (found,) = decode_body(decode_uplink(data).body)
+        (found,) = read
         if found.sequence_number != self._number or found.feature != value:
             raise RuntimeError(f"feature {self._number} came back as another one")
         return _trip(begin_s, marks)
@@ -109,7 +113,7 @@ class OursUp:
     def close(self) -> None:
         """Close both ends."""
         self._uplink.close()
-        self._receiver.close()
+        self._reader.close()
 
 
 class OursDown:

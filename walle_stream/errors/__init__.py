@@ -54,10 +54,9 @@ against the classes)::
     ├─ TunnelError
     │  ├─ CloudStalledError
     │  ├─ DataLostError
+    │  ├─ EnvelopeError(ValueError)
     │  ├─ TopicError
-    │  ├─ TunnelClosedError
-    │  └─ EnvelopeError(ValueError)
-    │     └─ EpochOverError
+    │  └─ TunnelClosedError
     └─ VmError
        ├─ FrameError(ValueError)
        ├─ IsolationError
@@ -142,7 +141,6 @@ from walle_stream.errors.tunnels import (
     CloudStalledError,
     DataLostError,
     EnvelopeError,
-    EpochOverError,
     TopicError,
     TunnelClosedError,
     TunnelError,
@@ -177,7 +175,6 @@ __all__ = [
     "DeployError",
     "EngineError",
     "EnvelopeError",
-    "EpochOverError",
     "ForbiddenError",
     "FormatVersionError",
     "FrameError",

@@ -49,13 +49,6 @@ class EnvelopeError(TunnelError, ValueError):
     """
 
 
-class EpochOverError(EnvelopeError):
-    """A record came from a host that lost its partition to another one.
-
-    Nothing is to be done: the partition's owner sends what was not acknowledged.
-    """
-
-
 class TopicError(TunnelError):
     """A topic is missing, has another number of partitions, or settings that do not fit.
 

@@ -248,7 +248,7 @@ class FolderSnapshots(SnapshotStore):
         # be that of a later owner, who has just begun
         for name in self._names():
             named = _point(name)
-            if named is not None and named.epoch < point.epoch and name not in own:
+            if named is not None and named < point and name not in own:
                 (self._folder / name).unlink(missing_ok=True)
                 of_line = name.rpartition("-")[2].removesuffix(".json")
                 if of_line != line:

@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from walle_connectors.embedded.features import FeatureStore
 from walle_connectors.embedded.log import EmbeddedTunnel
+from walle_stream.cloud.features import FeatureStore
 
 
 class EmbeddedModel(BaseModel):

@@ -7,30 +7,82 @@ page has ended). The exit event makes the feature at once, with no window behind
 the sessions do and do not do with late, doubled and nested events stands in ``visits``.
 
 At least once, as Faust programs are: after a kill a feature may be made again, with the
-same number, which the table of ``features`` drops; one that was on its way when its
-page's deletion had already arrived is lost. (Faust's transactions do not cover topics
-that the app does not read.)
+same number, which the cloud side drops; one that was on its way when its page's deletion had
+already arrived is lost. (Faust's transactions do not cover topics that the app does not read.)
 """
 
 import logging
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any
 
-import faust
 import msgspec
 
-from walle_connectors.faust.apps import WorkerOptions, make_app, make_topic
+from walle_connectors.brokers import Connection
 from walle_connectors.faust.cloud_task import CloudTask
-from walle_connectors.faust.preflight import Tables, TopicShape
-from walle_connectors.faust.settings import BaselinePipeline
-from walle_connectors.faust.tables import ack_when_sent, make_table
-from walle_connectors.faust.visits import DeviceVisits, OpenVisit, RawEvent
-from walle_stream.errors import EnvelopeError
+from walle_connectors.faust.visits import DeviceVisits, OpenVisit, RawEvent, VisitPolicy
+from walle_stream.errors import EnvelopeError, SpecFileError
+from walle_stream.spec.loader import LoadedPipeline
+from walle_stream.spec.models import Task
 from walle_stream.wire.record import RecordEnvelope, encode_record
 
 _log = logging.getLogger(__name__)
 
-_TABLES: Final = ("visits", "profiles")
+
+class BaselinePipeline(msgspec.Struct, frozen=True):
+    """A pipeline as the cloud-only baseline sees it."""
+
+    name: str
+    features: Connection
+    features_topic: str
+    events: Connection
+    events_topic: str
+    task: Task
+    policy: VisitPolicy
+
+    @property
+    def group(self) -> str:
+        """Name of the app: of its consumer group, and of its changelog topics' beginning."""
+        return f"walle-baseline-{self.name}"
+
+
+def baseline_of(loaded: LoadedPipeline[Any]) -> BaselinePipeline:
+    """Return what the baseline needs of a pipeline.
+
+    Raises:
+        SpecFileError: It is no pipeline that the baseline can do.
+    """
+    name, spec = loaded.pipeline.metadata.name, loaded.pipeline.spec
+    events, features = loaded.source, loaded.tunnel
+    if not isinstance(events, Connection) or not isinstance(features, Connection):
+        raise SpecFileError(
+            f"pipeline {name!r}: the baseline reads raw events from a broker, and writes features "
+            "to one: make spec.source.connector and spec.tunnel.connector kafka"
+        )
+    tasks = [each for each in loaded.tasks if isinstance(each, Task) and _is_on_exit(each)]
+    if len(tasks) != 1:
+        raise SpecFileError(
+            f"pipeline {name!r}: the baseline does one task, triggered by page_exit "
+            f"alone, and found {len(tasks)}"
+        )
+    task = tasks[0].spec
+    return BaselinePipeline(
+        name=name,
+        features=features,
+        features_topic=getattr(features, "topic", ""),
+        events=events,
+        events_topic=getattr(events, "topic", ""),
+        task=tasks[0],
+        policy=VisitPolicy(
+            page_timeout_ms=spec.sequence.page_timeout_ms,
+            page_max_events=spec.sequence.page_max_events,
+            pages=None if task.pages is None else frozenset(task.pages),
+            fields=None if task.fields is None else frozenset(task.fields),
+        ),
+    )
+
+
+def _is_on_exit(task: Task) -> bool:
+    return [list(trigger.sequence) for trigger in task.spec.triggers] == [["page_exit"]]
 
 
 class Profile(msgspec.Struct, array_like=True):
@@ -60,9 +112,7 @@ class Sessions:
         self._task = CloudTask(pipeline.task)
         self._visits = visits
         self._profiles = profiles
-        self._incarnation = blake2b(
-            baseline_tables(pipeline).group.encode(), digest_size=8
-        ).hexdigest()
+        self._incarnation = blake2b(pipeline.group.encode(), digest_size=8).hexdigest()
         self._decode_event = msgspec.json.Decoder(RawEvent).decode
         self._decode_visits = msgspec.msgpack.Decoder(DeviceVisits).decode
         self._decode_profile = msgspec.msgpack.Decoder(Profile).decode
@@ -129,50 +179,37 @@ class Sessions:
         return records
 
 
-def baseline_tables(pipeline: BaselinePipeline) -> Tables:
-    """Return the app's tables; its name is that of their group."""
-    return Tables(f"walle-baseline-{pipeline.name}", _TABLES)
-
-
-def make_baseline_app(pipeline: BaselinePipeline, shape: TopicShape, options: WorkerOptions) -> Any:
-    """Make the app; nothing is opened or connected yet.
+def add_sessions(app: Any, pipeline: BaselinePipeline, visits: Any, profiles: Any) -> None:
+    """Add the agent that makes features.
 
     Args:
-        pipeline: Names, topics and task.
-        shape: Of the topics of raw events and of features: they have as many partitions.
-        options: Of the worker.
+        app: Faust's.
+        pipeline: Topics and task.
+        visits: Table: device to open pages.
+        profiles: Table: device to profile.
 
     Raises:
         ScriptError: The task's script cannot be loaded.
     """
-    app = make_app(baseline_tables(pipeline).group, pipeline.events, shape, options)
-    events = make_topic(app, pipeline.events.topic, shape)
-    features = make_topic(app, pipeline.features.topic, shape)
-    sessions = Sessions(pipeline, *(make_table(app, name, shape) for name in _TABLES))
+    raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw"}
+    raw |= {"value_serializer": "raw", "allow_empty": True}
+    events = app.topic(pipeline.events_topic, **raw)
+    features = app.topic(pipeline.features_topic, **raw)
+    sessions = Sessions(pipeline, visits, profiles)
 
     @app.agent(events, name="sessions")  # type: ignore[untyped-decorator]
-    async def run(stream: faust.Stream[Any]) -> None:
-        async for event in stream.noack().events():
+    async def run(stream: Any) -> None:
+        async for event in stream.events():
             message = event.message
             try:
                 records = sessions.accept(
                     message.partition, message.key, message.value, int(message.timestamp * 1000)
                 )
-                sent = [
-                    await features.send(
-                        key=key, value=value, headers=headers, partition=message.partition
-                    )
-                    for key, value, headers in records
-                ]
             except EnvelopeError as error:
-                _log.warning(
-                    "%s/%d/%d refused: %s", message.topic, message.partition, message.offset, error
+                place = f"{message.topic}[{message.partition}]@{message.offset}"
+                _log.warning("%s refused: %s", place, error)
+                continue
+            for key, value, headers in records:
+                await features.send(
+                    key=key, value=value, headers=headers, partition=message.partition
                 )
-                sent = []
-            except Exception as error:
-                # Faust would restart the agent behind this event: it would be lost
-                await app.crash(error)
-                raise
-            ack_when_sent(app, event, *sent)
-
-    return app

@@ -1,9 +1,9 @@
 """Apache Kafka: raw events of a topic, and the tunnel: features and calls up, answers down.
 
 ``walle_connectors.brokers`` is what all parts share. ``source`` reads a topic, ``replay`` writes
-and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``receiver`` and
-the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames and frames
-of records. ``dead_letters`` has a topic of its own; ``sending`` is its thread and the uplink's.
+and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``cloud`` and
+the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames.
+``dead_letters`` has a topic of its own; ``sending`` is its thread and the uplink's.
 ``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra: nothing here
 imports it before it is needed.
 Records may be moved by librdkafka instead (``librdkafka``), behind
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
     from walle_connectors.kafka.dead_letters.returning import KafkaRecordReturn
     from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
-    from walle_connectors.kafka.tunnel import KafkaCloudEnd, KafkaTunnel
+    from walle_connectors.kafka.tunnel import KafkaTunnel
 
 
 class KafkaConnector:
@@ -95,12 +95,6 @@ class KafkaConnector:
         )
 
         return KafkaRecordReturn(model)
-
-    def open_cloud(self, model: KafkaTunnelModel) -> "KafkaCloudEnd":
-        """Open the cloud's end of a tunnel, where the cloud side is not Faust."""
-        from walle_connectors.kafka.tunnel import KafkaCloudEnd  # noqa: PLC0415 - an extra
-
-        return KafkaCloudEnd(model)
 
 
 CONNECTOR: Final = KafkaConnector()

@@ -28,9 +28,7 @@ class KafkaDownlink:
 
     def __init__(self, model: KafkaTunnelModel) -> None:
         """Read the partitions that are asked for; none without ``downTopic``."""
-        self._reader = (
-            TopicReader(model, model.down_topic, has_all=False) if model.down_topic else None
-        )
+        self._reader = TopicReader(model, model.down_topic) if model.down_topic else None
 
     @property
     def log_id(self) -> str:

@@ -13,6 +13,7 @@ from walle_connectors.kafka.topics import NeededTopic, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.sections import OwnModels, load_sections
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.loader import LoadedPipeline, UnreadPackage
 
 
 class KafkaPart(msgspec.Struct, frozen=True):
@@ -32,6 +33,19 @@ _MODELS: Final = OwnModels(
 )
 
 
+def load_kafka(file: Path, overrides: Sequence[str] = ()) -> LoadedPipeline[UnreadPackage]:
+    """Load a pipeline of which the sections over Kafka matter.
+
+    Args:
+        file: The pipeline's YAML.
+        overrides: ``a.b=c``.
+
+    Raises:
+        SpecFileError: The definition is wrong.
+    """
+    return load_sections(file, overrides, _MODELS)
+
+
 def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
     """Return what a pipeline has to do with Kafka.
 
@@ -45,7 +59,7 @@ def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
     Raises:
         SpecFileError: The definition is wrong, or leads to no broker.
     """
-    loaded = load_sections(file, overrides, _MODELS)
+    loaded = load_kafka(file, overrides)
     partitions = loaded.pipeline.spec.runtime.partitions
     parts = []
     source: Any = loaded.source

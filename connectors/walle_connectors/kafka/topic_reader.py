@@ -18,7 +18,6 @@ from kafka import KafkaConsumer, TopicPartition
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.connecting import BOOTSTRAP_MS, connect
 from walle_connectors.kafka.topic_ids import known_topic_id, look_again
-from walle_stream.errors import TopicError
 
 _log = logging.getLogger(__name__)
 
@@ -44,46 +43,30 @@ class _Queue:
 class TopicReader:
     """Partitions of one topic from given positions. Thread-safe."""
 
-    def __init__(self, connection: Connection, topic: str, *, has_all: bool) -> None:
-        """Begin to connect; a broker that is down is waited for.
-
-        Args:
-            connection: Which brokers.
-            topic: The topic.
-            has_all: Read every partition, the others from the beginning; a topic that is made
-                anew ends it. Else only those that are asked for, and such a topic's instead.
-        """
+    def __init__(self, connection: Connection, topic: str) -> None:
+        """Begin to connect with the first question; a broker that is down is waited for."""
         self.topic_id = ""
         """Which topic the records are of; empty while none came, or where brokers do not say."""
         self._connection = connection
         self._topic = topic
-        self._has_all = has_all
         self._condition = Condition()
         self._stopped = Event()
         self._lanes: dict[int, _Queue] = {}
         self._bytes = 0
         self._thread = Thread(target=self._run, name=f"walle-kafka-{topic}", daemon=True)
         self._is_begun = False
-        self._failure: TopicError | None = None
 
     def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[Any]]:
         """Return what is there behind positions; never blocks, gives the same until they move.
 
         Args:
-            positions: By partition, the next offset that is wanted; 0 for partitions that
-                are not named but read. What lies before is forgotten; going back reads again.
+            positions: By partition, the next offset that is wanted. What lies before is
+                forgotten; going back reads again.
 
         Returns:
             Records of each partition that has some, ascending.
-
-        Raises:
-            TopicError: The topic was made anew: positions of before mean nothing.
         """
         with self._condition:
-            if self._failure is not None:
-                raise self._failure
-            if self._has_all:
-                positions = dict.fromkeys(self._lanes, 0) | dict(positions)
             for partition, position in positions.items():
                 self._move(partition, position)
             if not self._is_begun and not self._stopped.is_set():
@@ -133,10 +116,6 @@ class TopicReader:
                 return
             try:
                 self._read(consumer)
-            except TopicError as error:
-                with self._condition:
-                    self._failure = error
-                    self._stopped.set()
             except KafkaError as error:
                 _log.warning("reading topic %r begins anew: %r", self._topic, error)
                 self._stopped.wait(_AGAIN_S)
@@ -164,8 +143,6 @@ class TopicReader:
             for lane in self._lanes.values():
                 lane.is_moved = True
         while not self._stopped.is_set():
-            if self._has_all and not assigned:
-                self._add_all(consumer.partitions_for_topic(self._topic) or ())
             moved = self._assign(consumer, assigned)
             for partition, offset in moved.items():
                 consumer.seek(TopicPartition(self._topic, partition), offset)
@@ -179,20 +156,10 @@ class TopicReader:
             self._wait(bool(assigned))
 
     def _is_same(self, consumer: Any) -> bool:
-        """Return whether it is the topic of before; behind each poll, so that none is mixed up.
-
-        Raises:
-            TopicError: It is not, and positions of all partitions were given.
-        """
+        """Return whether it is the topic of before; behind each poll, so that none is mixed up."""
         found = known_topic_id(consumer, self._topic)
         if not found or found == self.topic_id:
             return True
-        if self.topic_id and self._has_all:
-            raise TopicError(
-                f"topic {self._topic!r} was deleted and made again: positions of before mean "
-                "nothing; give the reader a new data directory, too",
-                self._topic,
-            )
         with self._condition:
             is_first, self.topic_id = not self.topic_id, found
             if is_first:
@@ -203,11 +170,6 @@ class TopicReader:
                 lane.position, lane.is_moved = 0, True
             self._bytes = 0
         return False
-
-    def _add_all(self, partitions: Any) -> None:
-        with self._condition:
-            for partition in partitions:
-                self._lanes.setdefault(partition, _Queue(0))
 
     def _assign(self, consumer: Any, assigned: set[int]) -> dict[int, int]:
         # where the consumer must go: new partitions, and those that were moved back
@@ -269,13 +231,6 @@ class TopicReader:
                     offset,
                     first - 1,
                     place.partition,
-                )
-            elif offset > end and (self._has_all or not self.topic_id):
-                raise TopicError(
-                    f"partition {place.partition} of topic {self._topic!r} ends at {end}, but "
-                    f"{offset} records of it were read before: the topic was made anew; give the "
-                    "reader a new data directory, too",
-                    self._topic,
                 )
             elif offset > end:
                 # a broker lost records, or it was made anew while nobody looked: who asks knows

@@ -1,11 +1,10 @@
-"""The tunnel over Kafka: the devices' end, and the cloud's."""
+"""The tunnel over Kafka: the devices' end."""
 
 import logging
 from collections.abc import Iterable, Sequence
 
-from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
+from walle_connectors.kafka.downlink import KafkaDownlink
 from walle_connectors.kafka.librdkafka import driver_problem
-from walle_connectors.kafka.receiver import KafkaReceiver
 from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
@@ -74,20 +73,3 @@ class KafkaTunnel:
         """Close both ways; waiting senders get ``TunnelClosedError``."""
         self._uplink.close()
         self._downlink.close()
-
-
-class KafkaCloudEnd:
-    """The cloud's end: what comes up, and the sender of what goes down."""
-
-    def __init__(self, model: KafkaTunnelModel) -> None:
-        """Connect with the first use."""
-        self.receiver = KafkaReceiver(model)
-        """The way up."""
-        self.downlink_sender = KafkaDownlinkSender(model) if model.down_topic else None
-        """The way down; None without ``downTopic``."""
-
-    def close(self) -> None:
-        """Close both ways."""
-        self.receiver.close()
-        if self.downlink_sender is not None:
-            self.downlink_sender.close()

@@ -1,39 +1,30 @@
-"""Frames as records of a topic, and records as frames again.
+"""Frames as records of a topic: one per feature or call, one for all reports of a frame.
 
-On the way up a frame is one record per feature or call (``wire.record``); the cloud
-side gets frames again, of records that follow each other and have one sender, owner
-and kind. How they are cut need not be how they were sent. A frame of reports is one
-record (``wire.report_record``), and the same frame again.
+``wire.record`` and ``wire.report_record`` say what a record is, ``cloud.records`` reads them.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from walle_stream.errors import EnvelopeError
-from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
-from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink, encode_uplink
-from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
+from walle_stream.wire.calls import CloudCall, decode_calls
+from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
+from walle_stream.wire.frame import FeatureRecord, decode_body
 from walle_stream.wire.headers import Headers
 from walle_stream.wire.record import (
     RecordEnvelope,
     ValueFormat,
-    decode_record,
     encode_record,
 )
 from walle_stream.wire.report_record import (
     ReportRecord,
-    decode_report_record,
     encode_report_record,
     is_report_record,
 )
 from walle_stream.wire.reports import is_reports
 
 _log = logging.getLogger(__name__)
-
-FRAME_MAX_BYTES: Final = 1024 * 1024
-"""Values beyond this go into the next frame of the cloud side."""
 
 _NAMED: Final = frozenset({"p", "n", "task"})
 
@@ -95,50 +86,6 @@ def trace_parent(idempotency_key: str) -> str:
     return f"00-{digest[:32]}-{digest[32:]}-01"
 
 
-def records_to_frames(records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
-    """Put records of one partition of the topic together to frames.
-
-    Args:
-        records: As kafka-python's consumer gives them, in order.
-
-    Yields:
-        (position, envelope): the position is one behind the last record's offset. What
-        cannot be read becomes a frame that no receiver takes, so that it is counted there.
-    """
-    group: list[tuple[RecordEnvelope, bytes]] = []
-    head: tuple[Any, ...] = ()
-    position = size_bytes = 0
-    for record in records:
-        found, alone = _read(record)
-        sender = _sender(found[0]) if found else ()
-        if group and (sender != head or size_bytes > FRAME_MAX_BYTES):
-            yield position, _frame(group)
-            group, size_bytes = [], 0
-        position = record.offset + 1
-        if found:
-            head = sender
-            group.append(found)
-            size_bytes += len(found[1]) + len(found[0].encoding)
-        else:
-            yield position, alone
-    if group:
-        yield position, _frame(group)
-
-
-def _read(record: Any) -> tuple[tuple[RecordEnvelope, bytes] | None, bytes]:
-    # of a frame with others; or none, and a frame by itself: empty for what cannot be read
-    try:
-        if is_report_record(record.headers):
-            of = decode_report_record(record.key, record.value, record.headers)
-            place = UplinkEnvelope(of.partition, of.epoch, of.incarnation, of.number, of.body)
-            return None, encode_uplink(place)
-        return decode_record(record.key, record.value, record.headers), b""
-    except EnvelopeError as error:
-        text = "record %s/%d@%d is refused: %s"
-        _log.warning(text, record.topic, record.partition, record.offset, error)
-        return None, b""
-
-
 def _feature_fields(record: FeatureRecord) -> dict[str, Any]:
     return {
         "device_id": record.device_id,
@@ -188,43 +135,3 @@ def _report(envelope: UplinkEnvelope) -> TopicRecord:
         envelope.incarnation, envelope.partition, envelope.epoch, envelope.number, envelope.body
     )
     return TopicRecord(*encode_report_record(record))
-
-
-def _sender(envelope: RecordEnvelope) -> tuple[Any, ...]:
-    is_call = bool(envelope.service)
-    return envelope.incarnation, envelope.partition, envelope.epoch, is_call
-
-
-def _frame(group: Sequence[tuple[RecordEnvelope, bytes]]) -> bytes:
-    first = group[0][0]
-    if first.service:
-        calls = [
-            CloudCall(
-                each.device_id,
-                each.sequence_number,
-                each.task,
-                each.task_version,
-                each.service,
-                value,
-            )
-            for each, value in group
-        ]
-        body = b"".join(encode_calls(calls, "none"))
-    else:
-        records = [
-            FeatureRecord(
-                each.device_id,
-                each.task,
-                each.task_version,
-                each.sequence_number,
-                value,
-                each.encoding,
-                each.event_time_ms,
-            )
-            for each, value in group
-        ]
-        body = encode_body(records, "none")
-    number = first.sequence_number  # of frames only their sender knows the number
-    return encode_uplink(
-        UplinkEnvelope(first.partition, first.epoch, first.incarnation, number, body)
-    )

@@ -1,7 +1,5 @@
 """Ten kills of hosts, cloud app and broker, other faults among them; ``make chaos-kafka``: 300."""
 
-from importlib.util import find_spec
-
 import pytest
 
 from walle_stream.testing.chaos import Campaign, ChaosPlan, PartPlan, render
@@ -9,7 +7,6 @@ from walle_stream.testing.chaos import Campaign, ChaosPlan, PartPlan, render
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
-    pytest.mark.skipif(find_spec("faust") is None, reason="the extra `cloud` is not installed"),
 ]
 
 KILLS = 10

@@ -13,10 +13,10 @@ from threading import Event
 import pytest
 import yaml
 
+from tests.integration.kafka.cloud_end import CloudEnd, Receiver
 from tests.integration.kafka.topics_of_tests import fresh_model
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR
-from walle_connectors.kafka.topic_reader import TopicReader
 from walle_stream.clock import monotonic_ms
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
@@ -107,7 +107,7 @@ def stop(agent):
 def merged(model, folder, enough):
     """What a receiver makes of all that is in the topic."""
     store = EMBEDDED.open_features(folder)
-    with closing(store), closing(CONNECTOR.open_cloud(model)) as cloud:
+    with closing(store), closing(CloudEnd(model)) as cloud:
 
         def look():
             store.merge(cloud.receiver.receive(store.positions, 1 << 20))
@@ -118,12 +118,12 @@ def merged(model, folder, enough):
 
 
 def partitions_of(model, topic, count):
-    with closing(TopicReader(model, topic, has_all=True)) as reader:
+    with closing(Receiver(model, topic)) as reader:
         found = {}
 
         def look():
             positions = {p: records[-1].offset + 1 for p, records in found.items()}
-            for partition, records in reader.take(positions).items():
+            for partition, records in reader.records(positions).items():
                 found.setdefault(partition, []).extend(records)
             return sum(map(len, found.values())) >= count
 
@@ -158,7 +158,7 @@ def test_it_takes_its_own_messages_and_passes_over_others(walle, address, shop, 
     with fresh_model(address, PARTITIONS) as model:
         file, data_dir = written(tmp_path, model), tmp_path / "d"
         partition = run(file, data_dir, "--events", shop / "own.jsonl")["partition"]
-        with closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(CloudEnd(model)) as cloud:
             for device in ("other", DEVICE, "other", DEVICE, "other"):
                 cloud.downlink_sender.send(partition, device, "note", b'{"n": 1}')
 

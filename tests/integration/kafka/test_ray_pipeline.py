@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
-from walle_connectors.kafka import CONNECTOR
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.queries.query import features_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
 from topics_of_tests import fresh_model, shop_pipeline
 
 pytestmark = [
@@ -99,7 +99,7 @@ def test_hosts_under_ray_make_the_features_of_an_embedded_run(
         again = run(file, tmp_path / "d")
         assert (again["run_events"], again["features"]) == (0, count)
         store = EMBEDDED.open_features(tmp_path / "table")
-        with closing(store), closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(store), closing(CloudEnd(model)) as cloud:
             while store.stats.features < count:
                 store.merge(cloud.receiver.receive(store.positions, 1 << 20))
             assert (store.stats.gaps, store.stats.frames_refused) == (0, 0)

@@ -19,6 +19,7 @@ from walle_stream.wire.envelope import UplinkEnvelope, decode_downlink, encode_u
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
 from topics_of_tests import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
@@ -72,7 +73,7 @@ def test_a_device_with_its_documented_rights_sends_and_receives(made):
     device, cloud_side = made([WRITE, DESCRIBE], [READ, DESCRIBE])
     with (
         closing(CONNECTOR.open_device(device, 1 << 20)) as tunnel,
-        closing(CONNECTOR.open_cloud(cloud_side)) as cloud,
+        closing(CloudEnd(cloud_side)) as cloud,
     ):
         tunnel.send([(0, 1, frame(1))])
         assert list(until(lambda: tunnel.acks(0))) == [1]

@@ -22,6 +22,7 @@ from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
 from topics_of_tests import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
@@ -81,12 +82,12 @@ def send_up(model, number):
 
 
 def receive_up(model, _number):
-    with closing(CONNECTOR.open_cloud(model)) as cloud:
+    with closing(CloudEnd(model)) as cloud:
         assert until(lambda: cloud.receiver.receive({}, 1 << 20))
 
 
 def send_down(model, number):
-    with closing(CONNECTOR.open_cloud(model)) as cloud:
+    with closing(CloudEnd(model)) as cloud:
         assert cloud.downlink_sender.send(0, "d", "reply", b"{}") == number
 
 

@@ -12,6 +12,7 @@ from walle_connectors.kafka import CONNECTOR
 from walle_stream.testing.tunnel_suite import PARTITIONS, TunnelSuite
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
 from topics_of_tests import fresh_model
 
 pytestmark = [
@@ -25,7 +26,7 @@ class BothEnds:
 
     def __init__(self, model, max_bytes):
         self._device = CONNECTOR.open_device(model, max_bytes)
-        self._cloud = CONNECTOR.open_cloud(model)
+        self._cloud = CloudEnd(model)
         self.send, self.acks = self._device.send, self._device.acks
         self.downlink = self._device.downlink
         self.receiver = self._cloud.receiver

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
 from test_tunnel_faults import frame
 from topics_of_tests import fresh_model, until
 
@@ -51,7 +52,7 @@ def records(model, last):
             found[lane] += [each.sequence_number for each in decode_body(decode_uplink(data).body)]
         return all(numbers and numbers[-1] == last for numbers in found.values())
 
-    with closing(CONNECTOR.open_cloud(model)) as cloud:
+    with closing(CloudEnd(model)) as cloud:
         until(are_there)
     return found
 

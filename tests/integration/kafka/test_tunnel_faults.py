@@ -27,6 +27,7 @@ from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
 from walle_stream.wire.rows import PartitionHead
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
 from topics_of_tests import fresh_model, until
 
 pytestmark = [
@@ -46,7 +47,7 @@ def frame(number, sizes=(2,), partition=0):
 
 def received(model, count):
     found, positions = [], {}
-    with closing(CONNECTOR.open_cloud(model)) as cloud:
+    with closing(CloudEnd(model)) as cloud:
         while len(found) < count:
             for lane, position, data in until(lambda: cloud.receiver.receive(positions, 1 << 20)):
                 positions[lane] = position
@@ -203,7 +204,7 @@ def test_foreign_bytes_in_the_topic_are_counted_and_passed_over(address):
             producer.send(model.topic, b"\xff", b"k", partition=0).get(30)
             producer.send(model.down_topic, b"\xff", b"k", partition=0).get(30)
         tunnel.send([(0, 1, frame(1))])
-        with closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(CloudEnd(model)) as cloud:
             found = until(lambda: len(got := cloud.receiver.receive({}, 1 << 20)) > 1 and got)
             assert [(position, bool(data)) for _, position, data in found] == [
                 (1, False),
@@ -230,33 +231,20 @@ def test_what_retention_deleted_is_told_and_reading_goes_on(address, caplog):
             tunnel.send([(0, number, frame(number))])
         acknowledged(tunnel, 6)
         delete_before(model, model.topic, 4)
-        with closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(CloudEnd(model)) as cloud:
             found = until(lambda: cloud.receiver.receive({0: 2}, 1 << 20))
         assert [position for _, position, _ in found][-1] == 6
         assert "records 2 to 3 of partition 0 were deleted before they were read" in caplog.text
 
 
-def test_a_topic_that_was_made_anew_ends_the_reader(address):
-    with fresh_model(address) as model, closing(CONNECTOR.open_cloud(model)) as cloud:
-
-        def failed():
-            try:
-                cloud.receiver.receive({0: 99}, 1 << 20)
-            except TopicError as error:
-                return error
-            return None
-
-        assert "the topic was made anew" in str(until(failed))
-
-
 def test_numbers_of_messages_begin_anew_where_the_topic_has_forgotten_them(address):
     with fresh_model(address) as model:
-        with closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(CloudEnd(model)) as cloud:
             assert [cloud.downlink_sender.send(0, "d", "k", b"1") for _ in range(3)] == [1, 2, 3]
-        with closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(CloudEnd(model)) as cloud:
             assert cloud.downlink_sender.send(0, "d", "k", b"4") == 4
         delete_before(model, model.down_topic, 2)
-        with closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(CloudEnd(model)) as cloud:
             assert cloud.downlink_sender.send(0, "d", "k", b"5") == 1
         with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
             messages = until(lambda: len(got := tunnel.downlink.receive(0, 0, 1 << 20)) > 2 and got)
@@ -268,7 +256,7 @@ def test_numbers_of_messages_begin_anew_where_the_topic_has_forgotten_them(addre
 def test_a_message_that_is_too_large_is_refused_and_the_next_is_sent(address):
     with (
         fresh_model(address, max_bytes=2_000) as model,
-        closing(CONNECTOR.open_cloud(model)) as cloud,
+        closing(CloudEnd(model)) as cloud,
     ):
         with pytest.raises(TunnelError, match=r"3000 bytes for device 'd' .* spec.tunnel.maxBytes"):
             cloud.downlink_sender.send(0, "d", "k", b"x" * 3_000)
@@ -308,7 +296,7 @@ def test_messages_of_a_topic_that_was_made_anew_are_all_taken(address, is_runnin
     rows, head, found = Rows(), PartitionHead(), []
 
     def send(model, total):
-        with closing(CONNECTOR.open_cloud(model)) as cloud:
+        with closing(CloudEnd(model)) as cloud:
             for _ in range(total):
                 cloud.downlink_sender.send(0, "d1", "note", b"{}")
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
-from walle_connectors.kafka import CONNECTOR, command
+from walle_connectors.kafka import command
 from walle_connectors.kafka.admin import admin_client
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
 from topics_of_tests import fresh_model, shop_pipeline
 
 pytestmark = [
@@ -47,7 +48,7 @@ def run(file, data_dir):
 
 def features(model, folder, count):
     store = EMBEDDED.open_features(folder)
-    with closing(store), closing(CONNECTOR.open_cloud(model)) as cloud:
+    with closing(store), closing(CloudEnd(model)) as cloud:
         while store.stats.features < count:
             store.merge(cloud.receiver.receive(store.positions, 1 << 20))
         assert (store.stats.gaps, store.stats.frames_refused) == (0, 0)

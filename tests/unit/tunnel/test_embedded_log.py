@@ -3,9 +3,9 @@
 import pytest
 
 from walle_connectors.embedded import log
-from walle_connectors.embedded.features import FeatureStore
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_stream.actors.cloud.cloud_actor import CloudActor
+from walle_stream.cloud.features import FeatureStore
 from walle_stream.store.rocks import open_rocks
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body

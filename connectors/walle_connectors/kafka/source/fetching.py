@@ -38,12 +38,18 @@ class Records(NamedTuple):
     timestamps: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
+    headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
+    """Empty where the library was not asked for them."""
 
     def before(self, offset: int) -> "Records":
         """Return those below an offset."""
         count = bisect_left(self.offsets, offset)
         return Records(
-            self.offsets[:count], self.timestamps[:count], self.keys[:count], self.values[:count]
+            self.offsets[:count],
+            self.timestamps[:count],
+            self.keys[:count],
+            self.values[:count],
+            self.headers[:count],
         )
 
 
@@ -62,17 +68,19 @@ class Polled(NamedTuple):
     """Partitions that lost records which were read, whatever they have now; as ``gone``."""
 
 
-def columns(records: Sequence[Any]) -> Records:
+def columns(records: Sequence[Any], *, has_headers: bool = False) -> Records:
     """Put records into columns.
 
     Args:
         records: With the names of ``Record``, of one partition in its order.
+        has_headers: Whether headers are wanted, too.
     """
     return Records(
         [each.offset for each in records],
         [each.timestamp for each in records],
         [each.key for each in records],
         [each.value for each in records],
+        [each.headers for each in records] if has_headers else (),
     )
 
 
@@ -118,9 +126,15 @@ class Fetcher(Protocol):
 class PythonFetcher:
     """kafka-python's consumer as a ``Fetcher``; closing is its client's business."""
 
-    def __init__(self, client: TopicClient) -> None:
-        """Use a client's consumer."""
+    def __init__(self, client: TopicClient, *, has_headers: bool = False) -> None:
+        """Use a client's consumer.
+
+        Args:
+            client: Stays the caller's.
+            has_headers: Whether records come with their headers.
+        """
         self._client, self._consumer = client, client.consumer
+        self._has_headers = has_headers
         self._tell_wait_ms = 0.0
         self._gone_since_ms = 0.0
 
@@ -187,7 +201,12 @@ class PythonFetcher:
                 time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
                 return Polled()
         self._gone_since_ms = 0.0
-        return Polled({place.partition: columns(records) for place, records in found.items()})
+        return Polled(
+            {
+                place.partition: columns(records, has_headers=self._has_headers)
+                for place, records in found.items()
+            }
+        )
 
     def _may_come_back(self, error: Any) -> bool:
         if not is_gone(error):

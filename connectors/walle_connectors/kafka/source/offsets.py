@@ -78,6 +78,11 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     stops_at_end: bool
     on_missing: MissingOffset
+    advice: str = (
+        "give spec.source.onMissingOffset=earliest to go on with what is there, or latest to go on "
+        "with what comes"
+    )
+    """What to do where something is missing and the policy is ``fail``."""
 
     def position(
         self, partition: int, stored: TopicPosition | None, bounds: Bounds, *, is_cut: bool = False
@@ -120,9 +125,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
             return stored.next
         if self.on_missing == "fail":
             raise SourceError(
-                f"{self.topic}[{partition}]: {problem}. Nothing was read: give "
-                "spec.source.onMissingOffset=earliest to go on with what is there, or latest to "
-                "go on with what comes"
+                f"{self.topic}[{partition}]: {problem}. Nothing was read: {self.advice}"
             )
         return bounds.begin if self.on_missing == "earliest" else bounds.end
 

@@ -223,7 +223,7 @@ class KafkaReader(LaneReader[TopicPosition]):
         lane.end = max(lane.end, behind, newest)
         events = self._decoder.decode_all(records)
         if events is None:
-            for record in starmap(Record, zip(*records, strict=True)):
+            for record in starmap(Record, zip(*records[:4], strict=True)):
                 self._take_each(lane, record)
         else:
             lane.events, lane.origins = events, list(records.offsets)

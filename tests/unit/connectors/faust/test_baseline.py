@@ -1,16 +1,17 @@
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from walle_connectors.faust.baseline import Sessions
+from walle_connectors.faust.baseline import Sessions, baseline_of
 from walle_connectors.faust.cloud_task import CloudTask
-from walle_connectors.faust.settings import baseline_of, load_cloud_pipeline
+from walle_connectors.kafka.pipeline import load_kafka
 from walle_connectors.simulator import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.resources import shipped_configs
-from walle_stream.errors import EnvelopeError, ScriptError
+from walle_stream.errors import EnvelopeError, ScriptError, SpecFileError
 from walle_stream.events import Event
 from walle_stream.wire.record import decode_record
 
@@ -20,10 +21,12 @@ _spec = importlib.util.spec_from_file_location(
 naive_shop = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(naive_shop)
 
+FILE = shipped_configs() / "ipv-kafka.yaml"
+
 
 @pytest.fixture(scope="module")
 def pipeline():
-    return baseline_of(load_cloud_pipeline(shipped_configs() / "ipv-kafka.yaml"))
+    return baseline_of(load_kafka(FILE))
 
 
 @pytest.fixture
@@ -91,3 +94,23 @@ def test_a_script_that_cannot_be_loaded_is_named(pipeline, tmp_path):
     spec = pipeline.task.spec.model_copy(update={"script": script})
     with pytest.raises(ScriptError, match=r"bad\.py: cannot be loaded by the cloud side"):
         CloudTask(pipeline.task.model_copy(update={"spec": spec}))
+
+
+def test_the_baseline_needs_raw_events():
+    with pytest.raises(SpecFileError, match="reads raw events from a broker"):
+        baseline_of(load_kafka(FILE, ["spec.source={connector: simulator}"]))
+
+
+def test_the_baseline_does_tasks_on_exits_alone():
+    loaded = load_kafka(FILE)
+    task = loaded.tasks[0]
+    trigger = task.spec.triggers[0].model_copy(update={"sequence": ("click",)})
+    spec = task.spec.model_copy(update={"triggers": (trigger,)})
+    other = replace(loaded, tasks=(task.model_copy(update={"spec": spec}),))
+    with pytest.raises(SpecFileError, match="triggered by page_exit alone, and found 0"):
+        baseline_of(other)
+
+
+def test_brokers_topics_and_pages_are_those_of_the_yaml(pipeline):
+    assert (pipeline.features_topic, pipeline.events_topic) == ("shop-features", "shop-events")
+    assert pipeline.policy.pages == {"item"}

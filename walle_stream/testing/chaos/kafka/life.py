@@ -40,6 +40,7 @@ _LOOK_S: Final = 0.02
 _ASK_MS: Final = 300.0
 _HURRY_S: Final = 60.0
 _AWAY_MS: Final = 2_000.0
+_CLOUD_SESSION_MS: Final = 10_000.0  # so long the broker waits for a worker
 _VISIT_MS: Final = (4_000.0, 12_000.0)
 _TEXT_MAX: Final = 600
 _BEGUN_SHARE: Final = 0.95
@@ -51,7 +52,8 @@ class LifeParts(msgspec.Struct, frozen=True):
     place: Place
     hosts: Sequence[Member]
     """The steady ones first."""
-    cloud: Member
+    clouds: Sequence[Member]
+    """Workers of the cloud side; look-ups go to the first."""
     feed: Feed
     standing: Standing
     """How far the hosts' partitions are."""
@@ -94,13 +96,15 @@ class KafkaLife:
         self._faults: dict[str, Callable[[random.Random], bool]] = {
             "host": self._host,
             "cloud": self._cloud,
+            "cloud-stop": self._stop_cloud_worker,
             "broker": self._broker,
             "stop": self._stop,
             "join": self._join,
             "cut": self._cut,
             "pause": self._pause,
         }
-        parts.cloud.start()
+        for cloud in parts.clouds:
+            cloud.start()
         for host in parts.hosts[:STEADY]:
             host.start()
 
@@ -171,11 +175,27 @@ class KafkaLife:
         return host.kill(chance.uniform(0.0, _AWAY_MS))
 
     def _cloud(self, chance: random.Random) -> bool:
-        cloud = self._parts.cloud
-        if "walle cloud: ready" not in cloud.said():
+        cloud = self._ready_cloud(chance)
+        if cloud is None:
             return False
         self._phase = "its start"
         return cloud.kill(chance.uniform(0.0, _AWAY_MS))
+
+    def _stop_cloud_worker(self, chance: random.Random) -> bool:
+        cloud = self._ready_cloud(chance)
+        if cloud is None:
+            return False
+        cloud.stop()
+        self._later(_CLOUD_SESSION_MS + chance.uniform(500.0, 4_000.0), cloud.go_on)
+        return True
+
+    def _ready_cloud(self, chance: random.Random) -> Member | None:
+        found = [
+            each
+            for each in self._parts.clouds
+            if each.is_alive and not each.is_stopped and "walle cloud: ready" in each.said()
+        ]
+        return chance.choice(found) if found else None
 
     def _broker(self, chance: random.Random) -> bool:
         place = self._parts.place
@@ -252,7 +272,7 @@ class KafkaLife:
 
     @property
     def _members(self) -> Iterable[Member]:
-        return (*self._parts.hosts, self._parts.cloud)
+        return (*self._parts.hosts, *self._parts.clouds)
 
     def _look(self) -> RunEnd | None:
         if self._end is not None:
@@ -321,11 +341,12 @@ class KafkaLife:
             return
         self._doubled = expect_lines(parts.place.client, parts.events, parts.lines)
         (parts.folder / TABLE).write_bytes(msgspec.json.encode(found))
-        parts.cloud.terminate()
-        self._step = self._stop_cloud
+        for cloud in parts.clouds:
+            cloud.terminate()
+        self._step = self._stop_clouds
 
-    def _stop_cloud(self) -> None:
-        if not self._parts.cloud.is_alive:
+    def _stop_clouds(self) -> None:
+        if not any(each.is_alive for each in self._parts.clouds):
             self._end = RunEnd("done", parts_ended=self._parts_ended())
 
     def _parts_ended(self) -> dict[str, int]:

@@ -5,8 +5,9 @@ once, for the run that nobody kills, and into a topic in every life. ``KafkaTarg
 hosts of one machine, which share a data directory; with ``KafkaMachinesTarget`` each host
 has its own, and state moves as snapshots: there an owner that was cut off goes on writing.
 
-Roles: ``host``, ``cloud`` and ``broker`` are killed; ``stop`` (SIGSTOP for longer than the
-group waits), ``join`` (another host comes and goes), ``cut`` (a host without a network) and
+Roles: ``host``, ``cloud`` and ``broker`` are killed; ``stop`` and ``cloud-stop`` (SIGSTOP for
+longer than the group waits), ``join`` (another host comes and goes), ``cut`` (a host without a
+network) and
 ``pause`` (a broker that answers nothing) are faults beside them, which count as such.
 """
 
@@ -48,6 +49,9 @@ EVENTS_PER_S: Final = 400.0
 """How fast the input comes. Slow: everything goes on all the time while it is broken."""
 
 _PARTITIONS: Final = 4
+_WORKERS: Final = 2
+"""Of the cloud side."""
+
 _SOURCE: Final = "spec.source."
 _PATIENCE_S: Final = 20
 _OF_DEVICES: Final = (b'{"device_id"', b'{"deadline"')
@@ -59,14 +63,14 @@ _HOST_ENDS: Final = {
 }
 _CLOUD_ENDS: Final = {
     BrokerUnreachableError.exit_code: "it started while no broker answered",
-    CloudStalledError.exit_code: "its watchdog ended it",
-    TunnelError.exit_code: "the broker went away while it began or recovered",
+    CloudStalledError.exit_code: "records waited, and it made no progress",
+    TunnelError.exit_code: "a broker that was only starting answered with an error",
     TopicError.exit_code: "the broker was only starting, and knew of no topics yet",
 }
 
 
 class KafkaTarget(LocalTarget):
-    """``walle run`` in several processes of one group, ``walle cloud``, and a broker."""
+    """``walle run`` and ``walle cloud`` in several processes of a group each, and a broker."""
 
     has_own_data = False
     """Whether each host has a data directory of its own."""
@@ -98,6 +102,7 @@ class KafkaTarget(LocalTarget):
             Role("host", ends_run=False, weight=0.5),
             Role("cloud", ends_run=False, weight=0.4),
             Role("stop", ends_run=False, weight=0.1, is_kill=False),
+            Role("cloud-stop", ends_run=False, weight=0.1, is_kill=False),
             Role("join", ends_run=False, weight=0.1, is_kill=False),
         ]
         if not os.environ.get("WALLE_KAFKA"):
@@ -212,7 +217,7 @@ class KafkaTarget(LocalTarget):
             snapshots = {"path": str(folder / "snapshots"), "every": "1s"}
             spec["state"] = {**spec.get("state", {}), "snapshots": snapshots}
         file = self._write(folder / "pipeline.yaml", spec, name)
-        web = f"127.0.0.1:{_free_port()}"
+        webs = [f"127.0.0.1:{_free_port()}" for _ in range(_WORKERS)]
         data = [
             folder / (f"data-{index}" if self.has_own_data else "data")
             for index in range(HOSTS_MAX)
@@ -224,13 +229,13 @@ class KafkaTarget(LocalTarget):
                     self._host(index, file, data[index], folder, place)
                     for index in range(HOSTS_MAX)
                 ],
-                cloud=self._cloud(file, folder, web),
+                clouds=[self._cloud(n, file, folder, web) for n, web in enumerate(webs)],
                 feed=Feed(place.client, events, self._lines, EVENTS_PER_S, written),
                 standing=Standing(list(dict.fromkeys(data)), _PARTITIONS),
                 events=events,
                 features=features,
                 group=f"walle-cloud-{name}",
-                web=web,
+                web=webs[0],
                 lines=self._lines,
                 partitions=_PARTITIONS,
                 folder=folder,
@@ -257,14 +262,17 @@ class KafkaTarget(LocalTarget):
 
         return self._member(f"host-{index}", command, folder, _HOST_ENDS)
 
-    def _cloud(self, file: Path, folder: Path, web: str) -> Member:
+    def _cloud(self, index: int, file: Path, folder: Path, web: str) -> Member:
         host, _, port = web.partition(":")
+        data = str(folder / f"cloud-{index}")
         command = [
             *_WALLE,
-            *("cloud", str(file), "--data-dir", str(folder / "cloud"), "--keep", str(KEPT)),
+            *("cloud", str(file), "--data-dir", data, "--keep", str(KEPT)),
             *("--web-host", host, "--web-port", port, "--patience", str(_PATIENCE_S)),
         ]
-        return self._member("cloud", lambda _is_bounded: command, folder, _CLOUD_ENDS)
+        if self.has_own_data:
+            command += ["--snapshots", str(folder / "snapshots-cloud"), "--snapshot-every", "1"]
+        return self._member(f"cloud-{index}", lambda _is_bounded: command, folder, _CLOUD_ENDS)
 
     def _member(
         self,

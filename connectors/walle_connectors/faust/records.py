@@ -1,0 +1,91 @@
+"""Features of a tunnel's topic as typed records, for Faust programs of one's own.
+
+::
+
+    app = faust.App("trends", broker="kafka://...")
+    topic = features_topic(app, "shop-features")
+    views = app.Table("views", default=int).hopping(600, 60, expires=3600)
+
+    @app.agent(topic)
+    async def count(stream):
+        async for made in features(stream):
+            views[made.feature["item"]] += 1
+
+A record of the topic may come more than once: ``key`` is the same for each delivery.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import faust
+import msgspec
+
+from walle_stream.errors import EnvelopeError
+from walle_stream.wire.record import decode_record
+from walle_stream.wire.report_record import is_report_record
+
+_log = logging.getLogger(__name__)
+
+
+class Feature(faust.Record):  # type: ignore[misc]
+    """A feature of a device."""
+
+    key: str
+    """The same for every delivery."""
+    device_id: str
+    sequence_number: int
+    """Of the device, contiguous from 1 per data directory."""
+    task: str
+    task_version: str
+    event_time_ms: int
+    feature: Any
+    """As the script made it."""
+    encoding: bytes
+    """Beside it; may be empty."""
+
+
+def features_topic(app: Any, name: str) -> Any:
+    """Return a tunnel's topic, to be read with ``features``.
+
+    Args:
+        app: Faust's.
+        name: ``spec.tunnel.topic``.
+    """
+    raw = {"key_serializer": "raw", "value_serializer": "raw", "allow_empty": True}
+    return app.topic(name, key_type=bytes, value_type=bytes, **raw)
+
+
+async def features(stream: Any) -> AsyncIterator[Feature]:
+    """Read an agent's stream of ``features_topic``.
+
+    Args:
+        stream: Faust's.
+
+    Yields:
+        Features in the topic's order; calls and reports are passed over, and records that are
+        none, which are told in the log.
+    """
+    async for event in stream.events():
+        message = event.message
+        headers = list((event.headers or {}).items())
+        if is_report_record(headers):
+            continue
+        try:
+            found, value = decode_record(message.key, message.value, headers)
+            made = msgspec.json.decode(value)
+        except (EnvelopeError, msgspec.DecodeError, RecursionError) as error:
+            place = f"{message.topic}[{message.partition}]@{message.offset}"
+            _log.warning("%s is no feature: %s", place, error)
+            continue
+        if not found.service:
+            yield Feature(
+                key=found.idempotency_key,
+                device_id=found.device_id,
+                sequence_number=found.sequence_number,
+                task=found.task,
+                task_version=found.task_version,
+                event_time_ms=found.event_time_ms,
+                feature=made,
+                encoding=found.encoding,
+            )

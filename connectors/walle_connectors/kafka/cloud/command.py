@@ -1,0 +1,174 @@
+"""``walle cloud FILE``: the cloud side of a pipeline whose tunnel is Kafka.
+
+What it needs is imported when the command runs, not when it is parsed. The cloud-only baseline
+is another connector's, found by its entry point.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Collection
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, override
+from urllib.parse import urlsplit
+
+from walle_stream.errors import SpecFileError
+from walle_stream.errors.extras import how_to_install
+from walle_stream.spec.document import masked
+from walle_stream.wire.bearer import TOKEN_VARIABLE
+
+_PORTS: Final = range(1, 65_536)
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser; an entry point of ``walle_stream.commands``."""
+    parser = commands.add_parser("cloud", help="the cloud side of a pipeline: features over Kafka")
+    parser.add_argument("file", type=Path, metavar="FILE", help="pipeline YAML, tunnel: kafka")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="D",
+        help="tables of this worker (default: walle-data/NAME-cloud)",
+    )
+    parser.add_argument("--web-host", default="127.0.0.1", metavar="HOST", help="look-ups listen")
+    parser.add_argument("--web-port", type=_port, default=6066, metavar="N")
+    parser.add_argument(
+        "--advertise",
+        metavar="HOST[:PORT]",
+        help="where other workers find the look-ups (default: --web-host, --web-port)",
+    )
+    parser.add_argument(
+        "--keep", type=_positive, default=50, metavar="N", help="latest features per device, task"
+    )
+    parser.add_argument(
+        "--patience",
+        type=_positive,
+        default=60,
+        metavar="S",
+        help="end with exit code 14 after so many seconds of lag without progress",
+    )
+    _add_sources_of_state(parser)
+    reading = parser.add_mutually_exclusive_group()
+    reading.add_argument(
+        "--reports",
+        type=_service,
+        metavar="URL",
+        help="send what devices report (spec.reports) to this release service",
+    )
+    reading.add_argument(
+        "--baseline",
+        action="store_true",
+        help="instead: make the features here, from raw events (spec.source: kafka)",
+    )
+    parser.add_argument(
+        "--reports-token",
+        type=Path,
+        metavar="FILE",
+        help="with --reports: token of this relay, read again when it changes (default: "
+        f"${TOKEN_VARIABLE})",
+    )
+    parser.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="warning"
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_sources_of_state(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--snapshots",
+        type=Path,
+        metavar="DIR",
+        help="a folder that all workers reach: a partition that moves brings its table from there",
+    )
+    parser.add_argument(
+        "--snapshot-every", type=_positive, default=60, metavar="S", help="seconds between two"
+    )
+    parser.add_argument(
+        "--on-missing",
+        choices=("fail", "earliest"),
+        default="fail",
+        help="where retention deleted records that were not merged: refuse, or go on behind them",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a worker until SIGTERM or SIGINT.
+
+    Raises:
+        SpecFileError: An extra is not installed, or the YAML is wrong.
+        WalleError: See ``worker.run_cloud``.
+    """
+    try:
+        from walle_connectors.kafka.cloud.worker import run_cloud  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.pipeline import load_kafka  # noqa: PLC0415 - beside it
+    except ImportError as error:
+        raise SpecFileError(f"kafka-python is not installed: {how_to_install('kafka')}") from error
+    from walle_stream.cloud.place import own_data_dir  # noqa: PLC0415 - RocksDB is beside it
+
+    program = _baseline() if options.baseline else run_cloud
+    loaded = load_kafka(options.file, options.set)
+    _set_up_logging(options.log_level, loaded.masked_values)
+    kind = "baseline" if options.baseline else "cloud"
+    path = options.data_dir or Path("walle-data") / f"{loaded.pipeline.metadata.name}-{kind}"
+    with own_data_dir(path) as data_dir:
+        return int(program(loaded, data_dir, options, sys.stdout))
+
+
+def _baseline() -> Any:
+    try:
+        (point,) = entry_points(group="walle_stream.baselines")
+        return point.load()
+    except (ImportError, ValueError) as error:
+        raise SpecFileError(f"--baseline needs Faust: {how_to_install('cloud')}") from error
+
+
+def _set_up_logging(level: str, secrets: Collection[str]) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_MaskingFormatter(secrets))
+    logging.basicConfig(handlers=[handler])
+    for name in ("walle_connectors", "walle_stream"):
+        logging.getLogger(name).setLevel(level.upper())
+    # what it says of brokers that come and go is said by ours
+    logging.getLogger("kafka").setLevel(level.upper() if level == "debug" else "CRITICAL")
+
+
+class _MaskingFormatter(logging.Formatter):
+    def __init__(self, secrets: Collection[str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        # the longest first, so that no part of a longer one is left
+        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        for each in self._secrets:
+            text = masked(text, each)
+        return text
+
+
+def _service(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query:
+        raise argparse.ArgumentTypeError(f"{text!r} is not http://HOST[:PORT] or https://...")
+    return text
+
+
+def _port(text: str) -> int:
+    value = _positive(text)
+    if value not in _PORTS:
+        raise argparse.ArgumentTypeError(f"{value} is no port")
+    return value
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not 1 or more")
+    return value

@@ -1,0 +1,199 @@
+"""Reads the partitions of a tunnel's topic that the group of workers gives to this one.
+
+It is a member as a host is one of the source's group (``source.membership``): a table stands
+where a host's partition does, and its place is the offset. What the group is told of offsets
+is for tools that show lag, and tells two things more: who answers for a partition (the address
+stands beside its offset), and that this worker is still a member (an offset is taken from nobody
+else). Nothing that is kept hangs on it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, override
+
+import msgspec
+
+from walle_connectors.kafka.cloud.letters import RefusedRecords
+from walle_connectors.kafka.cloud.records import read_stretches
+from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.fetching import PythonFetcher, Records
+from walle_connectors.kafka.source.membership import GroupReader
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.offsets import TopicPosition
+from walle_connectors.kafka.source.reader import TopicLane
+from walle_connectors.kafka.source.records import RecordDecoder
+from walle_stream.clock import monotonic_ms, unstopped_ms
+from walle_stream.cloud.partitions import Partitions
+from walle_stream.errors import BrokerUnreachableError, CloudStalledError, SourceError, TunnelError
+from walle_stream.reading import Opening
+from walle_stream.reading.offsets import encode_position
+
+_log = logging.getLogger(__name__)
+
+_POLL_RECORDS: Final = 2_000
+_ASK_MS: Final = 10_000
+_RENEWALS: Final = 4
+"""So often in a session's time the group is told that this worker goes on."""
+
+_LOOKS: Final = 10
+"""So often in the patience's time an idle worker looks for records."""
+
+
+class WorkerClient(TopicClient):
+    """A member of the workers' group."""
+
+    @override
+    def grown(self) -> SourceError:
+        return SourceError(
+            f"topic {self.topic!r} has got more than its {self.identity.partition_count} "
+            "partitions while it was read: start the worker again"
+        )
+
+
+class CloudReader(GroupReader):
+    """Merges what comes. One thread, that of its ``read``."""
+
+    def __init__(
+        self,
+        client: WorkerClient,
+        model: KafkaSourceModel,
+        tables: Partitions,
+        letters: RefusedRecords | None,
+        patience_ms: float,
+    ) -> None:
+        """Join the group; partitions come with the first reads.
+
+        Args:
+            client: Of the group; taken.
+            model: The topic as a source.
+            tables: Of this worker.
+            letters: Gets what is refused; None: it is only told.
+            patience_ms: How long there may be records and no progress.
+        """
+        decoder = RecordDecoder(model.max_record_bytes)  # of events, which there are none of
+        super().__init__(client, model, decoder, tables, Opening({}, (), _POLL_RECORDS))
+        self._fetcher = PythonFetcher(client, has_headers=True)
+        self._beginning = msgspec.structs.replace(
+            self._beginning,
+            advice="give --on-missing earliest to go on with what is there (what is missing is "
+            "counted as gaps), or a newer snapshot",
+        )
+        self._tables = tables
+        self._letters = letters
+        self._session_ms = model.session_timeout_ms
+        self._patience_ms = patience_ms
+        self._done, self._done_ms, self._look_ms = -1, 0.0, 0.0
+
+    # Partitions
+
+    @override
+    def _open(self, numbers: Sequence[int], generation: int) -> None:
+        super()._open(numbers, generation)
+        self._tell_at_ms = 0.0  # at once: nobody answers for them before
+
+    @override
+    def _claim(self, numbers: Sequence[int]) -> bool:
+        # no table is here: the topic must have all that was ever in it
+        for number, bounds in self._client.bounds(numbers).items():
+            if not bounds.begin or self._beginning.on_missing != "fail":
+                continue
+            place = self._client.place(number)
+            with source_errors(self._client.topic):
+                told = self._consumer.committed(place, timeout_ms=_ASK_MS)
+            if told:
+                raise TunnelError(
+                    f"{self._client.topic}[{number}] was read up to offset {told} by a worker "
+                    "whose table is not here, and retention deleted everything before "
+                    f"{bounds.begin}: give --snapshots a folder that has the table, or "
+                    "--on-missing earliest to make it of what is left"
+                )
+        return True
+
+    @override
+    def _add(self, lanes: Mapping[int, TopicLane]) -> None:
+        super()._add(lanes)
+        for number, lane in lanes.items():
+            self._tables.expect(number, lane.goal, lane.goal)
+
+    # Records
+
+    @override
+    def _take(self, number: int, lane: TopicLane, records: Records) -> None:
+        stretches, refused = read_stretches(self._client.topic, number, records)
+        for each in refused:
+            _log.warning("%s refused: %s", each.letter.origin, each.letter.reason)
+        if refused and self._letters is not None:
+            self._letters.put(number, refused)
+        behind = records.offsets[-1] + 1
+        position = msgspec.structs.replace(lane.done, next=behind)
+        self._tables.take(number, stretches, encode_position(position), behind, len(refused))
+        lane.done = position
+        lane.end = max(lane.end, behind, self._fetcher.end(number))
+        self._tables.seen_end(number, lane.end)
+
+    @override
+    def _give(self, lane: TopicLane, position: TopicPosition) -> None:
+        # where it begins, which nothing but the topic says
+        self._tables.take(lane.number, (), encode_position(position), position.next)
+        lane.done = position
+
+    @override
+    def _look_for_ends(self) -> None:
+        # the last offsets may be of no record: marks of transactions, or compacted away
+        for number, lane in self._lanes.items():
+            if lane.done.next < lane.goal and (self._fetcher.position(number) or 0) >= lane.goal:
+                lane.goal = 0
+                self._tables.expect(number, 0, lane.end)
+
+    # What the group is told
+
+    @override
+    def _tell_lag(self) -> None:
+        now_ms = monotonic_ms()
+        self._tables.joined(is_member=self._consumer.group_metadata().generation_id >= 0)
+        self._look_for_progress(now_ms)
+        offsets = {number: lane.done.next for number, lane in self._lanes.items()}
+        if now_ms < self._tell_at_ms or not offsets:
+            return
+        self._tell_at_ms = now_ms + self._session_ms / _RENEWALS
+        with suppress(Exception):  # whatever it is, the lease is not renewed
+            self._consumer.commit_async(self._as_committed(offsets), callback=self._renewal())
+
+    def _renewal(self) -> Callable[[Any, Any], None]:
+        # the broker waits for a session's time from what it answered last before it gives the
+        # partitions to another
+        until_ms = unstopped_ms() + self._session_ms
+
+        def on_answer(_offsets: Any, answer: Any) -> None:
+            if not isinstance(answer, BaseException):
+                self._tables.held_until(until_ms)
+
+        return on_answer
+
+    def _look_for_progress(self, now_ms: float) -> None:
+        done = sum(lane.done.next for lane in self._lanes.values())
+        if done != self._done or not self._lanes:
+            self._done, self._done_ms = done, now_ms
+            self._look_ms = now_ms + self._patience_ms / 2
+        if now_ms < self._look_ms:
+            return
+        self._look_ms = now_ms + self._patience_ms / _LOOKS
+        try:
+            bounds = self._client.bounds(self._lanes)
+        except BrokerUnreachableError:
+            self._done_ms = now_ms  # a broker that is away is no stall
+            return
+        behind = [
+            number
+            for number, each in bounds.items()
+            if (self._fetcher.position(number) or self._lanes[number].done.next) < each.end
+        ]
+        if not behind:
+            self._done_ms = now_ms
+        elif now_ms - self._done_ms >= self._patience_ms:
+            raise CloudStalledError(
+                f"no progress for {self._patience_ms / 1000:g} s with records waiting in "
+                f"partitions {behind} of {self._client.topic!r}: the process ends, start it again "
+                "and it goes on"
+            )

@@ -1,0 +1,134 @@
+"""Records of a tunnel's topic as stretches of one sender; what is none is refused. Pure."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import structs
+
+from walle_connectors.kafka.source.fetching import Records
+from walle_stream.cloud.partition_table import Stretch
+from walle_stream.errors import EnvelopeError
+from walle_stream.ports import DeadLetter, DeadLetterRoute, ReportFrame
+from walle_stream.reading import record_dead_letter
+from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.record import decode_record
+from walle_stream.wire.report_record import decode_report_record, is_report_record
+
+_skip_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class Refused(NamedTuple):
+    """A record that is none."""
+
+    offset: int
+    letter: DeadLetter
+
+
+def read_stretches(
+    topic: str, partition: int, records: Records
+) -> tuple[list[Stretch], list[Refused]]:
+    """Read records of one partition.
+
+    Args:
+        topic: For what is said of them.
+        partition: Where they lie.
+        records: In their order, with headers; not trusted.
+
+    Returns:
+        What they are, in their order; and those that are refused.
+    """
+    found: list[Stretch] = []
+    refused: list[Refused] = []
+    sender: tuple[str, int, int] | None = None
+    features: list[FeatureRecord] = []
+    for offset, key, value, headers in zip(
+        records.offsets, records.keys, records.values, records.headers, strict=True
+    ):
+        try:
+            alone, feature, of = _read(partition, key, value, headers)
+        except EnvelopeError as error:
+            origin = f"{topic}[{partition}]@{offset}"
+            refused.append(Refused(offset, _letter(origin, key, value, headers, error)))
+            continue
+        if feature is None:
+            found.append(alone)
+            sender = None
+            continue
+        if of != sender:
+            sender, features = of, []
+            found.append(Stretch(*of, records=features))
+        features.append(feature)
+    return found, refused
+
+
+_NOTHING: Final = Stretch("", 0, 0)
+
+
+def _read(
+    partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Any]
+) -> tuple[Stretch, FeatureRecord | None, tuple[str, int, int]]:
+    # a feature and its sender, or what is a stretch by itself
+    if is_report_record(headers):
+        report = decode_report_record(key, value, headers)
+        of = report.incarnation, report.partition, report.epoch
+        _check_place(partition, report.partition, f"reports, number {report.number}")
+        frame = ReportFrame(report.incarnation, report.partition, report.number, report.body)
+        return Stretch(*of, reports=(frame,)), None, of
+    envelope, feature = decode_record(key, value, headers)
+    of = envelope.incarnation, envelope.partition, envelope.epoch
+    name = f"device {envelope.device_id!r}, number {envelope.sequence_number}"
+    _check_place(partition, envelope.partition, name)
+    if envelope.sequence_number < 1:
+        raise EnvelopeError(f"{name}: numbers begin at 1")
+    try:
+        _skip_json(feature)
+        feature.decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise EnvelopeError(f"{name}: the value is no JSON: {error}") from error
+    if envelope.service:
+        return Stretch(*of, calls=1), None, of
+    record = FeatureRecord(
+        envelope.device_id,
+        envelope.task,
+        envelope.task_version,
+        envelope.sequence_number,
+        feature,
+        envelope.encoding,
+        envelope.event_time_ms,
+    )
+    return _NOTHING, record, of
+
+
+def _check_place(partition: int, sent_by: int, name: str) -> None:
+    if sent_by != partition:
+        # its place in the topic is what orders and fences it
+        raise EnvelopeError(
+            f"{name}: sent by partition {sent_by}, but found in {partition} of the "
+            "topic: the topic has another partition count than the sender"
+        )
+
+
+def _letter(
+    origin: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Any],
+    error: EnvelopeError,
+) -> DeadLetter:
+    # device and task are what the record says of itself, where it can be read
+    device_id, task, route = (key or b"").decode(errors="replace"), "", "decode"
+    try:
+        envelope, _ = decode_record(key, value, headers)
+        device_id, task, route = envelope.device_id, envelope.task, "invalid"
+    except EnvelopeError:
+        pass
+    made = record_dead_letter(
+        value or b"",
+        route=cast("DeadLetterRoute", route),
+        reason=str(error),
+        origin=origin,
+        device_id=device_id,
+        error=type(error).__name__,
+    )
+    return structs.replace(made, task=task, holds="feature")

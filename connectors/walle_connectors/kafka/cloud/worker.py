@@ -1,0 +1,273 @@
+"""A worker of the cloud side in this process, until SIGTERM or SIGINT.
+
+Then no more records are taken, the group is told how far this worker is, the tables are closed,
+exit 0; a second signal ends the process at once. A broker that goes away is waited for.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Timer
+from typing import IO, Any, Final
+
+from walle_connectors.kafka.cloud.letters import RefusedRecords
+from walle_connectors.kafka.cloud.owners import Owners
+from walle_connectors.kafka.cloud.reader import CloudReader, WorkerClient
+from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
+from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.topics import NeededTopic, check_topics, find_topics
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.clock import monotonic_ms
+from walle_stream.cloud.lookups import Group, LookUps, LookUpServer
+from walle_stream.cloud.partitions import Partitions, TableOptions
+from walle_stream.cloud.place import advertised
+from walle_stream.cloud.reports import ReportOutlet
+from walle_stream.errors import (
+    BrokerUnreachableError,
+    SourceError,
+    SpecFileError,
+    StopTimeoutError,
+    TopicError,
+    TunnelError,
+)
+from walle_stream.spec.loader import LoadedPipeline
+from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.wire.bearer import token_from
+
+_log = logging.getLogger(__name__)
+
+STOP_S: Final = 30.0
+"""How long a worker has to end."""
+
+_SECOND_SIGNAL_EXIT: Final = 130
+_SESSION: Final = "10s"
+_AGAIN_S: Final = 0.5
+_AGAIN_MAX_S: Final = 10.0
+_LOST_MS: Final = 30_000.0
+"""So long a worker without its partitions waits for its client to find back."""
+
+
+def run_cloud(
+    loaded: LoadedPipeline[Any], data_dir: Path, options: argparse.Namespace, out: IO[str]
+) -> int:
+    """Run a worker; blocks until a signal.
+
+    Args:
+        loaded: The pipeline.
+        data_dir: Of this worker alone.
+        options: Of ``walle cloud``.
+        out: One line goes there when the worker has its partitions.
+
+    Raises:
+        SpecFileError: The pipeline's tunnel leads over no broker.
+        MetricsAddressError: Look-ups cannot be answered there.
+        BrokerUnreachableError: No broker answers at the start, or TLS is refused.
+        TopicError: A topic is not there.
+        TunnelError: The topic cannot be read on, or does not move.
+        StoreError: A table cannot be used.
+    """
+    tunnel = loaded.tunnel
+    if not isinstance(tunnel, KafkaTunnelModel):
+        raise SpecFileError(
+            f"{options.file}: spec.tunnel.connector is {loaded.pipeline.spec.tunnel.connector!r}: "
+            "the cloud side of that tunnel is part of walle run; use a pipeline whose tunnel is "
+            "kafka"
+        )
+    name = loaded.pipeline.metadata.name
+    group = f"walle-cloud-{name}"
+    host, port = advertised(options.advertise, options.web_port) or (
+        options.web_host,
+        options.web_port,
+    )
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    stopped = _Signals().stopped
+    with ExitStack() as stack:
+        needed = NeededTopic(tunnel.topic, "spec.tunnel.topic")
+        check_topics(tunnel, [needed])
+        found = find_topics(tunnel, [needed])[tunnel.topic]
+        _check_kept(tunnel, needed, options.snapshot_every if options.snapshots else 0)
+        tables = Partitions(data_dir / "partitions", address, _table_options(options, name))
+        stack.callback(tables.close)
+        reports = _reports(stack, options, tables)
+        letters = None
+        if isinstance(loaded.dead_letters, KafkaDeadLetterModel):
+            sink = KafkaDeadLetterSink(loaded.dead_letters)
+            letters = RefusedRecords(sink, name, group, stopped)
+            stack.callback(letters.close)
+        of_group = Group(
+            group, found.partitions if found else 0, Owners(tunnel, group, tunnel.topic)
+        )
+        look_ups = LookUps(tables, of_group, options.keep, lambda: _report_health(tables, reports))
+        server = LookUpServer(options.web_host, options.web_port, look_ups)
+        stack.callback(server.close)
+        worker = _Worker(_as_source(tunnel, group, options), tables, letters, options.patience)
+        where = f"[{options.web_host}]" if ":" in options.web_host else options.web_host
+        worker.run(stopped, f"walle cloud: ready, http://{where}:{options.web_port}/healthz\n", out)
+    return 0
+
+
+def _check_kept(tunnel: KafkaTunnelModel, needed: NeededTopic, snapshot_every_s: int) -> None:
+    # a partition that moves is a snapshot and what follows
+    try:
+        found = find_topics(tunnel, [needed], has_settings=True)[needed.name]
+    except TopicError:
+        return  # its settings are not ours to see: that is a right of its own
+    settings = found.settings if found else {}
+    kept_ms = int(settings.get("retention.ms", "-1"))
+    if "compact" in settings.get("cleanup.policy", ""):
+        raise TopicError(
+            f"topic {needed.name!r} ({needed.key}) is compacted, so it loses features: set "
+            "cleanup.policy=delete",
+            needed.name,
+        )
+    if 0 <= kept_ms < 2 * snapshot_every_s * 1000:
+        raise TopicError(
+            f"topic {needed.name!r} ({needed.key}) keeps records for {kept_ms / 1000:g} s, less "
+            f"than from one snapshot to the next but one: raise retention.ms, or lower "
+            "--snapshot-every",
+            needed.name,
+        )
+
+
+class _Worker:
+    def __init__(
+        self,
+        model: KafkaSourceModel,
+        tables: Partitions,
+        letters: RefusedRecords | None,
+        patience_s: float,
+    ) -> None:
+        self._model = model
+        self._tables = tables
+        self._letters = letters
+        self._patience_s = patience_s
+        self._line, self._out = "", sys.stdout  # to be said once, when it has its partitions
+
+    def run(self, stopped: Event, line: str, out: IO[str]) -> None:
+        self._line, self._out = line, out
+        pause_s = _AGAIN_S
+        while not stopped.is_set():
+            try:
+                reader = self._join()
+                pause_s = _AGAIN_S
+                try:
+                    self._read(reader, stopped)
+                finally:
+                    self._tables.joined(is_member=False)
+                    reader.close()
+            except BrokerUnreachableError as error:
+                if self._line:
+                    raise
+                _log.warning("%s; tried again in %g s", error, pause_s)
+                stopped.wait(pause_s)
+                pause_s = min(2 * pause_s, _AGAIN_MAX_S)
+            except SourceError as error:
+                raise TunnelError(f"the cloud side ended: {error}") from error
+            except StopTimeoutError:
+                if not stopped.is_set():
+                    raise
+
+    def _read(self, reader: CloudReader, stopped: Event) -> None:
+        well_ms = monotonic_ms()
+        while not stopped.is_set():
+            reader.read()
+            now_ms = monotonic_ms()
+            if not self._tables.problem:
+                well_ms = now_ms
+                if self._line:
+                    self._out.write(self._line)
+                    self._out.flush()
+                    self._line = ""
+            elif now_ms - well_ms > _LOST_MS and not self._line:
+                # a broker that is away, or a client that lost its way
+                _log.warning("this worker joins its group anew")
+                return
+
+    def _join(self) -> CloudReader:
+        client = WorkerClient(self._model, is_member=True, named_by="spec.tunnel.topic")
+        try:
+            return CloudReader(
+                client, self._model, self._tables, self._letters, self._patience_s * 1000.0
+            )
+        except BaseException:
+            client.close()
+            raise
+
+
+class _Signals:
+    # the first one ends the worker, the second one the process
+    def __init__(self) -> None:
+        self.stopped = Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: Any) -> None:
+        if self.stopped.is_set():
+            os._exit(_SECOND_SIGNAL_EXIT)
+        self.stopped.set()
+        timer = Timer(STOP_S, _give_up)
+        timer.daemon = True
+        timer.start()
+
+
+def _give_up() -> None:
+    sys.stderr.write(
+        f"walle: the cloud side did not end within {STOP_S:.0f} s: start it again, nothing is "
+        "lost\n"
+    )
+    sys.stderr.flush()
+    os._exit(StopTimeoutError.exit_code)
+
+
+def _as_source(
+    tunnel: KafkaTunnelModel, group: str, options: argparse.Namespace
+) -> KafkaSourceModel:
+    client_id = tunnel.client_id if "client_id" in tunnel.model_fields_set else "walle-cloud"
+    keys: dict[str, Any] = {
+        "brokers": tunnel.brokers,
+        "tls": tunnel.tls,
+        "clientId": client_id,
+        "topic": tunnel.topic,
+        "group": group,
+        # after a kill the group waits so long for the dead worker
+        "sessionTimeout": _SESSION,
+        "onMissingOffset": options.on_missing,
+    }
+    return KafkaSourceModel.model_validate(keys)
+
+
+def _table_options(options: argparse.Namespace, name: str) -> TableOptions:
+    folder: Path | None = options.snapshots
+    return TableOptions(
+        keep=options.keep,
+        keeps_reports=options.reports is not None,
+        snapshots=None if folder is None else lambda number: FolderSnapshots(folder / name, number),
+        snapshot_every_ms=options.snapshot_every * 1000.0,
+    )
+
+
+def _reports(
+    stack: ExitStack, options: argparse.Namespace, tables: Partitions
+) -> ReportOutlet | None:
+    if options.reports is None:
+        return None
+    token = token_from(options.reports_token)
+    if token is not None and "@" in options.reports.partition("//")[2].partition("/")[0]:
+        raise SpecFileError("--reports: its address has a user, and there is a token: give one")
+    outlet = ReportOutlet(options.reports, tables.tables, token)
+    stack.callback(outlet.close)
+    return outlet
+
+
+def _report_health(tables: Partitions, outlet: ReportOutlet | None) -> dict[str, Any]:
+    if outlet is None:
+        return {"reports": None}
+    waiting, no_room = tables.report_counts
+    return {
+        "reports": {"sent": outlet.sent, "dropped": outlet.dropped + no_room, "waiting": waiting}
+    }

@@ -1,0 +1,75 @@
+"""The cloud's end of a tunnel for tests of the devices' end: frames that come up, messages down."""
+
+from walle_connectors.kafka.cloud.records import read_stretches
+from walle_connectors.kafka.downlink import KafkaDownlinkSender
+from walle_connectors.kafka.source.fetching import columns
+from walle_connectors.kafka.topic_reader import TopicReader, within
+from walle_connectors.kafka.topics import NeededTopic, find_topics
+from walle_stream.wire.calls import CloudCall, encode_calls
+from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
+from walle_stream.wire.frame import encode_body
+from walle_stream.wire.record import decode_record
+
+
+class CloudEnd:
+    def __init__(self, model):
+        self.receiver = Receiver(model, model.topic)
+        self.downlink_sender = KafkaDownlinkSender(model) if model.down_topic else None
+
+    def close(self):
+        self.receiver.close()
+        if self.downlink_sender is not None:
+            self.downlink_sender.close()
+
+
+class Receiver:
+    """Implements ``UplinkReceiver``: positions are offsets, the next one that is wanted."""
+
+    def __init__(self, connection, topic):
+        found = find_topics(connection, [NeededTopic(topic, "the test's")])[topic]
+        self._none = dict.fromkeys(range(found.partitions), 0)
+        self._reader = TopicReader(connection, topic)
+        self._topic = topic
+
+    def records(self, positions):
+        return self._reader.take(self._none | dict(positions))
+
+    def receive(self, positions, max_bytes):
+        frames = []
+        for lane, found in self.records(positions).items():
+            if max_bytes > 0:
+                records = within(found, max_bytes)
+                max_bytes -= sum(len(record.value or b"") for record in records)
+                frames += [
+                    (lane, record.offset + 1, _frame(self._topic, lane, record))
+                    for record in records
+                ]
+        return frames
+
+    def release(self, lane, position):
+        pass
+
+    def close(self):
+        self._reader.close()
+
+
+def _frame(topic, lane, record):
+    # empty for what is refused
+    found, _ = read_stretches(topic, lane, columns([record], has_headers=True))
+    if not found:
+        return b""
+    [of] = found
+    number = 0
+    if of.reports:
+        [report] = of.reports
+        number, body = report.number, report.body
+    elif of.calls:
+        asked, value = decode_record(record.key, record.value, record.headers)
+        number = asked.sequence_number
+        call = CloudCall(
+            asked.device_id, number, asked.task, asked.task_version, asked.service, value
+        )
+        [body] = encode_calls([call], "none")
+    else:
+        number, body = of.records[0].sequence_number, encode_body(of.records, "none")
+    return encode_uplink(UplinkEnvelope(of.partition, of.epoch, of.incarnation, number, body))

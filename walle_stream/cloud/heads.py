@@ -1,0 +1,133 @@
+"""The head of a device in a table that keeps only its latest features. Pure.
+
+Every feature counts: ``digests`` chain all that were ever merged, in their order. Two tables with
+equal digests hold the same features, none lost, doubled or moved, although only the latest are
+rows.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from walle_stream.tunnel.receiver import DeviceSeen
+from walle_stream.wire.frame import FeatureRecord
+
+INCARNATIONS_MAX: Final = 1_000
+"""Most incarnations of a device: each stays in its head for ever."""
+
+
+class DeviceHead(DeviceSeen, array_like=True):
+    """What was seen of a device, and what is kept of it; starts empty."""
+
+    counts: list[int] = msgspec.field(default_factory=list)
+    """Merged features, by generation."""
+    digests: list[bytes] = msgspec.field(default_factory=list)
+    """Of all merged features, by generation: 16 bytes each."""
+    gaps: int = 0
+    """How often numbers were missing before a feature."""
+    kept: dict[str, int] = msgspec.field(default_factory=dict)
+    """Rows, by task."""
+
+    def take(self, generation: int, record: FeatureRecord, *, is_gap: bool) -> int:
+        """Count a new feature.
+
+        Args:
+            generation: Index of its incarnation.
+            record: The feature.
+            is_gap: Whether numbers before it are missing.
+
+        Returns:
+            How many rows its task has with it.
+        """
+        if generation == len(self.counts):
+            self.counts.append(0)
+            self.digests.append(b"")
+        self.counts[generation] += 1
+        self.digests[generation] = chain_digest(self.digests[generation], record)
+        self.gaps += is_gap
+        kept = self.kept[record.task] = self.kept.get(record.task, 0) + 1
+        return kept
+
+
+class KeptFeature(msgspec.Struct, array_like=True, gc=False):
+    """The row of one feature."""
+
+    task: str
+    task_version: str
+    feature: bytes
+    """JSON."""
+    encoding: bytes
+    event_time_ms: int
+
+
+def chain_digest(before: bytes, record: FeatureRecord) -> bytes:
+    """Return the digest of all features up to this one.
+
+    Args:
+        before: Of all before it; empty for none.
+        record: The feature.
+
+    Returns:
+        16 bytes, blake2b.
+    """
+    # lengths, so that no two lists of parts are hashed alike
+    hashed = blake2b(before, digest_size=16)
+    for part in (
+        b"%d" % record.sequence_number,
+        record.task.encode(),
+        record.task_version.encode(),
+        b"%d" % record.event_time_ms,
+        record.feature,
+        record.encoding,
+    ):
+        hashed.update(b"%d:%b" % (len(part), part))
+    return hashed.digest()
+
+
+def shown(
+    device_id: str,
+    head: DeviceHead,
+    rows: Iterable[tuple[int, int, KeptFeature]],
+    keep: int,
+    task: str | None,
+) -> dict[str, Any]:
+    """Return what a look-up shows; features are put in as they are, unparsed.
+
+    Args:
+        device_id: The device.
+        head: Its head.
+        rows: Generation, number and feature, the newest first.
+        keep: Most of each task.
+        task: Only this one's; None for all.
+    """
+    tasks: dict[str, list[dict[str, Any]]] = {}
+    for generation, number, each in rows:
+        of_task = tasks.setdefault(each.task, []) if task in {None, each.task} else None
+        if of_task is not None and len(of_task) < keep:
+            of_task.append(
+                {
+                    "incarnation": head.incarnations[generation],
+                    "sequence_number": number,
+                    "task_version": each.task_version,
+                    "event_time_ms": each.event_time_ms,
+                    "feature": msgspec.Raw(each.feature),
+                    "encoding": b64encode(each.encoding).decode(),
+                }
+            )
+    return {
+        "device_id": device_id,
+        "incarnations": [
+            {
+                "incarnation": name,
+                "last_number": head.last_numbers[index],
+                "features": head.counts[index],
+                "digest": head.digests[index].hex(),
+            }
+            for index, name in enumerate(head.incarnations)
+        ],
+        "gaps": head.gaps,
+        "tasks": tasks,
+    }

@@ -1,0 +1,250 @@
+"""Pages of the cloud side: the latest features of a device, and health. JSON over HTTP.
+
+A device's row is at the worker that has its partition, which the key alone does not
+tell (the sender says the partition). So a worker that does not have it asks the others,
+once; only when they answered for all partitions is a device unknown. An address proves nothing:
+who is asked says which partitions he has, and only to his own group.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET6
+from socketserver import TCPServer
+from threading import Thread
+from typing import Any, Final, NamedTuple, override
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import msgspec
+
+from walle_stream.cloud.heads import shown
+from walle_stream.cloud.partitions import MOVING, Partitions
+from walle_stream.errors import MetricsAddressError
+from walle_stream.types import device_id_problem
+
+_ASKED_HEADER: Final = "X-Walle-Forwarded"
+"""On a request of another worker: its group."""
+
+_FEATURES: Final = "/features/"
+_OTHER_S: Final = 5.0
+_CLIENT_S: Final = 10.0
+_POLL_S: Final = 0.1
+_STATUS: Final = {"": "ok", MOVING: "rebalancing"}
+
+
+class _Without(msgspec.Struct):
+    # what a worker answers another that asks for a device which it does not have
+    error: str
+    partitions: list[int]
+
+
+class Group(NamedTuple):
+    """Who else there is."""
+
+    name: str
+    partitions: int
+    """Of the topic."""
+    owners: Callable[[Collection[int]], Mapping[int, str]]
+    """Gives ``HOST:PORT`` of partitions' owners, asking anew if those given were wrong."""
+
+
+class LookUps:
+    """Answers questions; any thread."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        group: Group,
+        keep: int,
+        more_health: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """Begin.
+
+        Args:
+            partitions: Of this worker.
+            group: The others.
+            keep: Most features shown of a task.
+            more_health: What else ``/healthz`` shows.
+        """
+        self._partitions = partitions
+        self._group = group
+        self._keep = keep
+        self._more_health = more_health
+
+    def health(self) -> tuple[int, Any]:
+        """Return status and body of ``/healthz``."""
+        problem = self._partitions.problem
+        body = {
+            "status": _STATUS.get(problem, "cut off"),
+            **self._partitions.health(),
+            **self._more_health(),
+        }
+        if problem:
+            body["partitions"] = {}  # others may have them
+        return (503 if problem else 200), body
+
+    def features(self, device_id: str, task: str | None, asked_by: str | None) -> tuple[int, Any]:
+        """Return status and body of ``/features/DEVICE``; blocks.
+
+        Args:
+            device_id: The device.
+            task: Only this one's features; None for all.
+            asked_by: Group of the worker that asks for somebody; None for a client.
+        """
+        wrong = device_id_problem(device_id)
+        if wrong is not None:
+            return 400, {"error": wrong}
+        if asked_by not in {None, self._group.name}:
+            return 421, {"error": f"this is a worker of {self._group.name!r}"}
+        mine = self._partitions.ready
+        kept, is_whole = self._partitions.look_up(device_id)
+        mine &= self._partitions.ready  # one that came or went meanwhile may have it
+        problem = self._partitions.problem or ("" if is_whole else MOVING)
+        if problem:
+            return _not_now(problem)
+        if kept is not None:
+            return 200, shown(device_id, kept.head, kept.rows, self._keep, task)
+        if asked_by is not None:
+            return 404, _Without(_unknown(device_id), sorted(mine))
+        return self._elsewhere(device_id, task, mine)
+
+    def _elsewhere(self, device_id: str, task: str | None, mine: set[int]) -> tuple[int, Any]:
+        missing = set(range(self._group.partitions)) - mine
+        silent: list[str] = []
+        for wrong in ((), missing):  # where who was asked has not what is missing, ask who has
+            if not missing:
+                break
+            owners = self._group.owners(wrong)
+            addresses = sorted(
+                {owners[n] for n in missing if n in owners} - {self._partitions.incarnation}
+            )
+            with ThreadPoolExecutor(max(len(addresses), 1)) as asking:
+                said = list(asking.map(lambda each: self._ask(each, device_id, task), addresses))
+            silent = []
+            for address, each in zip(addresses, said, strict=True):
+                if isinstance(each, msgspec.Raw):
+                    return 200, each
+                if each is None:
+                    silent.append(address)
+                else:
+                    missing = missing - set(each.partitions)
+        if missing:
+            shown_missing = ", ".join(map(str, sorted(missing)))
+            why = f" ({', '.join(silent)} gave no answer)" if silent else ""
+            return _not_now(f"no worker that was asked has the partitions {shown_missing}{why}")
+        # the device may have moved here while the others were asked
+        problem = self._partitions.problem
+        return _not_now(problem) if problem else (404, {"error": _unknown(device_id)})
+
+    def _ask(
+        self, address: str, device_id: str, task: str | None
+    ) -> "msgspec.Raw | _Without | None":
+        query = "" if task is None else f"?task={quote(task, safe='')}"
+        path = f"{_FEATURES}{quote(device_id, safe='')}{query}"
+        try:
+            with closing(HTTPConnection(address, timeout=_OTHER_S)) as connection:
+                connection.request("GET", path, headers={_ASKED_HEADER: self._group.name})
+                answer = connection.getresponse()
+                body = answer.read()
+            if answer.status == 200:  # noqa: PLR2004 - HTTP
+                return msgspec.json.decode(body, type=msgspec.Raw)
+            if answer.status == 404:  # noqa: PLR2004 - HTTP
+                return msgspec.json.decode(body, type=_Without)
+        except (OSError, ValueError, HTTPException, msgspec.MsgspecError):
+            pass
+        return None
+
+
+class LookUpServer:
+    """Serves the pages until closed."""
+
+    def __init__(self, host: str, port: int, look_ups: LookUps) -> None:
+        """Bind and start.
+
+        Raises:
+            MetricsAddressError: The address is taken, or not of this machine.
+        """
+        handler = type("_Bound", (_Handler,), {"look_ups": look_ups})
+        try:
+            self._server = (_Server6 if ":" in host else _Server)((host, port), handler)
+        except (OSError, UnicodeError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise MetricsAddressError(
+                f"look-ups cannot be answered at {host}:{port} ({reason}): give another "
+                "--web-port or --web-host"
+            ) from error
+        self._thread = Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="walle-look-ups", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # two workers on one port would each get some of the questions
+    allow_reuse_port = False
+    request_queue_size = 128
+
+    @override
+    def server_bind(self) -> None:
+        # HTTPServer asks the name service for our own name, which may take seconds
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "walle", int(self.server_address[1])
+
+    @override
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: a client went away."""
+
+
+class _Server6(_Server):
+    address_family = AF_INET6
+
+
+class _Handler(BaseHTTPRequestHandler):
+    look_ups: LookUps
+    timeout = _CLIENT_S
+    server_version = "walle"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path)
+        if asked.path in {"/healthz", "/healthz/"}:
+            self._answer(*self.look_ups.health())
+        elif asked.path.startswith(_FEATURES):
+            task = parse_qs(asked.query).get("task", [None])[-1]
+            device_id = unquote(asked.path.removeprefix(_FEATURES), errors="surrogateescape")
+            asked_by = self.headers.get(_ASKED_HEADER)
+            self._answer(*self.look_ups.features(device_id, task, asked_by))
+        else:
+            self._answer(404, {"error": "paths: /features/DEVICE /healthz"})
+
+    do_HEAD = do_GET  # noqa: N815 - the name that the base class looks for
+
+    @override
+    def log_message(self, *_: object) -> None:
+        """Log nothing: look-ups come all the time."""
+
+    def _answer(self, status: int, shown_body: Any) -> None:
+        body = msgspec.json.encode(shown_body)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _unknown(device_id: str) -> str:
+    return f"no features of device {device_id!r}"
+
+
+def _not_now(why: str) -> tuple[int, Any]:
+    return 503, {"error": f"not known now: {why}; ask again"}

@@ -1,0 +1,89 @@
+"""What a worker has for itself alone: its data directory, and the address of its pages."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
+
+LOCK_WAIT_S: Final = 10.0
+"""A worker that was killed may still be dying, and holds its databases until then."""
+
+_RUNS_FILE: Final = "meta.json"
+_PAUSE_S: Final = 0.1
+
+
+@contextmanager
+def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
+    """Make a data directory and hold it; the lock goes with the process. Blocks.
+
+    Args:
+        path: As the user gave it.
+        wait_s: How long a worker that is ending is waited for.
+
+    Yields:
+        The absolute path.
+
+    Raises:
+        StoreError: It cannot be used, or is of ``walle run``.
+        StoreLockedError: Another worker has it.
+    """
+    if (path / _RUNS_FILE).exists():
+        raise StoreError(
+            f"{path} is the data directory of walle run or walle device: give another --data-dir"
+        )
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StoreError(
+            f"{path} cannot be used as data directory ({reason}): give another --data-dir"
+        ) from error
+    try:
+        _take(lock, path, monotonic_ms() + wait_s * 1000.0)
+        yield path.absolute()
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, path: Path, deadline_ms: float) -> None:
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic_ms() >= deadline_ms:
+                raise StoreLockedError(
+                    f"{path} is the data directory of another worker that runs: give each its own "
+                    "--data-dir and --web-port"
+                ) from None
+            time.sleep(_PAUSE_S)
+        else:
+            return
+
+
+def advertised(text: str | None, port: int) -> tuple[str, int] | None:
+    """Read where a worker's pages are found by others.
+
+    Args:
+        text: ``HOST[:PORT]``; IPv6 in brackets.
+        port: Of one that is not given.
+
+    Raises:
+        MetricsAddressError: It is no address.
+    """
+    if text is None:
+        return None
+    try:
+        found = urlsplit(f"//{text}")
+        if found.netloc == text and found.hostname and "@" not in text:
+            return found.hostname, found.port or port
+    except ValueError:
+        pass
+    raise MetricsAddressError(f"--advertise {text}: give HOST or HOST:PORT")

@@ -1,0 +1,228 @@
+"""Reports of devices on their way to a release service.
+
+A frame of reports is a row of the table from the write batch that merged its position until the
+service has answered. So a worker that is killed sends it again, features wait for no service, and
+the service drops what comes twice.
+"""
+
+import logging
+import ssl
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Event, Thread
+from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from rocksdict import WriteBatch
+
+from walle_stream.errors import StoreError
+from walle_stream.ports import ReportFrame
+from walle_stream.wire.bearer import bearer_headers
+from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
+
+_log = logging.getLogger(__name__)
+
+WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
+"""Frames of one table that wait for the service; the oldest beyond them are dropped."""
+
+PREFIX: Final = b"\x05"
+"""Of the rows' keys."""
+
+_SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
+BACKOFF_S: Final = 0.2
+"""Before the second attempt; doubled for each further one, up to 10 s."""
+
+_BACKOFF_MAX_S: Final = 10.0
+_LOOK_S: Final = 0.05
+_TIMEOUT_S: Final = 10.0
+_FAILED: Final = 300
+_REFUSED: Final = frozenset({400, 403, 413})
+
+type Waiting = tuple[bytes, ReportFrame]
+"""Key of the row, and the frame."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ReportFrame).decode
+
+
+class HeldReports:
+    """The rows of one table. Its owner holds the table's lock around every call."""
+
+    def __init__(self, rows: Iterable[tuple[bytes, bytes]], max_bytes: int) -> None:
+        """Read them.
+
+        Args:
+            rows: As the table has them, ascending.
+            max_bytes: Of bodies that wait.
+        """
+        self.waiting: deque[Waiting] = deque((key, _decode(row)) for key, row in rows)
+        self.dropped = 0
+        """Frames that had no room, since the table was opened."""
+        self._last = int.from_bytes(self.waiting[-1][0][1:]) if self.waiting else 0
+        self._bytes = sum(len(frame.body) for _, frame in self.waiting)
+        self._max_bytes = max_bytes
+
+    def add(self, frames: Iterable[ReportFrame], batch: WriteBatch | None = None) -> None:
+        """Let frames wait; the oldest go where there is no room.
+
+        Args:
+            frames: New ones.
+            batch: Of the table; None where they wait in memory alone.
+        """
+        for frame in frames:
+            self._last += 1
+            key = PREFIX + self._last.to_bytes(8)
+            if batch is not None:
+                batch.put(key, _encode(frame))
+            self.waiting.append((key, frame))
+            self._bytes += len(frame.body)
+        while self._bytes > self._max_bytes:
+            self._pop(batch)
+            self.dropped += 1
+
+    def first(self, max_bytes: int) -> list[Waiting]:
+        """Return the oldest up to a bound, at least one if there is one."""
+        part: list[Waiting] = []
+        for each in self.waiting:
+            max_bytes -= len(each[1].body)
+            if part and max_bytes < 0:
+                break
+            part.append(each)
+        return part
+
+    def forget(self, part: Sequence[Waiting], batch: WriteBatch | None = None) -> None:
+        """Let frames of ``first`` go; some may have had no room meanwhile."""
+        while self.waiting and self.waiting[0][0] <= part[-1][0]:
+            self._pop(batch)
+
+    def drop_all(self) -> None:
+        """Count what waits in memory as dropped."""
+        self.dropped += len(self.waiting)
+        self.waiting.clear()
+
+    def _pop(self, batch: WriteBatch | None) -> None:
+        key, frame = self.waiting.popleft()
+        self._bytes -= len(frame.body)
+        if batch is not None:
+            batch.delete(key)
+
+
+class ReportTable(Protocol):
+    """A table with reports; any thread."""
+
+    def first_reports(self, max_bytes: int) -> Sequence[Waiting]:
+        """Return the oldest frames that wait."""
+        ...
+
+    def forget_reports(self, part: Sequence[Waiting]) -> None:
+        """Delete frames that wait no more."""
+        ...
+
+
+class ReportOutlet:
+    """Posts frames to a service, those of a table in their order; a thread of its own does."""
+
+    def __init__(
+        self,
+        url: str,
+        tables: Callable[[], Iterable[ReportTable]],
+        token: Callable[[], str] | None = None,
+        backoff_s: float = BACKOFF_S,
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            url: Of the service, without a path.
+            tables: Gives those that are open.
+            token: Says who sends, asked before each request; None: nobody says it.
+            backoff_s: Before the second attempt.
+        """
+        parts = urlsplit(url)
+        self._secure = ssl.create_default_context() if parts.scheme == "https" else None
+        self._host, self._port = parts.hostname or "", parts.port
+        self._path = parts.path.rstrip("/") + REPORTS_PATH
+        self._headers: dict[str, str] = {}
+        if parts.username is not None:
+            user = unquote(f"{parts.username}:{parts.password or ''}").encode()
+            self._headers["authorization"] = f"Basic {b64encode(user).decode()}"
+        self._tables = tables
+        self._token = token
+        self._backoff_s = backoff_s
+        self._said = ""
+        self.sent = self.dropped = 0
+        """Frames that the service has, or has refused, since this process started."""
+        self._ends = Event()
+        self._thread = Thread(target=self._run, name="walle-reports", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End; what waits stays in its table. Blocks for a request at most."""
+        self._ends.set()
+        self._thread.join(2 * _TIMEOUT_S)
+
+    def _run(self) -> None:
+        pause_s = self._backoff_s
+        while not self._ends.is_set():
+            is_idle, has_failed = True, False
+            for table in self._tables():
+                try:
+                    part = table.first_reports(_SEND_BYTES)
+                    if part:
+                        is_idle = False
+                        has_failed = not self._send(table, part)
+                except StoreError:
+                    continue  # it was given away: the frames are its next owner's, too
+                if has_failed:
+                    break
+            if has_failed:
+                self._ends.wait(pause_s)
+                pause_s = min(2 * pause_s, _BACKOFF_MAX_S)
+            else:
+                pause_s = self._backoff_s
+                if is_idle:
+                    self._ends.wait(_LOOK_S)
+
+    def _send(self, table: ReportTable, part: Sequence[Waiting]) -> bool:
+        status = self._post(part)
+        if status in _REFUSED and len(part) > 1:
+            # the others may be good
+            return all(self._send(table, [each]) for each in part)
+        if status not in _REFUSED and not 0 < status < _FAILED:
+            return False
+        if status in _REFUSED:
+            _log.warning("%s refused a frame of reports: %d", self._host, status)
+            self.dropped += 1
+        else:
+            self._said = ""
+            self.sent += len(part)
+        table.forget_reports(part)
+        return True
+
+    def _post(self, part: Sequence[Waiting]) -> int:
+        # the status of the answer; 0 for none
+        body = encode_batch(frame for _, frame in part)
+        headers = self._headers | bearer_headers(self._token)
+        try:
+            with closing(self._connection()) as connection:
+                connection.request("POST", self._path, body, headers)
+                status = connection.getresponse().status
+        except (OSError, HTTPException) as error:
+            self._say(f"cannot be reached: {error or type(error).__name__}")
+            return 0
+        if status >= _FAILED and status not in _REFUSED:
+            self._say(f"answered {status}")
+        return status
+
+    def _connection(self) -> HTTPConnection:
+        if self._secure is None:
+            return HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
+        return HTTPSConnection(self._host, self._port, timeout=_TIMEOUT_S, context=self._secure)
+
+    def _say(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            _log.warning("reports wait: %s %s", self._host, why)

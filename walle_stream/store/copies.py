@@ -1,0 +1,119 @@
+"""Copies a database now and then, and lets the copies travel to its snapshots.
+
+The copy is made between two commits, which blocks for some milliseconds; it travels in a
+thread of its own. A snapshot that cannot be written is said and tried again later: the
+database itself has everything.
+"""
+
+import logging
+import math
+import shutil
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Final
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import StoreError
+from walle_stream.ports import SnapshotPoint, SnapshotStore
+from walle_stream.store.snapshots import line_of
+
+_log = logging.getLogger(__name__)
+
+_COPY: Final = "checkpoint"
+"""What copies are named; those of a process that died are removed by the next owner."""
+
+
+class SnapshotCopies:
+    """Keeps one database's snapshots up to date. One thread."""
+
+    def __init__(self, snapshots: SnapshotStore, uploads: Executor, every_ms: float) -> None:
+        """Begin.
+
+        Args:
+            snapshots: Where they go.
+            uploads: One thread, shared by the databases of a process.
+            every_ms: Shortest time between two.
+        """
+        self.snapshots = snapshots
+        self._uploads = uploads
+        self._every_ms = every_ms
+        self._last_ms = monotonic_ms()
+        self._last_point: SnapshotPoint | None = None
+        self._upload: Future[None] | None = None
+
+    def prepare(self, path: Path) -> SnapshotPoint | None:
+        """Remove what a process that died left, and return the newest snapshot; blocks.
+
+        Args:
+            path: The database's folder, closed.
+
+        Raises:
+            StoreError: They cannot be looked for.
+        """
+        for left in path.parent.glob(f"{path.name}.{_COPY}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        newest = self.snapshots.newest
+        if newest is None:
+            self._last_ms = -math.inf  # the first commit makes the first
+        return newest
+
+    def committed(
+        self, path: Path, checkpoint: Callable[[Path], None], point: SnapshotPoint
+    ) -> None:
+        """Make a snapshot when it is time to.
+
+        Args:
+            path: The database's folder.
+            checkpoint: Copies it into a folder that does not exist.
+            point: Where it is.
+        """
+        if monotonic_ms() - self._last_ms >= self._every_ms and self._is_idle():
+            self._begin(path, checkpoint, point)
+
+    def close(
+        self,
+        path: Path,
+        checkpoint: Callable[[Path], None],
+        point: SnapshotPoint,
+        deadline_ms: float,
+    ) -> None:
+        """Make the last one; blocks until the deadline, a longer upload goes on alone."""
+        self._await(deadline_ms)
+        if self._is_idle() and point != self._last_point:
+            self._begin(path, checkpoint, point)
+            self._await(deadline_ms)
+
+    def _is_idle(self) -> bool:
+        return self._upload is None or self._upload.done()
+
+    def _await(self, deadline_ms: float) -> None:
+        if self._upload is not None:
+            left_s = max(deadline_ms - monotonic_ms(), 0.0) / 1000.0
+            try:
+                self._upload.result(left_s)
+            except TimeoutError:
+                return
+
+    def _begin(self, path: Path, checkpoint: Callable[[Path], None], point: SnapshotPoint) -> None:
+        self._last_ms, self._last_point = monotonic_ms(), point
+        # of its own: the last one of another opening may still travel
+        copy = path.with_name(f"{path.name}.{_COPY}-{point.epoch}-{point.commits}")
+        try:
+            line = line_of(path)
+            checkpoint(copy)
+        except StoreError as error:
+            _log.warning("no snapshot of %s: %s", path, error)
+            return
+        self._upload = self._uploads.submit(self._put, copy, point, line)
+
+    def _put(self, copy: Path, point: SnapshotPoint, line: str) -> None:
+        try:
+            self.snapshots.put(copy, point, line)
+        except StoreError as error:
+            if copy.exists():
+                _log.warning("%s", error)
+            else:
+                _log.info("the snapshot %s was given up: the next owner of %s is here", point, copy)
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
