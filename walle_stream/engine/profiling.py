@@ -45,7 +45,7 @@ class Statistics:
         )
 
 
-def program_statistics(program: Program) -> Statistics:
+def _program_statistics(program: Program) -> Statistics:
     """Count a program as it stands: each tensor has memory of its own, until its last reader.
 
     Tensors whose shapes depend on values are not among the bytes.
@@ -53,12 +53,12 @@ def program_statistics(program: Program) -> Statistics:
     return _counted(program.steps, _living_peak(program))
 
 
-def plan_statistics(elision: Elision, placement: Placement) -> Statistics:
+def _plan_statistics(elision: Elision, placement: Placement) -> Statistics:
     """Count a program as it is run: rasters read in place move nothing, the arena is the peak."""
     return _counted(elision.steps, placement.arena_bytes)
 
 
-def traffic_bytes(step: Step) -> int:
+def _traffic_bytes(step: Step) -> int:
     """Count the bytes of a step's inputs and outputs, of a raster twice what it moves.
 
     An element that is spread counts as often as it is read.
@@ -188,11 +188,11 @@ class _Watching:
         plan: Any = self._inner.plan(program)
         if not hasattr(plan, "program"):
             raise EngineError(f"backend {self.name!r} does not tell of its steps: no profile")
-        self._count("lowered", program_statistics(program))
+        self._count("lowered", _program_statistics(program))
         elision, placement = getattr(plan, "elision", None), getattr(plan, "placement", None)
         if isinstance(elision, Elision) and isinstance(placement, Placement):
-            self._count("merged", program_statistics(plan.program))
-            self._count("planned", plan_statistics(elision, placement))
+            self._count("merged", _program_statistics(plan.program))
+            self._count("planned", _plan_statistics(elision, placement))
         return _WatchedPlan(plan, self)
 
     def _count(self, stage: str, statistics: Statistics) -> None:
@@ -268,7 +268,7 @@ def _timed(runner: GraphRunner, inputs: Mapping[str, Data]) -> float:
 def _nodes(watching: _Watching, repeats: int, mean_ms: float) -> tuple[NodeTiming, ...]:
     steps: dict[str, list[Timing]] = defaultdict(list)
     for step, ms in watching.ms.items():
-        moved = traffic_bytes(step) * watching.runs[step] / repeats
+        moved = _traffic_bytes(step) * watching.runs[step] / repeats
         calls, ms_a_run = watching.calls[step] / repeats, ms / repeats
         timing = Timing(str(step.operator), calls, moved, ms_a_run, _share(ms_a_run, mean_ms))
         steps[step.origin].append(timing)

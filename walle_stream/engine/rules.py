@@ -22,7 +22,7 @@ from walle_stream.engine.program import Array, DType, Tensor
 from walle_stream.engine.region import Shape, validate_regions
 from walle_stream.errors import DTypeError, ShapeError, SpecError
 
-type Inferred = tuple[Shape | None, DType]
+type _Inferred = tuple[Shape | None, DType]
 
 MAX_ELEMENTS: Final = 1 << 31
 """Most elements of a tensor: beyond it a size is taken for a mistake."""
@@ -82,7 +82,7 @@ def check_size(shape: Shape, what: str = "a tensor") -> Shape:
     return shape
 
 
-def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Inferred:
+def infer(operator: Operator, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> _Inferred:
     """Give the shape (None where it depends on values) and dtype that a step makes.
 
     Raises:
@@ -116,7 +116,7 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
         raise DTypeError(f"{operator} takes no integers of few bits, as {dtype.name}: cast them")
 
 
-def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
+def _unary(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     dtype = inputs[0].dtype
     _check_numbers(operator, dtype)
     if operator in _FLOATING and not is_floating(dtype):
@@ -129,14 +129,14 @@ def _unary(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
 def _cast(
     _operator: Operator, inputs: Sequence[Tensor], dtype: DType, saturate: bool = True,
     mode: str = "up",
-) -> Inferred:  # fmt: skip
+) -> _Inferred:  # fmt: skip
     del saturate, mode
     if inputs[0].dtype.kind == "c" != dtype.kind:
         raise DTypeError(f"{inputs[0].dtype.name} cannot become {dtype.name}")
     return inputs[0].shape, dtype
 
 
-def _bitcast(_operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> Inferred:
+def _bitcast(_operator: Operator, inputs: Sequence[Tensor], dtype: DType) -> _Inferred:
     if "O" in {inputs[0].dtype.kind, dtype.kind}:
         raise DTypeError(f"bitcast of {inputs[0].dtype.name} to {dtype.name}: text has no bits")
     if inputs[0].dtype.itemsize != dtype.itemsize:
@@ -153,7 +153,7 @@ def _same(operator: Operator, inputs: Sequence[Tensor]) -> tuple[Shape, DType]:
     return first.shape, first.dtype
 
 
-def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
+def _binary(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     shape, dtype = _same(operator, inputs)
     if operator is not Operator.EQUAL:
         _check_numbers(operator, dtype)
@@ -162,14 +162,14 @@ def _binary(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
     return shape, BOOL if operator in COMPARISON else dtype
 
 
-def _select(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
+def _select(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     shape, dtype = _same(operator, inputs[1:])
     if inputs[0].shape != shape or inputs[0].dtype != BOOL:
         raise ShapeError(f"select by {inputs[0]} of shape {list(shape)}")
     return shape, dtype
 
 
-def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Inferred:
+def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> _Inferred:
     _check_numbers(operator, inputs[0].dtype)
     shape = [*inputs[0].shape]
     for axis in axes:
@@ -179,7 +179,7 @@ def _reduction(operator: Operator, inputs: Sequence[Tensor], axes: Shape) -> Inf
     return tuple(shape), inputs[0].dtype
 
 
-def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = False) -> Inferred:
+def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = False) -> _Inferred:
     del last
     shape, _ = _reduction(operator, inputs, (axis,))
     if not inputs[0].shape[axis]:
@@ -187,7 +187,7 @@ def _arg(operator: Operator, inputs: Sequence[Tensor], axis: int, last: bool = F
     return shape, INT64
 
 
-def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
+def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     left, right = inputs
     _check_numbers(operator, left.dtype)
     if left.dtype != right.dtype:
@@ -198,14 +198,14 @@ def _matmul(operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
     return (*a[:-1], b[-1]), left.dtype
 
 
-def _argsort(_operator: Operator, inputs: Sequence[Tensor], descending: bool = False) -> Inferred:
+def _argsort(_operator: Operator, inputs: Sequence[Tensor], descending: bool = False) -> _Inferred:
     del descending
     if not inputs[0].rank:
         raise ShapeError("argsort of a scalar")
     return inputs[0].shape, INT64
 
 
-def _take(_operator: Operator, inputs: Sequence[Tensor]) -> Inferred:
+def _take(_operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     data, indices = inputs
     if data.rank != 3 or indices.rank != 1:  # noqa: PLR2004  # see Operator.TAKE
         raise ShapeError(f"take of shapes {list(data.shape)} and {list(indices.shape)}")
@@ -220,7 +220,7 @@ _COMBINED: Final = {
 }  # fmt: skip
 
 
-def _put(_operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> Inferred:
+def _put(_operator: Operator, inputs: Sequence[Tensor], reduction: str = "none") -> _Inferred:
     data, indices, updates = inputs
     if data.rank != 2 or indices.rank != 1:  # noqa: PLR2004  # see Operator.PUT
         raise ShapeError(f"put into {data} by {indices}")
@@ -239,7 +239,7 @@ def _put(_operator: Operator, inputs: Sequence[Tensor], reduction: str = "none")
 def _random(
     _operator: Operator, _inputs: Sequence[Tensor], shape: Shape, dtype: DType,
     seed: int | None = None,
-) -> Inferred:  # fmt: skip
+) -> _Inferred:  # fmt: skip
     del seed
     if not is_floating(dtype):
         raise DTypeError(f"random numbers are floating, not {dtype.name}")
@@ -249,7 +249,7 @@ def _random(
 def _text(
     _operator: Operator, inputs: Sequence[Tensor], name: str, shape: Shape | None, dtype: DType,
     **parameters: Any,
-) -> Inferred:  # fmt: skip
+) -> _Inferred:  # fmt: skip
     del parameters
     for tensor in inputs:
         if tensor.dtype != (_BYTES if name == _IMAGE else TEXT):
@@ -260,7 +260,7 @@ def _text(
 def _raster(
     _operator: Operator, inputs: Sequence[Tensor], regions: Any, shape: Shape, dtype: DType,
     fill: Any = None, accumulate: bool = False,
-) -> Inferred:  # fmt: skip
+) -> _Inferred:  # fmt: skip
     validate_regions(regions, [tensor.shape for tensor in inputs], shape)
     for tensor in inputs:
         if tensor.dtype != dtype:
@@ -272,7 +272,7 @@ def _raster(
     return shape, dtype
 
 
-_RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., Inferred]]]] = {
+_RULES: Final[Mapping[Operator, tuple[int | None, Callable[..., _Inferred]]]] = {
     **dict.fromkeys(UNARY, (1, _unary)),
     Operator.CAST: (1, _cast),
     Operator.BITCAST: (1, _bitcast),

@@ -94,7 +94,7 @@ def why_of(choice: Choice, about: str = "") -> str:
     """
     verdicts = dict(choice.verdicts)
     parts = [
-        f"{name or 'stable version'}: {reason_of(verdict)}"
+        f"{name or 'stable version'}: {_reason_of(verdict)}"
         for name, verdict in choice.verdicts
         if verdict.truth is not True
     ]
@@ -108,7 +108,7 @@ def why_of(choice: Choice, about: str = "") -> str:
     return "; ".join(parts) or "no release of the task is offered"
 
 
-def reason_of(verdict: Verdict) -> str:
+def _reason_of(verdict: Verdict) -> str:
     """Return in a few words why a device gets a release, or does not."""
     if verdict.truth is True:
         return "all conditions are met"

@@ -172,7 +172,7 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
 
 type Watch = Callable[[Step, float], None]
 """Is told of each step that was run, and its milliseconds."""
-type ComputeAll = Callable[[Step, Sequence[Array]], list[Array]]
+type _ComputeAll = Callable[[Step, Sequence[Array]], list[Array]]
 
 
 class Interpreter:
@@ -180,19 +180,19 @@ class Interpreter:
 
     name = "reference"
 
-    def plan(self, program: Program) -> "InterpretedPlan":
+    def plan(self, program: Program) -> "_InterpretedPlan":
         """Make a program ready; see ``engine.module.Backend``."""
-        return InterpretedPlan(program, compute_all)
+        return _InterpretedPlan(program, compute_all)
 
     def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
         """Run one step; see ``reference.compute``."""
         return compute(step, inputs)
 
 
-class InterpretedPlan:
+class _InterpretedPlan:
     """A program that is run as it stands. Thread-safe; blocks."""
 
-    def __init__(self, program: Program, kernels: ComputeAll) -> None:
+    def __init__(self, program: Program, kernels: _ComputeAll) -> None:
         """Take over."""
         self.program = program
         self._kernels = kernels

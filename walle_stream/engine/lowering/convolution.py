@@ -15,19 +15,17 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.points import linear_taps, read_points, rows_of
-from walle_stream.engine.lowering.precision import require_floating, widened
-from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.windows import (
-    Window,
+from walle_stream.engine.lowering.channels import (
     channels_first,
     channels_last,
     padded,
     patches,
-    spatial_sizes,
     tap_view,
-    window_of,
 )
+from walle_stream.engine.lowering.points import linear_taps, read_points, rows_of
+from walle_stream.engine.lowering.precision import require_floating, widened
+from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
+from walle_stream.engine.lowering.windows import Window, spatial_sizes, window_of
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import is_floating

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from walle_stream.engine.lowering.precision import element_type, require_floating, require_numbers
+from walle_stream.engine.lowering.element_types import element_type
+from walle_stream.engine.lowering.precision import require_floating, require_numbers
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import DType, Tensor

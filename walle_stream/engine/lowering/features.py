@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import indices_of, take, taken
+from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.limits import integer_limits
+from walle_stream.engine.lowering.lookups import indices_of, taken
 from walle_stream.engine.lowering.precision import require_numbers
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator

@@ -7,7 +7,8 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.precision import attribute_dtype, require_floating
+from walle_stream.engine.lowering.element_types import attribute_dtype
+from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Tensor

@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from walle_stream.engine.lowering.addressing import flat_take, taken
+from walle_stream.engine.lowering.addressing import flat_take
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import INT64, check_size

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import indices_of, put, taken
+from walle_stream.engine.lowering.addressing import put
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.features import reals
+from walle_stream.engine.lowering.lookups import indices_of, taken
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_integer

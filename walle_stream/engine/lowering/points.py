@@ -14,7 +14,7 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import looked_up, take
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.windows import channels_last
+from walle_stream.engine.lowering.channels import channels_last
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Shape
 from walle_stream.engine.rules import check_size

@@ -10,13 +10,11 @@ from walle_stream.engine.backends.kernels import lowest
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import flat_take, put
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import channels_first, channels_last, padded
 from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
 from walle_stream.engine.lowering.windows import (
     Window,
-    channels_first,
-    channels_last,
-    padded,
     spatial,
     spatial_sizes,
     tap_indices,

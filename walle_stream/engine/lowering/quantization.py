@@ -11,13 +11,9 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.convolution import convolve
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.lowering.limits import integer_limits
-from walle_stream.engine.lowering.precision import (
-    element_type,
-    require_floating,
-    require_numbers,
-    widened,
-)
+from walle_stream.engine.lowering.precision import require_floating, require_numbers, widened
 from walle_stream.engine.lowering.products import multiply
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.windows import spatial_sizes, window_of

@@ -9,10 +9,11 @@ import numpy as np
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.addressing import take
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import channels_first, channels_last
 from walle_stream.engine.lowering.points import Taps, first_rows, read_points, rows_of
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.windows import channels_first, channels_last, spatial_sizes
+from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import check_size, check_table

@@ -6,6 +6,7 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import channels_first
 from walle_stream.engine.lowering.interpolation import CUBIC_A, Floats, cubic_weights
 from walle_stream.engine.lowering.points import (
     Taps,
@@ -21,7 +22,7 @@ from walle_stream.engine.lowering.precision import (
     widened,
 )
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
-from walle_stream.engine.lowering.windows import channels_first, spatial_sizes
+from walle_stream.engine.lowering.windows import spatial_sizes
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import FLOAT32, check_size, check_table

@@ -7,9 +7,9 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.activations import sigmoid
-from walle_stream.engine.lowering.addressing import taken
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.features import ML, floats, reals
+from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Tensor

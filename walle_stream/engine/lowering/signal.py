@@ -10,7 +10,8 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.precision import attribute_dtype, require_floating, widened
+from walle_stream.engine.lowering.element_types import attribute_dtype
+from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.program import Array, Tensor
 from walle_stream.engine.region import strides_of

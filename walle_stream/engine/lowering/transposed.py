@@ -12,18 +12,11 @@ from typing import NamedTuple
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.channels import channels_first, channels_last
 from walle_stream.engine.lowering.convolution import biased, convolved
 from walle_stream.engine.lowering.precision import require_floating, widened
 from walle_stream.engine.lowering.registry import Call, Kind, Result, lowers
-from walle_stream.engine.lowering.windows import (
-    AUTO_PADS,
-    Window,
-    channels_first,
-    channels_last,
-    placed,
-    spatial,
-    spatial_sizes,
-)
+from walle_stream.engine.lowering.windows import AUTO_PADS, Window, placed, spatial, spatial_sizes
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of
 from walle_stream.engine.rules import check_size

@@ -6,10 +6,11 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.addressing import put, taken
+from walle_stream.engine.lowering.addressing import put
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.features import ML, floats, reals
 from walle_stream.engine.lowering.forests import MODES, Forest, descend
+from walle_stream.engine.lowering.lookups import taken
 from walle_stream.engine.lowering.precision import require_floating
 from walle_stream.engine.lowering.registry import Call, Result, lowers
 from walle_stream.engine.lowering.scores import (

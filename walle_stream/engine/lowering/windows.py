@@ -6,12 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from walle_stream.engine.lowering import moves
-from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.registry import Call
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.region import Region, Shape, View, simplified, strides_of
-from walle_stream.engine.rules import check_size, check_table
+from walle_stream.engine.region import Shape
+from walle_stream.engine.rules import check_table
 from walle_stream.errors import ShapeError
 
 AUTO_PADS: Final = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -165,61 +163,3 @@ def tap_indices(window: Window, axis: int) -> np.ndarray[Any, np.dtype[np.int64]
     check_table((window.output[axis], window.kernel[axis]), "the taps")
     starts = np.arange(window.output[axis]) * window.strides[axis] - window.before[axis]
     return np.add.outer(starts, np.arange(window.kernel[axis]) * window.dilations[axis])
-
-
-def channels_last(builder: Builder, x: Tensor) -> Tensor:
-    """Move ``(N, C, *spatial)`` to ``(N, *spatial, C)``."""
-    return moves.transpose(builder, x, (0, *range(2, x.rank), 1))
-
-
-def channels_first(builder: Builder, x: Tensor) -> Tensor:
-    """Move ``(N, *spatial, C)`` to ``(N, C, *spatial)``; see ``channels_last``."""
-    return moves.transpose(builder, x, (0, x.rank - 1, *range(1, x.rank - 1)))
-
-
-def padded(builder: Builder, x: Tensor, window: Window, fill: Any) -> Tensor:
-    """Put as much of a border around a channels-last tensor as the windows reach into.
-
-    What no window reaches is still there.
-    """
-    behind = [
-        max(0, length - front - size)
-        for length, front, size in zip(window.lengths, window.before, window.sizes, strict=True)
-    ]
-    check_size((x.shape[0], *window.lengths, x.shape[-1]), "a padded tensor")
-    return moves.pad(builder, x, (0, *window.before, 0), (0, *behind, 0), fill)
-
-
-def tap_view(builder: Builder, x: Tensor, window: Window, tap: Shape) -> Tensor:
-    """Give what a tap of the kernel reads of a padded tensor: ``(N, *output, C)``."""
-    starts = [index * d for index, d in zip(tap, window.dilations, strict=True)]
-    return moves.crop(
-        builder, x, (0, *starts, 0), (x.shape[0], *window.output, x.shape[-1]),
-        (1, *window.strides, 1),
-    )  # fmt: skip
-
-
-def patches(
-    builder: Builder, x: Tensor, window: Window, starts: Shape, sizes: Shape, group: int = 1
-) -> Tensor:
-    """Gather the elements of windows next to each other: one overlapping view of a padded tensor.
-
-    Positions are counted in ``(N, *output)``. Gives ``(group, positions, taps * C / group)``;
-    without the first axis where group is 1.
-    """
-    depth = x.shape[-1] // group
-    shape: Shape = (prod(sizes), window.taps * depth)
-    if group > 1:
-        shape = (group, *shape)
-    if 0 in shape:
-        return builder.raster([x], shape, [])
-    own = strides_of(x.shape)
-    steps = (own[0], *(s * step for s, step in zip(window.strides, own[1:-1], strict=True)))
-    inner = [d * step for d, step in zip(window.dilations, own[1:-1], strict=True)]
-    size = (group, *sizes, *window.kernel, depth)
-    offset = sum(first * step for first, step in zip(starts, steps, strict=True))
-    source = View(offset, (depth, *steps, *inner, 1))
-    region = Region(size, source, View(0, strides_of(size)))
-    if simplified(region) == Region((x.size,), View(0, (1,)), View(0, (1,))):
-        return builder.reshape(x, shape)
-    return builder.raster([x], shape, [region])

@@ -32,7 +32,7 @@ from walle_stream.engine.graph import (
     TensorType,
     ValueType,
 )
-from walle_stream.engine.lowering.precision import element_type
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.onnx.checks import (
     check_calls,
     check_names,

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from walle_stream.engine.limits import Limits, check_memory
-from walle_stream.engine.lowering.precision import element_type
+from walle_stream.engine.lowering.element_types import element_type
 from walle_stream.engine.program import Array, DType
 from walle_stream.engine.rules import BOOL, TEXT, check_size, is_foreign, native
 from walle_stream.errors import EngineError, ModelError

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from walle_stream.engine.backends.reference import InterpretedPlan, Interpreter
+from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Graph, Node
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.program import Program
@@ -22,7 +22,7 @@ class _Verified(Interpreter):
     def __init__(self) -> None:
         self.programs: list[Program] = []
 
-    def plan(self, program: Program) -> InterpretedPlan:
+    def plan(self, program: Program) -> Any:
         verify_program(program)
         self.programs.append(program)
         return super().plan(program)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from walle_stream.engine.backends.reference import compute
-from walle_stream.engine.lowering.addressing import indices_of
 from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.lookups import indices_of
 from walle_stream.errors import DTypeError, EngineError, LoweringError, ShapeError
 
 ML = "ai.onnx.ml"
