@@ -9,7 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from walle_connectors.embedded import features, log
+from walle_connectors.embedded import log
+from walle_stream.cloud import features
 from walle_stream.store import partition, rocks
 from walle_stream.store.durability import Durability
 
