@@ -133,10 +133,6 @@ class Assembly:
     def load(cls, file: Path, overrides: Sequence[str] = ()) -> Self:
         """Load and check a definition; opens nothing.
 
-        Args:
-            file: The pipeline's YAML.
-            overrides: ``a.b=c``.
-
         Raises:
             SpecFileError: The definition is wrong.
             ScriptError: A script is.
@@ -169,11 +165,7 @@ class Assembly:
         return Assembly, (self._loaded, self.tasks)
 
     def run_models_with(self, runners: Mapping[str, ModelRunner]) -> None:
-        """Let others run models; before anything is opened.
-
-        Args:
-            runners: By model, in the place of ONNX files.
-        """
+        """Let others run models in the place of ONNX files; before anything is opened."""
         from walle_stream.engine.batching import RowsTogether  # noqa: PLC0415 - brings numpy
 
         for name, runner in runners.items():
@@ -241,9 +233,7 @@ class Assembly:
     def open_cloud(self, stack: ExitStack, path: Path | None = None) -> None:
         """Open the cloud side: the tunnel's log and the feature table; blocks.
 
-        Args:
-            stack: Gets the closings.
-            path: The data directory, where another process owns it.
+        ``path`` is the data directory where another process owns it.
 
         Raises:
             WalleError: A part cannot be opened; what was is closed.
@@ -423,13 +413,7 @@ class Assembly:
     def open_partition(
         self, number: int, generation: int = 0, is_anew: bool = False
     ) -> PartitionHost:
-        """Open a partition at its last commit; run in its host's thread.
-
-        Args:
-            number: Which.
-            generation: Of a placement by the source, ≥ 1; 0 for none.
-            is_anew: See ``Placement.assign``.
-        """
+        """Open a partition at its last commit; see ``Partitions.open``."""
         return self._opener.open(number, generation, is_anew)
 
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:

@@ -19,10 +19,7 @@ GROUP: Final = "walle_stream.connectors"
 
 
 def load_connector(name: str) -> Any:
-    """Load a connector by its name in YAML.
-
-    Args:
-        name: An entry point's name, or a dotted path ``package.module:NAME``.
+    """Load a connector by its entry point's name, or a dotted path ``package.module:NAME``.
 
     Raises:
         SpecFileError: There is none of that name, or it cannot be imported.

@@ -94,13 +94,7 @@ class LocalRun:
     def __init__(
         self, assembly: Assembly, options: RunOptions, beside: Beside | None = None
     ) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            assembly: The pipeline's parts.
-            options: How to run it.
-            beside: What goes on while events are read.
-        """
+        """Prepare; nothing is opened yet."""
         self._beside = beside
         self._assembly = assembly
         self._options = options
@@ -123,9 +117,6 @@ class LocalRun:
 
         Callable from a signal handler. The source releases nothing early, so
         the next run continues as if there had been no stop.
-
-        Args:
-            reason: Named in the report, e.g. ``SIGTERM``.
         """
         if not self._stop.is_set():
             self._stopped_by = reason
@@ -138,13 +129,8 @@ class LocalRun:
     ) -> RunReport:
         """Run to the end of the source, to the limit or to ``stop``; blocks.
 
-        Args:
-            on_progress: See ``OnProgress``; called in this thread.
-            cpu_before_s: CPU seconds of the process that are not this run's;
-                None for all so far. The command line gives 0: its start counts.
-
-        Returns:
-            What was done.
+        CPU seconds before are not this run's (None: all so far). The command line gives 0: its
+        start counts. ``on_progress`` is called in this thread.
 
         Raises:
             WalleError: A part failed for good; what was committed stays.

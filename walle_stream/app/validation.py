@@ -15,10 +15,6 @@ from walle_stream.vm.package.reader import SUFFIX
 def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Check a pipeline, a task file or a package, with all that it names, or another kind.
 
-    Args:
-        file: YAML, or a package by its suffix.
-        overrides: ``a.b=c``; pipelines only.
-
     Returns:
         ``kind``, ``name`` and the names of the tasks; of a pipeline also ``warnings``: what is
         hardly meant, in the definition or in the first rows of a file that is its source.

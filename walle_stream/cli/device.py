@@ -34,10 +34,6 @@ def device(options: argparse.Namespace) -> int:
 def load_agent(options: argparse.Namespace, overrides: Sequence[str]) -> DeviceAssembly:
     """Load the parts of a device's agent, and attach them to its events.
 
-    Args:
-        options: Parsed arguments: ``file``, ``id``, ``events``, ``follow`` and those of logs.
-        overrides: Values of the YAML.
-
     Raises:
         SpecFileError: The definition is wrong.
     """
@@ -57,11 +53,6 @@ def run_agent(
     assembly: DeviceAssembly, options: argparse.Namespace, beside: Beside | None = None
 ) -> int:
     """Run an agent with signals handled, and show what it did.
-
-    Args:
-        assembly: Attached.
-        options: Parsed arguments.
-        beside: What goes on while events are read.
 
     Returns:
         0: all is acknowledged, or a signal came and the outbox keeps the rest. Else

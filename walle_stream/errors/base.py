@@ -16,11 +16,7 @@ class WalleError(Exception):
     """Whether the same call may succeed later without a change by the user."""
 
     def __init__(self, message: str = "") -> None:
-        """Keep the message.
-
-        Args:
-            message: One line that names ids, values and the way out.
-        """
+        """Keep the message: one line that names ids, values and the way out."""
         super().__init__(message)
         self.message = message
 
@@ -82,14 +78,7 @@ class SpecFileError(WalleError, ValueError):
     exit_code: ClassVar[int] = 3
 
     def __init__(self, message: str = "", file: str = "", line: int = 0, column: int = 0) -> None:
-        """Keep the place.
-
-        Args:
-            message: The whole line shown to the user, place included.
-            file: The file's name as the user gave it, or ``--set``.
-            line: Line, from 1; 0 when unknown.
-            column: Column, from 1; 0 when unknown.
-        """
+        """Keep the place, from line 1 and column 1; 0 when unknown."""
         super().__init__(message)
         self.args = (message, file, line, column)
         self.file = file

@@ -19,15 +19,10 @@ class MalformedRowError(StoreError):
         number: int = 0,
         count: int = 0,
     ) -> None:
-        """Keep where the first such row is.
+        """Keep where the first such row is, and how many there are.
 
-        Args:
-            message: One line.
-            partition: Its number; -1 where no partition has the device.
-            device_id: Whose row.
-            task: Which task's; empty for a message of the cloud.
-            number: Sequence number; 0 for a row of the state.
-            count: Such rows in all.
+        Partition -1 stands for none, an empty task for a message of the cloud, number 0 for a row
+        of the state.
         """
         super().__init__(message)
         self.args = (message, partition, device_id, task, number, count)

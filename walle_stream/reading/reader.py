@@ -39,11 +39,7 @@ class LaneReader[P: Position](ABC):
     """What collects for a partition."""
 
     def __init__(self, opening: "Opening", beginning: P) -> None:
-        """Begin.
-
-        Args:
-            opening: What the source was opened with.
-            beginning: Where a partition begins that has no offset.
+        """Begin; a partition without an offset is at ``beginning``.
 
         Raises:
             SourceError: An offset is not of such a source.

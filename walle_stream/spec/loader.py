@@ -100,14 +100,9 @@ def load_pipeline[P: Packaged = Never](
 ) -> LoadedPipeline[P]:
     """Load a pipeline and the tasks it names.
 
-    Args:
-        file: The YAML file.
-        overrides: ``a.b=c``, applied in order.
-        environ: For ``${VAR}``.
-        connector_models: For each connector the model of its keys.
-        look_for_scripts: Refuse scripts that are not there, where the YAML names them.
-        read_package: Reads a package that ``spec.tasks`` names; what it raises is
-            said where the YAML names the package. None refuses packages.
+    Overrides ``a.b=c`` are applied in order. ``connector_models`` has the keys of each connector.
+    ``look_for_scripts`` refuses scripts that are not there, where the YAML names them. What
+    ``read_package`` raises is said where the YAML names the package; None refuses packages.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.
@@ -119,14 +114,7 @@ def load_pipeline[P: Packaged = Never](
 
 
 def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | None:
-    """Load a file that holds one task and nothing else.
-
-    Args:
-        file: The YAML file.
-        environ: For ``${VAR}``.
-
-    Returns:
-        The task, or None when the file holds something else.
+    """Load a file that holds one task; None when it holds anything else.
 
     Raises:
         SpecFileError: Something is wrong.
@@ -463,15 +451,10 @@ def _missing(document: Document, key: str) -> SpecFileError:
 
 
 def restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
-    """Put texts back that ``${VAR}`` gave and that were read as numbers.
+    """Put texts back into ``refused`` that ``${VAR}`` gave and that were read as numbers.
 
-    Args:
-        refused: What a model refused; changed in place.
-        error: Why.
-        folder: What the file's paths are relative to.
-
-    Returns:
-        Whether there was one, and validating again is worth it.
+    The file's paths are relative to ``folder``. Returns whether there was one, and validating again
+    is worth it.
     """
     is_changed = False
     for detail in error.errors(include_url=False):

@@ -58,9 +58,7 @@ class _BoundedLoader(yaml.SafeLoader):
 def read_documents(path: Path, environ: Mapping[str, str]) -> list[Document]:
     """Read the documents of a file; empty ones are left out.
 
-    Args:
-        path: The file.
-        environ: For ``${VAR}`` and ``${VAR:-default}``; ``$$`` is a dollar.
+    Variables are ``${VAR}`` and ``${VAR:-default}``; ``$$`` is a dollar.
 
     Raises:
         SpecFileError: The file cannot be read (then without a line), or is not
@@ -80,9 +78,6 @@ def read_documents(path: Path, environ: Mapping[str, str]) -> list[Document]:
 
 def parse_override(text: str) -> Any:
     """Parse the value of an override as YAML: a number, text, a list.
-
-    Args:
-        text: What stands behind the ``=``.
 
     Raises:
         SpecFileError: It is not YAML.

@@ -36,13 +36,7 @@ _DURATION_SCHEMA: Final[dict[str, Any]] = {
 
 
 def parse_duration_ms(text: object) -> int:
-    """Parse ``250ms``, ``10s``, ``30m``, ``1.5h``, ``2d``.
-
-    Args:
-        text: As in YAML.
-
-    Returns:
-        Milliseconds, rounded to whole ones, halves up.
+    """Parse ``250ms``, ``10s``, ``30m``, ``1.5h``, ``2d`` to whole milliseconds, halves up.
 
     Raises:
         ValueError: It is no duration, or longer than ten years.
@@ -60,9 +54,6 @@ def parse_duration_ms(text: object) -> int:
 def parse_duration_or_never(text: object) -> int | None:
     """Parse a duration, or ``never`` as None.
 
-    Args:
-        text: As in YAML.
-
     Raises:
         ValueError: It is neither, or longer than ten years.
     """
@@ -75,11 +66,7 @@ def parse_duration_or_never(text: object) -> int | None:
 
 
 def format_duration(milliseconds: int) -> str:
-    """Return the shortest text that parses to a duration.
-
-    Args:
-        milliseconds: ≥ 0.
-    """
+    """Return the shortest text that parses to a duration."""
     for unit, factor in reversed(_DURATION_MS.items()):
         if milliseconds and milliseconds % factor == 0:
             return f"{milliseconds // factor}{unit}"
@@ -87,13 +74,7 @@ def format_duration(milliseconds: int) -> str:
 
 
 def parse_size_bytes(value: object) -> int:
-    """Parse ``64MiB``, ``1MB``, ``512KiB`` or a plain number of bytes.
-
-    Args:
-        value: As in YAML.
-
-    Returns:
-        Bytes, rounded to whole ones, halves up.
+    """Parse ``64MiB``, ``1MB``, ``512KiB`` or a plain number to whole bytes, halves up.
 
     Raises:
         ValueError: It is no size, or over 63 bits.

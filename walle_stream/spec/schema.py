@@ -26,12 +26,7 @@ _SCALARS: Final = ("integer", "number", "boolean", "string")
 def json_schema(
     connector_models: Mapping[str, type[BaseModel]], kinds: Iterable[type[BaseModel]] = ()
 ) -> dict[str, Any]:
-    """Return one schema (draft 2020-12) for all kinds.
-
-    Args:
-        connector_models: For each connector the model of its keys.
-        kinds: Documents of further kinds.
-    """
+    """Return one schema (draft 2020-12) for all kinds, with the keys of each connector."""
     documents: list[type[BaseModel]] = [Pipeline, Task, *kinds]
     models = list(documents)
     models += [model for model in connector_models.values() if model not in models]

@@ -29,10 +29,7 @@ def load_document[M: BaseModel](
 ) -> tuple[Document, M]:
     """Load the one document of a file, and keep where its values stand.
 
-    Args:
-        file: The YAML file; paths in it are absolute then, from its folder.
-        model: Of the whole document; its ``kind`` is a literal.
-        environ: For ``${VAR}``.
+    Paths in it are absolute then, from its folder. The model's ``kind`` is a literal.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.

@@ -84,13 +84,7 @@ class BufferingTable[V = bytes]:
     def __init__(
         self, store: CommittedRows, policy: FlushPolicy, codec: RowCodec[V] | None = None
     ) -> None:
-        """Make an empty buffer.
-
-        Args:
-            store: The committed rows.
-            policy: When to flush.
-            codec: What values are; None for bytes, which need none.
-        """
+        """Make an empty buffer; without a codec values are bytes."""
         self._store = store
         self._policy = policy
         # bytes pass as they are: ``bytes`` of bytes makes no copy
@@ -118,10 +112,8 @@ class BufferingTable[V = bytes]:
     def put(self, key: bytes, value: V | None, now_ms: int | None = None) -> None:
         """Write a row into memory; flushes when the policy says so.
 
-        Args:
-            key: The row's key.
-            value: Its value, not to be changed any more; None deletes it.
-            now_ms: Moves the table's clock on, for the age; None leaves it.
+        The value is not to be changed any more; None deletes. ``now_ms`` moves the clock on, for
+        the age.
 
         Raises:
             TransactionStateError: A flush is due and no transaction is bound.
@@ -148,10 +140,6 @@ class BufferingTable[V = bytes]:
 
     def put_rows(self, rows: Mapping[bytes, V | None], now_ms: int | None = None) -> None:
         """Write rows into memory as ``put`` does; the policy is asked once, behind them.
-
-        Args:
-            rows: Values by key; None deletes.
-            now_ms: Moves the table's clock on, for the age; None leaves it.
 
         Raises:
             TransactionStateError: A flush is due and no transaction is bound.
@@ -188,11 +176,7 @@ class BufferingTable[V = bytes]:
         self.put(key, None)
 
     def advance(self, now_ms: int) -> None:
-        """Move the table's clock on; flushes rows that are old enough.
-
-        Args:
-            now_ms: Event or ingest time, or a monotonic clock; always the
-                same one.
+        """Move the clock on, always of one kind of time; flushes rows that are old enough.
 
         Raises:
             TransactionStateError: A flush is due and no transaction is bound.

@@ -112,15 +112,10 @@ class DataDir:
     ) -> "DataDir":
         """Open a data directory for writing, or make it.
 
-        Args:
-            path: Its folder; parents are made.
-            partition_count: Fixed when it is made.
-            pipeline: The pipeline's name, fixed when it is made.
-            source: The source's fingerprint, kept when it is made.
-            has_cloud: Whether the tunnel's log and the cloud side are in it; the same.
-            is_shared: Whether other processes may have it open, too, each with partitions
-                of its own.
-            lock_timeout_s: How long to wait for an owner that is dying.
+        The partition count, the pipeline's name, the source's fingerprint, and whether the tunnel's
+        log and the cloud side are in it (``has_cloud``) are fixed when it is made. ``is_shared``:
+        other processes may have it open, too, each with partitions of its own. ``lock_timeout_s``
+        waits for an owner that is dying.
 
         Raises:
             FormatVersionError: It has another format or partition count.

@@ -33,10 +33,8 @@ class Durability:
     def __init__(self, flush: Callable[[], None], every_ms: float | None, name: str = "") -> None:
         """Begin with nothing written.
 
-        Args:
-            flush: Flushes the store's log to the disk; blocks, without the interpreter's lock.
-            every_ms: See the module; None never flushes.
-            name: Of the store, for the thread's name.
+        ``flush`` flushes the store's log and blocks without the interpreter's lock. ``every_ms`` is
+        documented above; None never flushes.
         """
         self._flush = flush
         self._every_ms = every_ms
@@ -60,10 +58,7 @@ class Durability:
         return self._every_ms is not None and self._durable < self._written
 
     def commit(self) -> int:
-        """Take note of a write that returned; never blocks.
-
-        Returns:
-            Its ticket.
+        """Take note of a write that returned, and return its ticket; never blocks.
 
         Raises:
             WalleError: A flush failed: open the store again.
@@ -98,10 +93,7 @@ class Durability:
         return self._durable
 
     def wait(self, ticket: int | None = None) -> None:
-        """Block until a write is durable; flushes at once, whatever the interval.
-
-        Args:
-            ticket: Its ticket; None for all written so far.
+        """Block until a write, or all so far, is durable; flushes at once, whatever the interval.
 
         Raises:
             WalleError: A flush failed.

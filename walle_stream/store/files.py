@@ -26,13 +26,8 @@ def put_file(
 ) -> None:
     """Write a file whole, or leave what is there; blocks on the disk.
 
-    Args:
-        path: Where; its folder exists.
-        data: Its content.
-        mode: Its rights.
-        part: Where it is written first, on the same disk; None for a hidden name beside it
-            that ends with this process's number.
-        on_part: Called before it gets its name.
+    The folder exists. ``part`` is written first, on the same disk (None: a hidden name beside it
+    that ends with this process's number); ``on_part`` is called before it gets its name.
 
     Raises:
         OSError: It cannot be written; nothing was changed.
@@ -57,11 +52,9 @@ def part_of(path: Path) -> Path:
 
 
 def place_file(part: Path, path: Path) -> None:
-    """Give a file that was written and flushed its name, for good; blocks on the disk.
+    """Give a flushed file, or folder of such, its name for good; blocks on the disk.
 
-    Args:
-        part: The file, or a folder whose files were flushed.
-        path: Its place, on the same disk; a file that lies there is replaced.
+    Both are on one disk; a file that lies there is replaced.
 
     Raises:
         OSError: It cannot be renamed.
@@ -72,10 +65,6 @@ def place_file(part: Path, path: Path) -> None:
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
     """Make a folder and those above it, for good; blocks on the disk where one is made.
-
-    Args:
-        path: Which; may exist.
-        mode: Its rights, where it is made.
 
     Raises:
         OSError: It cannot be made.
@@ -105,10 +94,7 @@ def sync_folder(path: Path) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Make the content of a file that others wrote survive a power cut; blocks on the disk.
-
-    Args:
-        path: Which; one that is gone meanwhile is passed over.
+    """Make a file that others wrote survive a power cut, unless it is gone; blocks.
 
     Raises:
         OSError: The disk failed.

@@ -153,11 +153,7 @@ class DeviceKeys:
         return self.base + b"\x02"
 
     def page_row(self, ordinal: int, index: int) -> bytes:
-        """Return the key of an event row of an open page.
-
-        Args:
-            ordinal: Of the page, 0 to 2**64 - 1.
-            index: Of the row in the page, 0 to 2**32 - 1.
+        """Return the key of an event row (a u32 of its page) of an open page (a u64).
 
         Raises:
             StoreError: A number is out of range.
@@ -180,29 +176,15 @@ class DeviceKeys:
         return self.base + b"\x04" + _task(task)
 
     def feature(self, task: str, sequence_number: int) -> bytes:
-        """Return the key of a feature row.
-
-        Args:
-            task: The task.
-            sequence_number: The device's, 0 to 2**64 - 1.
-        """
+        """Return the key of a feature row; the device's sequence number is a u64."""
         return self.base + b"\x04" + _task(task) + _number(sequence_number)
 
     def message(self, sequence_number: int) -> bytes:
-        """Return the key of a downlink message.
-
-        Args:
-            sequence_number: 0 to 2**64 - 1.
-        """
+        """Return the key of a downlink message; the sequence number is a u64."""
         return self.base + b"\x05" + _number(sequence_number)
 
     def kept_states(self, task: str, layout: int | None = None) -> bytes:
-        """Return the prefix of a task's kept states.
-
-        Args:
-            task: The task.
-            layout: Of one layout, 1 to 2**32 - 1; None for any.
-        """
+        """Return the prefix of a task's kept states, of one layout (a u32 from 1) or of any."""
         prefix = self.base + b"\x07" + _task(task)
         return prefix if layout is None else prefix + _U32.pack(layout)
 
@@ -213,12 +195,7 @@ def task_set_key(set_id: str) -> bytes:
 
 
 def call_key(device_id: str, number: int) -> bytes:
-    """Return the key of a call without a reply.
-
-    Args:
-        device_id: A valid device id.
-        number: Of the device's calls, 0 to 2**64 - 1.
-    """
+    """Return the key of a call without a reply; the number of a device's call is a u64."""
     return CALL_PREFIX + device_id.encode() + b"\x00" + _number(number)
 
 
@@ -291,10 +268,7 @@ def parse_device(key: bytes) -> tuple[str, int, bytes]:
 
 
 def parse_task(rest: bytes) -> tuple[str, bytes]:
-    """Return (task, rest) of a state or feature key's rest.
-
-    Args:
-        rest: From ``parse_device``.
+    """Return (task, rest) of what ``parse_device`` says is the rest of a state or feature key.
 
     Raises:
         StoreCorruptedError: It has no task.

@@ -76,13 +76,10 @@ class PartitionStore:
     ) -> "PartitionStore":
         """Open or make a partition's database; blocks some 30 ms.
 
-        Args:
-            path: Its folder; parents are made.
-            options: Sizes; None for the defaults. They take effect on an
-                existing database too.
-            read_only: Read beside the process that writes.
-            sync_ms: How often commits are flushed to the disk; see ``store.durability``.
-            lock_timeout_s: How long to wait for an owner that is about to let it go.
+        Parents of its folder are made. Options, None for the defaults, take effect on an existing
+        database, too. ``read_only`` reads beside the process that writes. ``sync_ms`` is how often
+        commits are flushed (``store.durability``). ``lock_timeout_s`` waits for an owner that is
+        about to let it go.
 
         Raises:
             FormatVersionError: It has another layout version.
@@ -113,12 +110,9 @@ class PartitionStore:
         return store
 
     def checkpoint(self, path: Path) -> None:
-        """Make a copy of the database as of the last commit; blocks some 100 ms.
+        """Copy the database as of the last commit to a new folder; blocks some 100 ms.
 
         Tables are linked, not copied: it must be on the same disk.
-
-        Args:
-            path: A folder that does not exist.
 
         Raises:
             StoreError: It cannot be made.
@@ -131,9 +125,6 @@ class PartitionStore:
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, None when it has none.
 
-        Args:
-            key: As built by ``store.keys``.
-
         Raises:
             StoreError: The database is closed or damaged.
         """
@@ -144,9 +135,6 @@ class PartitionStore:
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of keys, in their order.
 
-        Args:
-            keys: As built by ``store.keys``.
-
         Raises:
             StoreError: The database is closed or damaged.
         """
@@ -154,10 +142,7 @@ class PartitionStore:
             return cast("list[bytes | None]", self._database.get(list(keys)))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the keys with a prefix, ascending; see ``scan_range``.
-
-        Args:
-            prefix: Not empty, not all ``0xff``.
+        """Iterate over keys with a prefix (not empty, not all ``0xff``); see ``scan_range``.
 
         Raises:
             StoreError: The database is closed or damaged.
@@ -169,10 +154,6 @@ class PartitionStore:
 
         Commits made meanwhile are not seen. A scan that is still running when
         the database is closed raises ``StoreError`` at its next rows.
-
-        Args:
-            start: First key, inclusive.
-            end: Exclusive.
 
         Raises:
             StoreError: The database is closed or damaged.
@@ -208,10 +189,7 @@ class PartitionStore:
         return self._transaction
 
     def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write rows in one write batch; transactions call it.
-
-        Args:
-            rows: Values by key; None deletes.
+        """Write rows, of which None deletes, in one write batch; transactions call it.
 
         Raises:
             StoreError: Nothing was written; open the database again.

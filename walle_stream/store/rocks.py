@@ -85,10 +85,7 @@ def open_rocks(
 ) -> Rdict:
     """Open a database of raw bytes, creating it if it may be written.
 
-    Args:
-        path: Its folder; the parent exists.
-        read_only: Read a snapshot as of now, beside a process that writes.
-        options: Sizes; None for the defaults.
+    Its parent exists. ``read_only`` reads a snapshot as of now, beside a process that writes.
 
     Raises:
         StoreLockedError: Another process writes it.
@@ -108,14 +105,7 @@ def scan_rocks(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Iterate over start ≤ key < end, ascending, as of the first row's asking.
 
-    Args:
-        database: Stays locked while the iterator lives, closed or not.
-        path: Its folder, for messages.
-        start: First key, inclusive.
-        end: Exclusive.
-
-    Yields:
-        (key, value).
+    The database stays locked while the iterator lives, closed or not.
 
     Raises:
         StoreError: The database is closed, or damaged at some row: RocksDB's own iterators
@@ -134,22 +124,12 @@ def scan_rocks(
 
 
 def set_block_cache_bytes(size_bytes: int) -> None:
-    """Set the size of the block cache that all databases of the process share.
-
-    Args:
-        size_bytes: From now on; what is beyond it is dropped.
-    """
+    """Bound the block cache that all databases of the process share; drops what is beyond it."""
     _cache.set_capacity(size_bytes)
 
 
 def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durability:
-    """Return what says which writes of a database survive a power cut.
-
-    Args:
-        database: Closed after it.
-        path: Its folder, for messages.
-        sync_ms: How often its log is flushed; see ``store.durability``.
-    """
+    """Return what says which writes survive a power cut; close it before the database."""
     map_errors = map_rocks_errors(path)
 
     def flush() -> None:

@@ -80,10 +80,6 @@ class Transaction:
     def put(self, key: bytes, value: bytes) -> None:
         """Write a value.
 
-        Args:
-            key: As built by ``store.keys``.
-            value: Taken as it is.
-
         Raises:
             TransactionStateError: The transaction is over.
         """
@@ -93,9 +89,6 @@ class Transaction:
 
     def delete(self, key: bytes) -> None:
         """Delete a key, existing or not.
-
-        Args:
-            key: As built by ``store.keys``.
 
         Raises:
             TransactionStateError: The transaction is over.
@@ -107,8 +100,7 @@ class Transaction:
     def put_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Write many rows at once; one call instead of one per row.
 
-        Args:
-            rows: Values by key; None deletes.
+        None deletes.
 
         Raises:
             TransactionStateError: The transaction is over.
@@ -122,10 +114,6 @@ class Transaction:
 
         Key by key: RocksDB's range tombstones would slow every later read.
 
-        Args:
-            start: First key, inclusive.
-            end: Exclusive.
-
         Raises:
             TransactionStateError: The transaction is over.
         """
@@ -134,9 +122,6 @@ class Transaction:
 
     def get(self, key: bytes) -> bytes | None:
         """Return a key's value as last written, committed or not.
-
-        Args:
-            key: As built by ``store.keys``.
 
         Raises:
             TransactionStateError: The transaction is over.
@@ -149,9 +134,6 @@ class Transaction:
     def multi_get(self, keys: Iterable[bytes]) -> list[bytes | None]:
         """Return keys' values as last written, in their order.
 
-        Args:
-            keys: As built by ``store.keys``.
-
         Raises:
             TransactionStateError: The transaction is over.
         """
@@ -162,10 +144,7 @@ class Transaction:
         return [rows[key] if key in rows else next(stored) for key in wanted]
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over rows as last written whose keys have a prefix.
-
-        Args:
-            prefix: Not empty, not all ``0xff``.
+        """Iterate over rows as last written with a prefix that is not empty, and not all ``0xff``.
 
         Raises:
             TransactionStateError: The transaction is over.
@@ -177,10 +156,6 @@ class Transaction:
 
         Costs a look at every row of the transaction: for scans of many
         devices, read the store before writing.
-
-        Args:
-            start: First key, inclusive.
-            end: Exclusive.
 
         Raises:
             TransactionStateError: The transaction is over.
@@ -264,9 +239,6 @@ class Transaction:
 
 def prefix_end(prefix: bytes) -> bytes:
     """Return the end (exclusive) of the range of all keys with a prefix.
-
-    Args:
-        prefix: Not empty, not all ``0xff``.
 
     Raises:
         TransactionStateError: There is no end: every later key would match.

@@ -66,11 +66,7 @@ class TriggerTrie:
         self._forget()
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
-        """Add a condition of a task; the same one twice counts once.
-
-        Args:
-            task: The task's name.
-            condition: Trigger ids, at least one.
+        """Add a condition, at least one trigger id; the same one twice counts once.
 
         Raises:
             SpecFileError: The condition is empty, or a bare string.
@@ -96,11 +92,7 @@ class TriggerTrie:
         self._forget()
 
     def remove(self, task: str) -> None:
-        """Remove all conditions of a task; unknown tasks are ignored.
-
-        Args:
-            task: The task's name.
-        """
+        """Remove all conditions of a task; unknown tasks are ignored."""
         for path in self._conditions.pop(task, ()):
             self._remove_condition(task, path)
         self._forget()
@@ -108,16 +100,9 @@ class TriggerTrie:
     def advance(
         self, cursor: Cursor, event_id: str, page_id: str
     ) -> tuple[Cursor, tuple[str, ...]]:
-        """Take one event of a device.
+        """Take one event of a device; return its new cursor, and the tasks it wakes, sorted.
 
-        Args:
-            cursor: The device's ongoing matches; ``EMPTY_CURSOR`` at first.
-            event_id: The event's id.
-            page_id: The event's page.
-
-        Returns:
-            The new cursor, and the tasks that the event wakes: sorted, each
-            once.
+        The first cursor of a device is ``EMPTY_CURSOR``.
         """
         ids = self.ids
         if event_id not in ids:
@@ -134,23 +119,15 @@ class TriggerTrie:
         return self._learn(cursor, event_id, page_id)
 
     def export_cursor(self, cursor: Cursor) -> list[list[str]]:
-        """Return a cursor as plain lists, for storing.
+        """Return a cursor's paths as plain lists, in order, for storing.
 
-        Args:
-            cursor: A device's ongoing matches.
-
-        Returns:
-            The paths, in order. Those that no condition has any more are kept: they
-            end at the device's next event, and when that comes is not ours to decide.
+        Those that no condition has any more are kept: they end at the device's next event, and when
+        that comes is not ours to decide.
         """
         return [list(path) for path in cursor]
 
     def import_cursor(self, paths: Iterable[Sequence[str]]) -> Cursor:
-        """Return the cursor of stored paths.
-
-        Args:
-            paths: What ``export_cursor`` gave, of this trie or of another one.
-        """
+        """Return the cursor of paths that a trie, this or another one, has exported."""
         return tuple(sorted({tuple(path) for path in paths if path}))
 
     def _learn(self, cursor: Cursor, event_id: str, page_id: str) -> _Transition:

@@ -38,11 +38,7 @@ type Call = Callable[[Sequence[DeviceGroup]], list[GroupResult]]
 def run_checked(
     program: CompiledProgram, groups: Sequence[DeviceGroup], call: Call
 ) -> list[GroupResult]:
-    """Run a batch and refuse what is malformed in its results; blocks.
-
-    Returns:
-        One result per group, one per run, in order; all of them well-formed.
-    """
+    """Run a batch and refuse what is malformed in its results; blocks."""
     results = call(groups)
     if program.confinement.cpu_ms:
         _name_cpu_limit(program.confinement.cpu_ms, results)

@@ -221,10 +221,6 @@ class VmPool:
         Calls of the old version that are running come back as they were; its
         VMs go after that. A version's strikes go with it.
 
-        Args:
-            program: The task's.
-            quarantined: Devices that are out from the start.
-
         Raises:
             ScriptError: The script cannot be loaded; nothing has changed.
             VmStartError: A VM cannot be made; nothing has changed.

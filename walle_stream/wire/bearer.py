@@ -23,10 +23,7 @@ class TokenFile:
     """The token of a file. Any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Read it; blocks.
-
-        Args:
-            path: Holds the token and nothing else.
+        """Read a file that holds the token and nothing else; blocks.
 
         Raises:
             SpecFileError: It cannot be read, or holds no token.
@@ -71,9 +68,7 @@ def token_from(
 ) -> Callable[[], str] | None:
     """Return what gives the token before each request; None where there is none.
 
-    Args:
-        file: That has it; None: ``TOKEN_VARIABLE`` may.
-        environ: The environment.
+    Without a file ``TOKEN_VARIABLE`` of the environment may have it.
 
     Raises:
         SpecFileError: What was given is no token.
@@ -88,11 +83,7 @@ def token_from(
 
 
 def bearer_headers(token: Callable[[], str] | None) -> dict[str, str]:
-    """Return the headers that carry a token; none where nobody has one.
-
-    Args:
-        token: Gives it.
-    """
+    """Return the headers that carry a token; none where nobody has one."""
     return {} if token is None else {"authorization": f"Bearer {token()}"}
 
 

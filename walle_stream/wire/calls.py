@@ -55,15 +55,7 @@ _calls_decoder = msgspec.msgpack.Decoder(list[CloudCall])
 
 
 def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes]:
-    """Encode the calls of a commit.
-
-    Args:
-        calls: Ascending in number for each device.
-        compression: As for ``pack_payload``.
-
-    Yields:
-        Bodies; usually one.
-    """
+    """Encode calls, ascending in number for each device, to bodies, usually one."""
     first = size_bytes = 0
     for index, call in enumerate(calls):
         size_bytes += len(call.question)
@@ -75,13 +67,7 @@ def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes
 
 
 def decode_calls(body: bytes) -> list[CloudCall] | None:
-    """Decode a body that may hold calls.
-
-    Args:
-        body: Bytes from the tunnel, not trusted.
-
-    Returns:
-        None when the body is of another version.
+    """Decode a body that may hold calls, not trusted; None when it is of another version.
 
     Raises:
         EnvelopeError: They are cut or altered.

@@ -68,10 +68,7 @@ def encode_uplink(envelope: UplinkEnvelope) -> bytes:
 
 
 def decode_uplink(data: bytes) -> UplinkEnvelope:
-    """Decode an envelope.
-
-    Args:
-        data: Bytes from the tunnel, not trusted.
+    """Decode an envelope, not trusted.
 
     Raises:
         EnvelopeError: They are cut or of another kind or version.
@@ -103,10 +100,7 @@ def encode_downlink(envelope: DownlinkEnvelope) -> bytes:
 
 
 def decode_downlink(data: bytes) -> DownlinkEnvelope:
-    """Decode a message for a device.
-
-    Args:
-        data: Bytes from the tunnel, not trusted.
+    """Decode a message for a device, not trusted.
 
     Raises:
         EnvelopeError: They are cut or of another kind or version.

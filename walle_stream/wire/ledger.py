@@ -81,12 +81,8 @@ class Ledger(msgspec.Struct, frozen=True):
 def shares_of(total: int, weights: Sequence[int]) -> list[int]:
     """Share whole bytes in proportion; the shares add up to the total.
 
-    Args:
-        total: Bytes to share.
-        weights: At least one above 0, unless there is nothing to share.
-
-    Returns:
-        One share per weight, each less than a byte from the exact one.
+    Each is less than a byte from the exact one. A weight is above 0, unless there is nothing to
+    share.
     """
     weight_sum = sum(weights)
     shares, before, shared = [], 0, 0

@@ -38,10 +38,7 @@ def encode_reply(reply: CloudReply) -> bytes:
 
 
 def decode_reply(payload: bytes) -> CloudReply:
-    """Decode a reply.
-
-    Args:
-        payload: Of an envelope, not trusted.
+    """Decode a reply, the payload of an envelope, not trusted.
 
     Raises:
         EnvelopeError: It is none.

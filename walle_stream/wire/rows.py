@@ -153,12 +153,7 @@ class PartitionHead(msgspec.Struct):
 def add_tasks(
     tasks: Mapping[str, TaskCounts], added: Mapping[str, TaskCounts]
 ) -> dict[str, TaskCounts]:
-    """Return the sum by task.
-
-    Args:
-        tasks: By name.
-        added: Another partition's, or what a commit adds.
-    """
+    """Return the sum by task."""
     return {
         **tasks,
         **{name: counts.plus(tasks.get(name, _NO_RUNS)) for name, counts in added.items()},

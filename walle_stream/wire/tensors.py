@@ -78,9 +78,6 @@ def decode_graph(data: bytes) -> Graph:
 def decode_graphs(data: bytes) -> list[Graph]:
     """Read requests that cross together.
 
-    Returns:
-        One for each, in order.
-
     Raises:
         FrameError: One is malformed, or they are larger than the bounds.
     """
@@ -130,11 +127,7 @@ def _decode(data: bytes, before: Sequence[Graph]) -> Graph:
 
 
 def encode_values(values: Sequence[Constant]) -> bytes:
-    """Write a response.
-
-    Args:
-        values: The outputs, in order.
-    """
+    """Write a response: the outputs, in order."""
     header = msgspec.json.encode({"outputs": [[value.dtype, value.shape] for value in values]})
     return b"".join((_HEAD.pack(len(header)), header, *(value.data for value in values)))
 

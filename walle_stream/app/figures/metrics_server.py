@@ -33,12 +33,9 @@ class MetricsServer:
     ) -> None:
         """Bind and start; blocks only for the binding.
 
-        Args:
-            address: ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``; without a
-                host the loopback address, port 0 takes a free one.
-            render: Gives the text of ``/metrics``; called in the client's thread.
-                Its ActorError or TimeoutError is answered with status 503.
-            is_ready: Whether events are taken; called in the client's thread.
+        The address is ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``; without a host the
+        loopback address, port 0 takes a free one. The functions are called in the clients' threads;
+        an ActorError or TimeoutError of ``render`` is answered with status 503.
 
         Raises:
             MetricsAddressError: The address is malformed, taken or not ours.

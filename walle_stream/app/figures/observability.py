@@ -72,11 +72,7 @@ class Counter(_Figures):
     kind = "counter"
 
     def add(self, amount: float = 1, **labels: str) -> None:
-        """Count.
-
-        Args:
-            amount: ≥ 0.
-            labels: A value for each label of the metric.
+        """Count an amount ≥ 0, with a value for each label of the metric.
 
         Raises:
             ValueError: The amount is negative or the labels are others.
@@ -89,10 +85,6 @@ class Counter(_Figures):
 
     def raise_to(self, total: float, **labels: str) -> None:
         """Take over a total that is counted elsewhere; a lower one is ignored.
-
-        Args:
-            total: The count so far.
-            labels: A value for each label of the metric.
 
         Raises:
             ValueError: The labels are others.
@@ -109,10 +101,6 @@ class Gauge(_Figures):
 
     def set(self, value: float, **labels: str) -> None:
         """Replace the value.
-
-        Args:
-            value: Any number.
-            labels: A value for each label of the metric.
 
         Raises:
             ValueError: The labels are others.
@@ -133,12 +121,7 @@ class Histogram(_Metric):
     ) -> None:
         """Start empty; :meth:`Metrics.histogram` makes them.
 
-        Args:
-            name: Of the metric.
-            help_: One sentence.
-            labels: Names of its labels, without ``le``.
-            lock: The registry's.
-            bounds: Upper bounds (inclusive) of the buckets, rising; +Inf is added.
+        Bounds are inclusive, and rise; +Inf is added. Labels come without ``le``.
 
         Raises:
             ValueError: There are no bounds, or they do not rise.
@@ -152,12 +135,7 @@ class Histogram(_Metric):
             self._series[()] = ([0] * (len(bounds) + 1), 0.0)
 
     def observe(self, value: float, times: int = 1, **labels: str) -> None:
-        """Count an observation.
-
-        Args:
-            value: In the metric's unit.
-            times: How many observations had it.
-            labels: A value for each label of the metric.
+        """Count an observation, in the metric's unit, that was made ``times`` times.
 
         Raises:
             ValueError: The labels are others.
@@ -174,10 +152,7 @@ class Histogram(_Metric):
     def replace(self, below: Sequence[int], total: float, **labels: str) -> None:
         """Take over what is counted elsewhere.
 
-        Args:
-            below: Observations ≤ each bound, rising, and as the last number all of them.
-            total: Sum of all observations.
-            labels: A value for each label of the metric.
+        ``below`` has the observations ≤ each bound, rising, and as the last number all of them.
 
         Raises:
             ValueError: Another number of buckets, or the labels are others.
@@ -209,12 +184,7 @@ class Metrics:
         self._names: set[str] = set()
 
     def counter(self, name: str, help_: str, labels: Sequence[str] = ()) -> Counter:
-        """Add a counter.
-
-        Args:
-            name: Unique, with the unit, ends in ``_total``.
-            help_: One sentence.
-            labels: Names of its labels.
+        """Add a counter; its name has the unit and ends in ``_total``, its help is one sentence.
 
         Raises:
             ValueError: A name is not allowed or taken.
@@ -234,13 +204,7 @@ class Metrics:
     def histogram(
         self, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str] = ()
     ) -> Histogram:
-        """Add a histogram.
-
-        Args:
-            name: Unique, with the unit.
-            help_: One sentence.
-            bounds: Upper bounds (inclusive) of the buckets, rising; +Inf is added.
-            labels: Names of its labels.
+        """Add a histogram; its bounds are inclusive and rise, +Inf is added.
 
         Raises:
             ValueError: A name is not allowed or taken, or the bounds do not rise.

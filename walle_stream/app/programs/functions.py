@@ -20,10 +20,6 @@ def load_functions(
 ) -> dict[str, Callable[..., Any]]:
     """Import functions; runs the bodies of their modules.
 
-    Args:
-        kind: ``services`` or ``models``, for errors.
-        references: By name.
-
     Raises:
         FunctionError: A file or module cannot be imported, or has no such function.
     """
@@ -36,10 +32,8 @@ def load_functions(
 def load_function(place: str, file: Path | None, function: str) -> Callable[..., Any]:
     """Import a function; runs the body of its module.
 
-    Args:
-        place: Where the definition names it, for errors.
-        file: That it is in; None for an importable one.
-        function: NAME in the file, or package.module:NAME.
+    ``place`` names the definition in errors. Without a file the function is
+    ``package.module:NAME``.
 
     Raises:
         FunctionError: File or module cannot be imported, or has no such function.

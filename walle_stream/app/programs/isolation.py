@@ -27,10 +27,6 @@ _log = logging.getLogger(__name__)
 def check_machine(tasks: Iterable[ReadyTask], places: Mapping[tuple[str, str], str]) -> None:
     """Refuse tasks that require what this machine has not; starts a process to see.
 
-    Args:
-        tasks: Of a definition.
-        places: Of the definition, see ``LoadedPipeline``.
-
     Raises:
         IsolationError: Such a task; the first.
     """
@@ -66,15 +62,9 @@ def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
 
 
 def admit(task: ReadyTask, floor: Policy, *, is_signed: bool) -> ReadyTask:
-    """Decide how isolated a task runs that came as a package.
+    """Return a packaged task as isolated as it has to run; a line of the log says so.
 
-    Args:
-        task: As the package says.
-        floor: Least isolation.
-        is_signed: Whether a signature that was checked covers it.
-
-    Returns:
-        The task, more isolated where that is needed; a line of the log says so.
+    ``is_signed``: a signature that was checked covers it.
     """
     isolation = task.program.isolation
     least, reason = floor, f"spec.runtime.minimumIsolation is {floor}"
@@ -95,9 +85,6 @@ def note_built(package: bytes) -> None:
     """Remember that this user built a package on this machine.
 
     Where that cannot be written down, the package is a stranger's to later runs.
-
-    Args:
-        package: The file's bytes.
     """
     with suppress(OSError, RuntimeError):
         path, digest = _built(), hashlib.sha256(package).hexdigest()

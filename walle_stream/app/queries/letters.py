@@ -11,11 +11,7 @@ from walle_stream.store.datadir import DataDir
 
 
 def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
-    """Iterate over all dead letters, by partition and order of arrival.
-
-    Yields:
-        Dead letters.
-    """
+    """Iterate over all dead letters, by partition and order of arrival."""
     for _, store in open_partitions(data_dir):
         for _, value in store.scan(keys.DEAD_LETTER_PREFIX):
             yield decode_letter(value)
@@ -23,9 +19,6 @@ def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
 
 def kept_letters(data_dir: Path) -> Iterator[KeptLetter]:
     """Iterate over all dead letters with their records, by partition and order of arrival.
-
-    Yields:
-        Dead letters.
 
     Raises:
         StoreMissingError: There is no such data directory.

@@ -25,8 +25,7 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         """Begin a file beside the one that it becomes.
 
-        Args:
-            path: Must not be there yet: it may hold what somebody corrected.
+        That must not be there yet: it may hold what somebody corrected.
 
         Raises:
             SourceError: It is there, or cannot be written.

@@ -70,16 +70,9 @@ def replay(
 ) -> ReplayReport:
     """Replay letters; blocks.
 
-    Args:
-        letters: All there are; one may come several times.
-        done: Idempotency keys of those that were replayed before; added to.
-        wanted: Which of them.
-        target: Takes the records; None for a dry run.
-        mark: Marks letters whose records are durable.
-        on_progress: Told how many were replayed, at each mark.
-
-    Returns:
-        What was done.
+    A letter may come several times. ``done`` has the idempotency keys of those replayed before, and
+    is added to. Without a target it is a dry run. ``mark`` takes letters whose records are durable;
+    ``on_progress`` is then told how many were replayed.
 
     Raises:
         WalleError: The target or the marks failed: what was marked is done.

@@ -89,15 +89,7 @@ class HostProcess:
     def __init__(
         self, assembly: Assembly, options: RunOptions, index: int, cwd: str, log_level: int
     ) -> None:
-        """Keep what it needs; nothing is opened.
-
-        Args:
-            assembly: The pipeline.
-            options: Of the run.
-            index: Which host.
-            cwd: The driver's working directory: paths are relative to it.
-            log_level: Of the driver's log.
-        """
+        """Keep what it needs; nothing is opened. Paths are relative to ``cwd``, the driver's."""
         os.chdir(cwd)
         self._logs = LogQueue(log_level)
         self._assembly = assembly
@@ -143,12 +135,9 @@ class HostProcess:
     ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         """Open the partitions; blocks for a dying owner.
 
-        Args:
-            cloud: Ray's handle of the cloud side; None where that is another program.
-            engine: ``EngineHandles`` of the engine actors; None where there are none.
-
-        Returns:
-            The committed offset of every partition that has one, and their figures.
+        ``cloud`` is Ray's handle, None where the cloud side is another program; ``engine`` are the
+        engine actors' ``EngineHandles``. Returns the committed offset of every partition that has
+        one, and their figures.
 
         Raises:
             WalleError: They cannot be opened.
@@ -204,9 +193,8 @@ class HostProcess:
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
         """Read the source in a thread of its own, to its end or the run's limit.
 
-        Args:
-            offsets: Of all partitions when the run began, which a limit counts from.
-            own: Of its partitions, now.
+        A limit counts from ``offsets``, those of all partitions when the run began; ``own`` are
+        those of its partitions now.
         """
         Thread(target=self._work, args=(offsets, own), name="walle-source", daemon=True).start()
 

@@ -89,14 +89,7 @@ class RayRun:
     def run(
         self, on_progress: OnProgress | None = None, cpu_before_s: float | None = None
     ) -> RunReport:
-        """Run to the end of the source, to the limit or to ``stop``; blocks.
-
-        Args:
-            on_progress: See ``OnProgress``; called in this thread.
-            cpu_before_s: See ``LocalRun.run``.
-
-        Returns:
-            What was done.
+        """Run to the end of the source, to the limit or to ``stop``; see ``LocalRun.run``.
 
         Raises:
             WalleError: A part failed for good; what was committed stays.

@@ -56,17 +56,10 @@ class MappingError(ValueError):
 def compile_mapping(
     model: "RowKeys", layout: RowLayout, *, has_record: bool = False
 ) -> Callable[[Any], RowResult]:
-    """Build the row function.
+    """Build the function of a row as ``records`` yields it; it does not raise.
 
-    Args:
-        model: The mapping.
-        layout: Where the values of columns are found in a row; afterwards it
-            knows which are used.
-        has_record: Whether a row comes with the key (text) and the time of its record:
-            then it is a tuple of these three.
-
-    Returns:
-        A function of one row as ``records`` yields it; it does not raise.
+    ``layout`` says where the values of columns are in a row; afterwards it knows which are used.
+    With ``has_record`` a row is a tuple of itself, and of its record the key (text) and the time.
 
     Raises:
         MappingError: An expression is wrong.

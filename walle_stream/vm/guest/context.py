@@ -250,9 +250,6 @@ class Context:
         ``tolist``, ``item``, ``tobytes``, ``shape`` and ``dtype`` do it by
         themselves for one. The time it takes does not count as the run's.
 
-        Args:
-            *tensors: Which; those that have their value cost nothing.
-
         Raises:
             RuntimeError: The host refused: shapes do not fit, or it is too much.
         """
