@@ -192,11 +192,7 @@ class Assembly:
         self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, downlink, holdings))
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
-        """Open what one host of several processes needs; another one owns the directory.
-
-        Raises:
-            WalleError: A part cannot be opened; what was is closed.
-        """
+        """Open what one host of several processes needs; another one owns the directory."""
         check_machine(self.tasks, self._loaded.places)
         self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
         self._open_vms(stack, options, place)
@@ -234,9 +230,6 @@ class Assembly:
         """Open the cloud side: the tunnel's log and the feature table; blocks.
 
         ``path`` is the data directory where another process owns it.
-
-        Raises:
-            WalleError: A part cannot be opened; what was is closed.
         """
         spec = self._spec
         if path is not None:
@@ -255,11 +248,7 @@ class Assembly:
             self._tunnel.receiver.release(lane, position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
-        """Open the devices' end of a tunnel whose cloud side is another program; blocks.
-
-        Raises:
-            WalleError: It cannot be opened.
-        """
+        """Open the devices' end of a tunnel whose cloud side is another program; blocks."""
         spec = self._spec.tunnel
         policy = OutboxPolicy(spec.outbox.max_bytes, spec.on_full == "dropOldest", spec.max_age_ms)
         end: DeviceTunnel = self._connector.open_device(

@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from walle_stream.errors import SpecFileError
 
 GROUP: Final = "walle_stream.connectors"
-"""Entry point group of connectors."""
 
 
 def load_connector(name: str) -> Any:
@@ -53,24 +52,17 @@ def _points() -> EntryPoints:
 
 
 class ConnectorModels(Mapping[str, type[BaseModel]]):
-    """The YAML models of all connectors, loaded one by one when asked for."""
+    """The YAML models of all connectors, loaded one by one when asked for.
+
+    A name that is not installed is a ``KeyError``, what is no such connector a ``SpecFileError``.
+    """
 
     def __getitem__(self, name: str) -> type[BaseModel]:
-        """Return the model of a connector's keys.
-
-        Raises:
-            KeyError: No connector of that name is installed.
-            SpecFileError: What the name stands for is no connector.
-        """
+        """Return the model of a connector's keys."""
         return self._model_of(name, ("model", "tunnel_model"))
 
     def of_tunnel(self, name: str) -> type[BaseModel]:
-        """Return the model of a connector's keys under ``spec.tunnel``.
-
-        Raises:
-            KeyError: No connector of that name is installed.
-            SpecFileError: What the name stands for is no connector.
-        """
+        """Return the model of a connector's keys under ``spec.tunnel``."""
         return self._model_of(name, ("tunnel_model", "model"))
 
     def of_dead_letters(self, name: str) -> type[BaseModel]:

@@ -16,7 +16,6 @@ from walle_stream.cli.run import begin_anew, carry_out, say, show
 from walle_stream.vm.memory import limit_data
 
 STDIN = "-"
-"""What stands for standard input."""
 
 
 def device(options: argparse.Namespace) -> int:
@@ -24,19 +23,12 @@ def device(options: argparse.Namespace) -> int:
 
     Returns:
         0: all is acknowledged, or a signal came and the outbox keeps the rest.
-
-    Raises:
-        WalleError: A part failed for good.
     """
     return run_agent(load_agent(options, options.set), options)
 
 
 def load_agent(options: argparse.Namespace, overrides: Sequence[str]) -> DeviceAssembly:
-    """Load the parts of a device's agent, and attach them to its events.
-
-    Raises:
-        SpecFileError: The definition is wrong.
-    """
+    """Load the parts of a device's agent, and attach them to its events."""
     assembly = DeviceAssembly.load(find_definition(options.file), overrides)
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
     assembly.attach(options.id, _events(options), follows=options.follow)
@@ -57,9 +49,6 @@ def run_agent(
     Returns:
         0: all is acknowledged, or a signal came and the outbox keeps the rest. Else
         ``DataLostError.exit_code``: a disk lost what was acknowledged before.
-
-    Raises:
-        WalleError: A part failed for good.
     """
     data_dir = agent_folder(assembly, options)
     # what was read of standard input would be lost with the process, so it is not begun anew

@@ -49,9 +49,6 @@ def run(options: argparse.Namespace) -> int:
         0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
         a task did nothing up to the source's end; ``DataLostError.exit_code`` where a disk lost
         what was acknowledged before.
-
-    Raises:
-        WalleError: A part failed for good.
     """
     overrides = list(options.set)
     if options.runtime:

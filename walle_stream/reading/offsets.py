@@ -12,7 +12,6 @@ from walle_stream.errors import SourceError
 from walle_stream.reading.dead_letters import DECODE_ERRORS
 
 OFFSET_VERSION: Final = 2
-"""Version of the offsets' layouts, of all sources."""
 
 type Count = Annotated[int, msgspec.Meta(ge=0)]
 """What an offset counts."""
@@ -67,7 +66,6 @@ class _Version(msgspec.Struct):
 
 
 encode_position = msgspec.json.Encoder().encode
-"""Encodes a position as an offset."""
 
 
 def decode_positions[P: Position](

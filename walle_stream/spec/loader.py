@@ -114,11 +114,7 @@ def load_pipeline[P: Packaged = Never](
 
 
 def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | None:
-    """Load a file that holds one task; None when it holds anything else.
-
-    Raises:
-        SpecFileError: Something is wrong.
-    """
+    """Load a file that holds one task; None when it holds anything else."""
     return _Loading(file, environ, {}).single_task()
 
 

@@ -30,13 +30,9 @@ from walle_stream.spec.strict import Strict
 from walle_stream.types import HOSTS_MAX
 
 API_VERSION: Final = "walle/v1"
-"""What ``apiVersion`` must say."""
-
 _MIB: Final = 1024 * 1024
 
 NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
-"""Of ``Name``."""
-
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
 """Lower-case letters, digits and dashes, as in DNS."""
 
@@ -61,7 +57,6 @@ def _without_nul(path: Path) -> Path:
 
 
 PathField = Annotated[Path, PathMarker(), AfterValidator(_without_nul)]
-"""A path in YAML."""
 
 
 class Metadata(Strict):

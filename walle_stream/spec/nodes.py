@@ -17,8 +17,6 @@ from walle_stream.spec.document import Document, Key
 from walle_stream.spec.variables import substitute
 
 FILE_MAX_BYTES: Final = 1024 * 1024
-"""Largest definition file."""
-
 _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 60
 _TOO_LARGE: Final = "the document is too large (aliases count every time)"

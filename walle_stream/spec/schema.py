@@ -15,8 +15,6 @@ from walle_stream.spec.models import Pipeline, Task
 from walle_stream.spec.scalars import DURATION_PATTERN, format_duration
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-"""Version of JSON Schema."""
-
 _REFERENCE: Final = "#/$defs/"
 _VARIABLE: Final = {"$ref": _REFERENCE + "Variable"}
 _ANNOTATIONS: Final = ("title", "description", "default", "examples")

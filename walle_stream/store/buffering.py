@@ -64,8 +64,9 @@ class RowCodec[V](msgspec.Struct, frozen=True):
 class BufferingTable[V = bytes]:
     """One task's table of one partition. One thread.
 
-    Bind it to each transaction before the first write; the transaction then
-    flushes it at its commit, and empties it when it is dropped.
+    Bind it to each transaction before the first write; the transaction then flushes it at its
+    commit, and empties it when it is dropped. A flush that is due raises ``TransactionStateError``
+    where none is bound.
     """
 
     __slots__ = (
@@ -100,11 +101,7 @@ class BufferingTable[V = bytes]:
         """How many rows moved; rows written again before a flush count once."""
 
     def bind(self, transaction: Transaction) -> None:
-        """Name the transaction that takes the rows; may be called twice.
-
-        Raises:
-            TransactionStateError: It is over.
-        """
+        """Name the transaction that takes the rows; may be called twice."""
         if transaction is not self._transaction:
             transaction.join(self)
             self._transaction = transaction
@@ -114,9 +111,6 @@ class BufferingTable[V = bytes]:
 
         The value is not to be changed any more; None deletes. ``now_ms`` moves the clock on, for
         the age.
-
-        Raises:
-            TransactionStateError: A flush is due and no transaction is bound.
         """
         buffer, policy, size_of = self._buffer, self._policy, self._codec.size_of
         if now_ms is not None:
@@ -139,11 +133,7 @@ class BufferingTable[V = bytes]:
             self._flush(FlushCause.AGE)
 
     def put_rows(self, rows: Mapping[bytes, V | None], now_ms: int | None = None) -> None:
-        """Write rows into memory as ``put`` does; the policy is asked once, behind them.
-
-        Raises:
-            TransactionStateError: A flush is due and no transaction is bound.
-        """
+        """Write rows into memory as ``put`` does; the policy is asked once, behind them."""
         buffer, policy, size_of = self._buffer, self._policy, self._codec.size_of
         if now_ms is not None:
             self._now_ms = now_ms
@@ -168,19 +158,11 @@ class BufferingTable[V = bytes]:
             self._flush(FlushCause.AGE)
 
     def delete(self, key: bytes) -> None:
-        """Delete a row, existing or not.
-
-        Raises:
-            TransactionStateError: A flush is due and no transaction is bound.
-        """
+        """Delete a row, existing or not."""
         self.put(key, None)
 
     def advance(self, now_ms: int) -> None:
-        """Move the clock on, always of one kind of time; flushes rows that are old enough.
-
-        Raises:
-            TransactionStateError: A flush is due and no transaction is bound.
-        """
+        """Move the clock on, always of one kind of time; flushes rows that are old enough."""
         self._now_ms = now_ms
         if self._buffer and now_ms - self._oldest_ms >= self._policy.max_age_ms:
             self._flush(FlushCause.AGE)
@@ -193,11 +175,7 @@ class BufferingTable[V = bytes]:
         return None if row is None else self._codec.decode(row)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, V]]:
-        """Iterate over rows as last written, ascending; flushes first.
-
-        Raises:
-            TransactionStateError: There are rows and no transaction is bound.
-        """
+        """Iterate over rows as last written, ascending; flushes first."""
         if self._buffer:
             self._flush(FlushCause.READ)
         decode = self._codec.decode
@@ -205,11 +183,7 @@ class BufferingTable[V = bytes]:
         return ((key, decode(row)) for key, row in rows)
 
     def flush(self) -> None:
-        """Move the rows into the bound transaction; its commit calls this.
-
-        Raises:
-            TransactionStateError: There are rows and no transaction is bound.
-        """
+        """Move the rows into the bound transaction; its commit calls this."""
         if self._buffer:
             self._flush(FlushCause.COMMIT)
 

@@ -45,8 +45,6 @@ from walle_stream.store.locks import wait_for_locks
 from walle_stream.store.replayed import REPLAYED_NAME
 
 DATA_DIR_VERSION: Final = 2
-"""Format version of the directory's layout."""
-
 _QUARANTINE: Final = "quarantine.jsonl"
 _IN_HAND: Final = "in-hand"
 _STATUS: Final = "status.json"
@@ -275,11 +273,7 @@ class DataDir:
                     )
 
     def wait_for_parts(self) -> None:
-        """Wait for processes of a run that died; blocks, see ``wait_for_locks``.
-
-        Raises:
-            StoreLockedError: One of them still has a database open.
-        """
+        """Wait for processes of a run that died; blocks, see ``wait_for_locks``."""
         wait_for_locks(self._parts())
 
     def mark_complete(self) -> None:

@@ -45,7 +45,6 @@ class Durability:
         self._thread: Thread | None = None
         self._is_closed = False
         self.flushes = 0
-        """How often the log was flushed."""
 
     @property
     def written(self) -> int:
@@ -81,11 +80,7 @@ class Durability:
             return self._written
 
     def durable(self) -> int:
-        """Return up to which ticket writes are durable; never blocks.
-
-        Raises:
-            WalleError: A flush failed.
-        """
+        """Return up to which ticket writes are durable; never blocks."""
         if self._every_ms is None:
             return self._written
         if self._failure is not None:

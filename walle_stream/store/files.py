@@ -28,9 +28,6 @@ def put_file(
 
     The folder exists. ``part`` is written first, on the same disk (None: a hidden name beside it
     that ends with this process's number); ``on_part`` is called before it gets its name.
-
-    Raises:
-        OSError: It cannot be written; nothing was changed.
     """
     own = part or part_of(path)
     try:
@@ -55,20 +52,13 @@ def place_file(part: Path, path: Path) -> None:
     """Give a flushed file, or folder of such, its name for good; blocks on the disk.
 
     Both are on one disk; a file that lies there is replaced.
-
-    Raises:
-        OSError: It cannot be renamed.
     """
     part.replace(path)
     sync_folder(path.parent)
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Make a folder and those above it, for good; blocks on the disk where one is made.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Make a folder and those above it, for good; blocks on the disk where one is made."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -94,11 +84,7 @@ def sync_folder(path: Path) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Make a file that others wrote survive a power cut, unless it is gone; blocks.
-
-    Raises:
-        OSError: The disk failed.
-    """
+    """Make a file that others wrote survive a power cut, unless it is gone; blocks."""
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

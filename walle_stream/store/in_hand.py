@@ -38,9 +38,6 @@ class InHand:
         """Open the file, or make it, for so many partitions; ``own`` (None: all) are ours.
 
         A partition has one owner at a time; an owner of all of them made the file.
-
-        Raises:
-            OSError: It cannot be made.
         """
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

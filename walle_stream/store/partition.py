@@ -47,7 +47,10 @@ type _Rows = Iterator[tuple[bytes, bytes]]
 
 
 class PartitionStore:
-    """A partition's database. Close it; ``with`` does."""
+    """A partition's database. Close it; ``with`` does.
+
+    Reading raises ``StoreError`` when it is closed or damaged.
+    """
 
     def __init__(
         self, path: Path, database: Rdict, *, sync_ms: float | None, read_only: bool
@@ -113,9 +116,6 @@ class PartitionStore:
         """Copy the database as of the last commit to a new folder; blocks some 100 ms.
 
         Tables are linked, not copied: it must be on the same disk.
-
-        Raises:
-            StoreError: It cannot be made.
         """
         with self._map_errors:
             Checkpoint(self._database).create_checkpoint(str(path))
@@ -123,30 +123,18 @@ class PartitionStore:
     # Reading
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None when it has none.
-
-        Raises:
-            StoreError: The database is closed or damaged.
-        """
+        """Return the value of a key, None when it has none."""
         with self._map_errors:
             value: bytes | None = self._database.get(key)
             return value
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of keys, in their order.
-
-        Raises:
-            StoreError: The database is closed or damaged.
-        """
+        """Return the values of keys, in their order."""
         with self._map_errors:
             return cast("list[bytes | None]", self._database.get(list(keys)))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over keys with a prefix (not empty, not all ``0xff``); see ``scan_range``.
-
-        Raises:
-            StoreError: The database is closed or damaged.
-        """
+        """Iterate over keys with a prefix (not empty, not all ``0xff``); see ``scan_range``."""
         return self.scan_range(prefix, prefix_end(prefix))
 
     def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -154,9 +142,6 @@ class PartitionStore:
 
         Commits made meanwhile are not seen. A scan that is still running when
         the database is closed raises ``StoreError`` at its next rows.
-
-        Raises:
-            StoreError: The database is closed or damaged.
         """
         items = scan_rocks(self._database, self.path, start, end)
         rows = list(islice(items, _CHUNK_ROWS))

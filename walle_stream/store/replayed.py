@@ -18,8 +18,6 @@ from walle_stream.errors import StoreCorruptedError, StoreError, StoreFullError,
 from walle_stream.store.files import sync_folder
 
 REPLAYED_NAME: Final = "replayed.jsonl"
-"""The file's name in the data directory."""
-
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 

@@ -65,7 +65,8 @@ class Participant(Protocol):
 class Transaction:
     """Collects writes for ONE write batch. Used by one thread, once.
 
-    As a context manager it commits, or drops when the block raises.
+    As a context manager it commits, or drops when the block raises. When it is over, every method
+    but ``drop`` raises ``TransactionStateError``.
     """
 
     __slots__ = ("_participants", "_rows", "_store", "state")
@@ -78,33 +79,19 @@ class Transaction:
         self.state = TransactionState.OPEN
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Write a value.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Write a value."""
         if self.state is not TransactionState.OPEN:
             raise self._over("put")
         self._rows[key] = value
 
     def delete(self, key: bytes) -> None:
-        """Delete a key, existing or not.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Delete a key, existing or not."""
         if self.state is not TransactionState.OPEN:
             raise self._over("delete")
         self._rows[key] = None
 
     def put_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write many rows at once; one call instead of one per row.
-
-        None deletes.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Write many rows at once, of which None deletes; one call instead of one per row."""
         if self.state is not TransactionState.OPEN:
             raise self._over("put_rows")
         self._rows.update(rows)
@@ -113,30 +100,19 @@ class Transaction:
         """Delete all keys in start ≤ key < end, e.g. a device.
 
         Key by key: RocksDB's range tombstones would slow every later read.
-
-        Raises:
-            TransactionStateError: The transaction is over.
         """
         for key, _ in list(self.scan_range(start, end)):
             self.delete(key)
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a key's value as last written, committed or not.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Return a key's value as last written, committed or not."""
         if self.state is not TransactionState.OPEN:
             raise self._over("get")
         rows = self._rows
         return rows[key] if key in rows else self._store.get(key)
 
     def multi_get(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        """Return keys' values as last written, in their order.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Return keys' values as last written, in their order."""
         if self.state is not TransactionState.OPEN:
             raise self._over("multi_get")
         wanted, rows = list(keys), self._rows
@@ -144,11 +120,7 @@ class Transaction:
         return [rows[key] if key in rows else next(stored) for key in wanted]
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over rows as last written with a prefix that is not empty, and not all ``0xff``.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Iterate over rows as last written with a prefix (not empty, not all ``0xff``)."""
         return self.scan_range(prefix, prefix_end(prefix))
 
     def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -156,9 +128,6 @@ class Transaction:
 
         Costs a look at every row of the transaction: for scans of many
         devices, read the store before writing.
-
-        Raises:
-            TransactionStateError: The transaction is over.
         """
         if self.state is not TransactionState.OPEN:
             raise self._over("scan")
@@ -167,11 +136,7 @@ class Transaction:
         return _merge(stored, sorted(changes)) if changes else stored
 
     def join(self, participant: Participant) -> None:
-        """Let a buffering table flush at the commit and learn the outcome.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Let a buffering table flush at the commit and learn the outcome."""
         if self.state is not TransactionState.OPEN:
             raise self._over("join")
         if not any(joined is participant for joined in self._participants):

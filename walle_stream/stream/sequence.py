@@ -210,9 +210,6 @@ class DeviceSequence:
 
         ``rows`` are the stored event rows of the open pages by ordinal, in row order: what
         ``take_changes`` gave up to the export.
-
-        Raises:
-            StoreCorruptedError: An open page has no rows.
         """
         self = cls(policy, device_id, ids)
         highest_ms, released_ms, entered_count, _, headers, held, uids = exported

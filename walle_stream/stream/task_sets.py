@@ -30,7 +30,6 @@ class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str
     """Stands beside every feature."""
     triggers: tuple[tuple[str, ...], ...]
-    """Each of them wakes the task."""
     program: str
     """What the pool of VMs knows it by: no two versions have the same."""
     state_version: int = 1

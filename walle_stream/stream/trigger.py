@@ -29,7 +29,6 @@ type Cursor = tuple[Path, ...]
 """The dynamic pending list as the nodes matched last, sorted, each once."""
 
 EMPTY_CURSOR: Final[Cursor] = ()
-"""No ongoing match."""
 
 type _Transition = tuple[Cursor, tuple[str, ...]]
 

@@ -72,11 +72,7 @@ class LetterSession:
         return acknowledged
 
     def flush(self, last: int, deadline_ms: float) -> bool:
-        """Return whether the sink has everything, at the latest at the monotonic deadline; blocks.
-
-        Raises:
-            WalleError: The sink takes nothing any more.
-        """
+        """Return whether the sink has everything, waiting for it until the monotonic deadline."""
         tick = Flag()
         self.pump(last)
         while (self._in_flight or self._sent < last) and monotonic_ms() < deadline_ms:

@@ -99,11 +99,7 @@ class LimitedTunnel:
         return self._tunnel.downlink
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Take frames; see ``Uplink.send``. Waits for room that no dropping makes.
-
-        Raises:
-            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
-        """
+        """Take frames; see ``Uplink.send``. Waits for room that no dropping makes."""
         for frame in frames:
             self._take(*frame)
 

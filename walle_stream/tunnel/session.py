@@ -61,9 +61,6 @@ class UplinkSession:
         """Send frames; blocks while the tunnel has too much in flight: back-pressure.
 
         The frames may be of other sessions, too, that share its uplink.
-
-        Raises:
-            TunnelClosedError: The tunnel was closed.
         """
         if frames:
             crash_point("send.before")

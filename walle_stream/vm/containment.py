@@ -66,9 +66,6 @@ def make_contained(
 
     ``memory_bytes`` bounds the host's memory: what fits there must fit here, or containing a run
     would change its result.
-
-    Raises:
-        VmStartError: It cannot be started.
     """
     # imported where it is used: it needs POSIX
     from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415

@@ -32,7 +32,6 @@ _ESCAPED: Final = 6  # characters of "\udc80", which stands for one that is not 
 _VERSION_DIGITS: Final = 10
 
 type Call = Callable[[Sequence[DeviceGroup]], list[GroupResult]]
-"""Runs a batch in a VM."""
 
 
 def run_checked(

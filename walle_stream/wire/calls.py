@@ -15,7 +15,6 @@ from walle_stream.wire.frame import FRAME_BYTES
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 CALLS_VERSION: Final = 2
-"""Version of a body that holds calls."""
 
 
 class CloudCall(msgspec.Struct, array_like=True, gc=False):

@@ -17,8 +17,6 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 
 ENVELOPE_VERSION: Final = 2
-"""Version of both envelopes."""
-
 _UP: Final = Struct("<BBIQ8sQQQ")
 _UP_MARK: Final = 0x55
 _DOWN_MARK: Final = 0x44

@@ -52,11 +52,7 @@ _FILE_HEAD: Final = Struct("<3sB12sI")
 _BLOCK_HEAD: Final = Struct("<12sIIIII")
 
 FILE_HEAD_BYTES: Final = _FILE_HEAD.size
-"""Where the first block begins."""
-
 BLOCK_HEAD_BYTES: Final = _BLOCK_HEAD.size
-"""How long a block's head is."""
-
 _CRC_BYTES: Final = 4
 
 

@@ -19,8 +19,6 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 BODY_VERSION: Final = 4
-"""Version of the body's layout."""
-
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Features of a commit beyond this go into another frame."""
 

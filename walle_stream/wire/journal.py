@@ -45,7 +45,6 @@ class JournalBatch(msgspec.Struct, array_like=True, frozen=True):
 
 
 decode_batch: Final = RowDecoder(JournalBatch, "journal").decode
-"""Decodes a row."""
 
 
 def encode_batch(

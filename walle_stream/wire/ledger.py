@@ -56,7 +56,6 @@ class Ledger(msgspec.Struct, frozen=True):
     """What all tasks of a partition sent; never changed, only replaced."""
 
     tasks: dict[str, TaskBytes] = {}
-    """By name."""
     measured_rows: int = 0
     """Rows whose raw bytes were at hand (``walle run --ledger``)."""
     measured_raw_bytes: int = 0

@@ -17,7 +17,6 @@ from walle_stream.wire.envelope import DownlinkEnvelope
 from walle_stream.wire.headers import Headers, read_headers
 
 MESSAGE_VERSION: Final = 1
-"""Version of the envelope."""
 
 
 def encode_message(envelope: DownlinkEnvelope) -> tuple[bytes, bytes, Headers]:

@@ -31,12 +31,9 @@ from walle_stream.wire.compact import decode_compact, encode_compact
 from walle_stream.wire.headers import Headers, read_headers
 
 RECORD_VERSION: Final = 1
-"""Version of the envelope."""
-
 _PARTITION_MAX: Final = 2**32 - 1
 
 type ValueFormat = Literal["json", "msgpack", "compact"]
-"""How a record's value is written."""
 
 
 class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):

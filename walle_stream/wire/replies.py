@@ -18,11 +18,9 @@ class CloudReply(msgspec.Struct, omit_defaults=True):
     """The answer to a call."""
 
     number: int
-    """Of the call."""
     incarnation: str
     """Of the data directory that made the call."""
     digest: str
-    """Of the call."""
     error: str = ""
     """Why there is no answer."""
     value: msgspec.Raw = msgspec.Raw(b"null")

@@ -21,8 +21,6 @@ from walle_stream.wire.headers import Headers, read_headers
 from walle_stream.wire.reports import is_reports
 
 REPORT_RECORD_VERSION: Final = 2
-"""Version of the envelope."""
-
 _KIND: Final = ("kind", b"reports")
 _PARTITION_MAX: Final = 2**31
 _NUMBER_MAX: Final = 2**62

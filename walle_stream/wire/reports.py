@@ -16,8 +16,6 @@ from walle_stream.wire.buckets import BUCKET_MAX, CALL_BUCKETS, TIMED_MAX
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 REPORTS_VERSION: Final = 5
-"""Version of a body that holds reports."""
-
 FRAME_DEVICES: Final = 20_000
 """Devices of the reports of one frame; more go into another one."""
 

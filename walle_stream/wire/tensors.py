@@ -45,8 +45,6 @@ from walle_stream.errors import FrameError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, Node
 
 MAX_NODES: Final = 10_000
-"""Most nodes of a request."""
-
 MAX_CROSSING_NODES: Final = 250_000
 """Most nodes of all requests that cross together."""
 
@@ -54,8 +52,6 @@ EARLIER: Final = "earlier"
 """Operator of a node that is an output of a request before."""
 
 MAX_DIMS: Final = 8
-"""Most dimensions of a tensor."""
-
 _HEAD: Final = struct.Struct("<I")
 
 _Dims = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=MAX_DIMS)]

@@ -51,7 +51,6 @@ class MetricsServer:
                 f"--metrics {address!r} cannot be served ({error}): choose another port"
             ) from error
         self.host = host
-        """The address that is bound."""
         self.port = int(self._server.server_address[1])
         """The port that is bound; never 0."""
         self._thread = Thread(

@@ -1,9 +1,8 @@
 """A registry of counters, gauges and histograms in Prometheus' text format.
 
-Invariants: every method may be called from any thread; names and labels follow
-the format's rules, version 0.0.4; a metric without labels is shown from the
-start. Place in the data flow: beside it; no figure here reaches a feature or a
-state row. ``metrics_server`` shows the text.
+Invariants: every method may be called from any thread; names and labels that break the
+format's rules, version 0.0.4, are a ``ValueError``; a metric without labels is shown from the
+start; no figure here reaches a feature or a state row. ``metrics_server`` shows the text.
 """
 
 import re
@@ -84,11 +83,7 @@ class Counter(_Figures):
             self._figures[values] = self._figures.get(values, 0) + amount
 
     def raise_to(self, total: float, **labels: str) -> None:
-        """Take over a total that is counted elsewhere; a lower one is ignored.
-
-        Raises:
-            ValueError: The labels are others.
-        """
+        """Take over a total that is counted elsewhere; a lower one is ignored."""
         values = self._values(labels)
         with self._lock:
             self._figures[values] = max(self._figures.get(values, 0), total)
@@ -100,11 +95,7 @@ class Gauge(_Figures):
     kind = "gauge"
 
     def set(self, value: float, **labels: str) -> None:
-        """Replace the value.
-
-        Raises:
-            ValueError: The labels are others.
-        """
+        """Replace the value."""
         values = self._values(labels)
         with self._lock:
             self._figures[values] = value
@@ -135,11 +126,7 @@ class Histogram(_Metric):
             self._series[()] = ([0] * (len(bounds) + 1), 0.0)
 
     def observe(self, value: float, times: int = 1, **labels: str) -> None:
-        """Count an observation, in the metric's unit, that was made ``times`` times.
-
-        Raises:
-            ValueError: The labels are others.
-        """
+        """Count an observation, in the metric's unit, that was made ``times`` times."""
         values = self._values(labels)
         with self._lock:
             below, total = self._series.get(values) or ([0] * (len(self._bounds) + 1), 0.0)
@@ -194,21 +181,13 @@ class Metrics:
         return self._add(Counter(name, help_, labels, self._lock), labels)
 
     def gauge(self, name: str, help_: str, labels: Sequence[str] = ()) -> Gauge:
-        """Add a gauge.
-
-        Raises:
-            ValueError: A name is not allowed or taken.
-        """
+        """Add a gauge."""
         return self._add(Gauge(name, help_, labels, self._lock), labels)
 
     def histogram(
         self, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str] = ()
     ) -> Histogram:
-        """Add a histogram; its bounds are inclusive and rise, +Inf is added.
-
-        Raises:
-            ValueError: A name is not allowed or taken, or the bounds do not rise.
-        """
+        """Add a histogram; its bounds are inclusive and rise, +Inf is added."""
         return self._add(Histogram(name, help_, labels, self._lock, bounds), labels)
 
     def render(self) -> str:

@@ -37,7 +37,6 @@ class HostStatus(msgspec.Struct, kw_only=True):
     step: str
     """``starting``, ``opening``, ``opened``, ``running`` or ``done``."""
     restarts: int = 0
-    """How often it was started again in this run."""
     unread: float = -1.0
     """The share of the source that it has yet to read, below 0 when unknown."""
     unread_rows: int = -1

@@ -18,11 +18,7 @@ from walle_stream.spec.models import FunctionReference
 def load_functions(
     kind: str, references: Mapping[str, FunctionReference]
 ) -> dict[str, Callable[..., Any]]:
-    """Import functions; runs the bodies of their modules.
-
-    Raises:
-        FunctionError: A file or module cannot be imported, or has no such function.
-    """
+    """Import functions, each as ``load_function`` does."""
     return {
         name: load_function(f"spec.{kind}.{name}", reference.file, reference.function)
         for name, reference in references.items()

@@ -96,12 +96,7 @@ class InstalledPrograms:
         return ready.name, msgspec.structs.replace(task, resources=digests, **facts)
 
     def ensure(self, task: str, installed: InstalledTask) -> None:
-        """Load a program into the pool; see ``ProgramSource``.
-
-        Raises:
-            PackageError: Its package is not stored, altered, or not for this interpreter.
-            VmStartError: No VM can be made.
-        """
+        """Load a program into the pool; see ``ProgramSource``."""
         ready = self._unpacked.pop(installed.program, None)
         if not installed.package or installed.program in self._loaded:
             return

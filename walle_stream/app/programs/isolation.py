@@ -49,11 +49,7 @@ def _lacking(task: ReadyTask) -> str:
 
 
 def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
-    """Compile the scripts of a definition, and decide how isolated its packages run.
-
-    Raises:
-        ScriptError: A script is wrong, or a file of it cannot be read.
-    """
+    """Compile the scripts of a definition, and decide how isolated its packages run."""
     floor = loaded.pipeline.spec.runtime.minimum_isolation
     return [
         admit(task, floor, is_signed=False) if isinstance(task, ReadyTask) else compile_task(task)

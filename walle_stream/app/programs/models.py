@@ -41,11 +41,7 @@ class OnnxModel:
         self._is_closed = False
 
     def check(self) -> None:
-        """Read it, and keep nothing.
-
-        Raises:
-            EngineError: As ``read``.
-        """
+        """Read it, and keep nothing."""
         self._read()
 
     def read(self) -> "HostedModel | BatchedModel":
@@ -73,11 +69,7 @@ class OnnxModel:
             self._model = None
 
     def blueprint(self) -> "ModelBlueprint":
-        """Read it for other processes, which may have what its backend needs; keeps nothing.
-
-        Raises:
-            EngineError: As ``read``, but for its backend and threads.
-        """
+        """Read it for other processes, which may have what its backend needs; keeps nothing."""
         from walle_stream.actors.engine.worker import (  # noqa: PLC0415 - see _read
             ModelBlueprint,
         )

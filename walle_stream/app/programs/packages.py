@@ -147,11 +147,7 @@ def write_package(data: bytes, path: Path) -> None:
 
 
 def size_report(package: TaskPackage) -> SizeReport:
-    """Measure a package beside this machine's Python; reads all of that, some 5 s.
-
-    Raises:
-        PackageError: This interpreter does not answer.
-    """
+    """Measure a package beside this machine's Python; reads all of that, some 5 s."""
     tree = ast.parse(package.parts[SCRIPT])
     needs = ask_interpreter(sys.executable, {"imports": sorted(gate.imported_modules(tree))})
     (base, named), (added, named_too) = needs["base"], needs["modules"]

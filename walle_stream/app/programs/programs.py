@@ -26,14 +26,12 @@ class ReadyTask(msgspec.Struct, frozen=True):
     version: str
     """Stands beside every feature."""
     triggers: tuple[tuple[str, ...], ...]
-    """Each of them wakes the task."""
     fields: tuple[str, ...] | None
     """Contents of events that the script reads; all when None."""
     pages: tuple[str, ...] | None
     """Only events on these pages wake the task; on any page when None."""
     program: CompiledProgram
     on_error: FailurePolicy = FailurePolicy()
-    """What becomes of a run that fails."""
     state_version: int = 1
     """Layout of its states."""
     package: str = ""

@@ -18,11 +18,7 @@ def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
 
 
 def kept_letters(data_dir: Path) -> Iterator[KeptLetter]:
-    """Iterate over all dead letters with their records, by partition and order of arrival.
-
-    Raises:
-        StoreMissingError: There is no such data directory.
-    """
+    """Iterate over all dead letters with their records, by partition and order of arrival."""
     with DataDir.open_read_only(data_dir) as opened:
         meta = opened.meta
     for partition, store in open_partitions(data_dir):

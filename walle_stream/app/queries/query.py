@@ -127,11 +127,7 @@ def canonical_state(data_dir: Path) -> Iterator[bytes]:
 
 
 def full_state(data_dir: Path) -> Iterator[bytes]:
-    """Iterate over everything that the partitions hold, for people: JSON lines.
-
-    Raises:
-        MalformedRowError: As ``canonical_state``.
-    """
+    """Iterate over everything that the partitions hold, for people: JSON lines."""
     yield from _good(data_dir, _all_rows(data_dir, is_canonical=False))
 
 
@@ -324,11 +320,7 @@ def _feature_line(record: FeatureRecord) -> bytes | _BadRow:
 
 
 def open_partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
-    """Iterate over partitions, number and database, each open until the next is asked for.
-
-    Raises:
-        StoreMissingError: There is no such data directory.
-    """
+    """Iterate over partitions, number and database, each open until the next is asked for."""
     with DataDir.open_read_only(data_dir) as opened:
         opened.check_parts()
         for number in range(opened.meta.partition_count):

@@ -13,7 +13,6 @@ import msgspec
 from walle_stream.ports import DeadLetterRoute, Holds, KeptLetter, RecordReturn
 
 MARK_EVERY: Final = 500
-"""Letters between two marks."""
 
 type Mark = Callable[[Sequence[str]], None]
 """Marks letters by their idempotency keys."""
@@ -28,7 +27,6 @@ class Wanted(msgspec.Struct, frozen=True):
     task: str | None = None
     device_id: str | None = None
     limit: int | None = None
-    """Most letters."""
     is_again: bool = False
     """Also those that were replayed before."""
     takes_pages: bool = False

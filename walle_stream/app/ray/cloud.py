@@ -50,11 +50,7 @@ class CloudProcess:
         return os.getpid(), versions_here()
 
     def open(self) -> None:
-        """Open log and table and begin to merge; blocks for a dying owner.
-
-        Raises:
-            WalleError: They cannot be opened.
-        """
+        """Open log and table and begin to merge; blocks for a dying owner."""
         assembly, stack = self._assembly, self._stack
         wait_for_locks([self._path / "tunnel", self._path / "cloud"])
         assembly.open_cloud(stack, self._path)

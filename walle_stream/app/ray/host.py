@@ -68,7 +68,6 @@ class HostState(msgspec.Struct, kw_only=True):
     progress: float
     """Share of the source that was read, below 0 when unknown."""
     unread: Unread
-    """What is left of it."""
     is_ended: bool
     """Whether one of its partitions was told of the source's natural end."""
     missing_replies: int
@@ -138,9 +137,6 @@ class HostProcess:
         ``cloud`` is Ray's handle, None where the cloud side is another program; ``engine`` are the
         engine actors' ``EngineHandles``. Returns the committed offset of every partition that has
         one, and their figures.
-
-        Raises:
-            WalleError: They cannot be opened.
         """
         assembly, stack, options = self._assembly, self._stack, self._options
         stack.enter_context(calm_collector())

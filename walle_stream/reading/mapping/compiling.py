@@ -69,11 +69,7 @@ def compile_mapping(
 
 
 def check_mapping(model: "RowKeys") -> None:
-    """Check every expression of a mapping without rows.
-
-    Raises:
-        MappingError: An expression is wrong.
-    """
+    """Check every expression of a mapping without rows."""
     layout: RowLayout = CsvLayout(model.columns, None)
     if model.format == "jsonl":
         layout = JsonLayout(model.explode)

@@ -22,8 +22,6 @@ ENCODING_MAX_BYTES: Final = 65_535
 """Longest encoding: its length travels in 16 bits."""
 
 SERVICE_MAX_BYTES: Final = 200
-"""Longest name of a service."""
-
 _NO_CALLS: Final[list[bytes]] = []
 """Of a run that made none; only read."""
 
