@@ -24,7 +24,7 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
 
 DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
 and no id's range lies within another's. Its hot rows come first: waking a
-device reads \x01 and \x02 (``hot_range``) and stops before the features. TASK
+device reads \x01 and \x02 and stops before the features. TASK
 has its length in front, so that a scan of one task never meets another's rows;
 tasks therefore sort by length, then by name. KEY is the rest of the key and
 may be any text.
@@ -140,14 +140,6 @@ class DeviceKeys:
         self.base = DEVICE_PREFIX + device_id.encode() + b"\x00"
         self.row = self.base + b"\x01"
 
-    def range(self) -> tuple[bytes, bytes]:
-        """Return start and end (exclusive) of everything of the device."""
-        return self.base, self.base[:-1] + b"\x01"
-
-    def hot_range(self) -> tuple[bytes, bytes]:
-        """Return start and end (exclusive) of what waking the device reads."""
-        return self.row, self.base + b"\x03"
-
     def pages(self) -> bytes:
         """Return the prefix of all open page rows."""
         return self.base + b"\x02"
@@ -170,10 +162,6 @@ class DeviceKeys:
     def state(self, task: str, key: str) -> bytes:
         """Return the key of one state value."""
         return self.base + b"\x03" + _task(task) + key.encode()
-
-    def features(self, task: str) -> bytes:
-        """Return the prefix of a task's feature rows."""
-        return self.base + b"\x04" + _task(task)
 
     def feature(self, task: str, sequence_number: int) -> bytes:
         """Return the key of a feature row; the device's sequence number is a u64."""

@@ -48,20 +48,18 @@ class _Node:
 class TriggerTrie:
     """Conditions of all tasks of a partition. One thread.
 
-    An ongoing match belongs to its path, not to a task. Inserting and removing
-    tasks therefore keeps the cursors of live matches valid: a path that
-    vanishes ends at the device's next event, and a task inserted later joins
-    the ongoing matches whose path its condition begins with.
+    An ongoing match belongs to its path, not to a task: so the cursors of live matches are
+    valid in a trie of other tasks, too. A path that is not there ends at the device's next
+    event, and a new task joins the ongoing matches whose path its condition begins with.
     """
 
-    __slots__ = ("_cache", "_cached_count", "_conditions", "_root", "ids")
+    __slots__ = ("_cache", "_cached_count", "_root", "ids")
 
     def __init__(self) -> None:
         """Make a trie without conditions."""
         self._root = _Node(())
-        self._conditions: dict[str, set[Path]] = {}
-        self.ids: dict[str, int] = {}
-        """The trigger ids of all conditions, with how often each stands in one; only read."""
+        self.ids: set[str] = set()
+        """The trigger ids of all conditions; only read."""
         self._forget()
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
@@ -76,24 +74,14 @@ class TriggerTrie:
                 "name at least one, like [page_exit]"
             )
         path = tuple(condition)
-        conditions = self._conditions.setdefault(task, set())
-        if path in conditions:
-            return
-        conditions.add(path)
+        self.ids.update(path)
         node = self._root
         for trigger_id in path:
-            self.ids[trigger_id] = self.ids.get(trigger_id, 0) + 1
             child = node.children.get(trigger_id)
             if child is None:
                 child = node.children[trigger_id] = _Node((*node.path, trigger_id))
             node = child
         node.tasks.add(task)
-        self._forget()
-
-    def remove(self, task: str) -> None:
-        """Remove all conditions of a task; unknown tasks are ignored."""
-        for path in self._conditions.pop(task, ()):
-            self._remove_condition(task, path)
         self._forget()
 
     def advance(
@@ -159,20 +147,6 @@ class TriggerTrie:
                 return None
             node = child
         return node
-
-    def _remove_condition(self, task: str, path: Path) -> None:
-        nodes = [self._root]
-        for trigger_id in path:
-            nodes.append(nodes[-1].children[trigger_id])
-            self.ids[trigger_id] -= 1
-            if not self.ids[trigger_id]:
-                del self.ids[trigger_id]
-        nodes[-1].tasks.discard(task)
-        for parent, trigger_id in zip(nodes[-2::-1], reversed(path), strict=True):
-            child = parent.children[trigger_id]
-            if child.tasks or child.children:
-                break
-            del parent.children[trigger_id]
 
     def _forget(self) -> None:
         self._cache: dict[Cursor, dict[tuple[str, str], _Transition]] = {}

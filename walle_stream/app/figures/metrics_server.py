@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
 from threading import Thread
-from typing import Final, Self, override
+from typing import Final, override
 from urllib.parse import urlsplit
 
 from walle_stream.errors import ActorError, MetricsAddressError
@@ -23,10 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class MetricsServer:
-    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` until closed.
-
-    Use it with ``with``, or call :meth:`close`.
-    """
+    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` until :meth:`close`."""
 
     def __init__(
         self, address: str, render: Callable[[], str], is_ready: Callable[[], bool]
@@ -57,14 +54,6 @@ class MetricsServer:
             target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True
         )
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def close(self) -> None:
         """Stop serving and free the port; a second call does nothing."""

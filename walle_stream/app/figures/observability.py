@@ -70,18 +70,6 @@ class Counter(_Figures):
 
     kind = "counter"
 
-    def add(self, amount: float = 1, **labels: str) -> None:
-        """Count an amount ≥ 0, with a value for each label of the metric.
-
-        Raises:
-            ValueError: The amount is negative or the labels are others.
-        """
-        if not amount >= 0:
-            raise ValueError(f"counter {self.name} cannot grow by {amount}")
-        values = self._values(labels)
-        with self._lock:
-            self._figures[values] = self._figures.get(values, 0) + amount
-
     def raise_to(self, total: float, **labels: str) -> None:
         """Take over a total that is counted elsewhere; a lower one is ignored."""
         values = self._values(labels)
@@ -124,17 +112,6 @@ class Histogram(_Metric):
         self._series: dict[_Labels, tuple[list[int], float]] = {}
         if not labels:
             self._series[()] = ([0] * (len(bounds) + 1), 0.0)
-
-    def observe(self, value: float, times: int = 1, **labels: str) -> None:
-        """Count an observation, in the metric's unit, that was made ``times`` times."""
-        values = self._values(labels)
-        with self._lock:
-            below, total = self._series.get(values) or ([0] * (len(self._bounds) + 1), 0.0)
-            for index, bound in enumerate(self._bounds):
-                if value <= bound:
-                    below[index] += times
-            below[-1] += times
-            self._series[values] = (below, total + value * times)
 
     def replace(self, below: Sequence[int], total: float, **labels: str) -> None:
         """Take over what is counted elsewhere.
