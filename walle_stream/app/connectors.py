@@ -1,4 +1,4 @@
-"""Finds connectors: entry points of the group ``walle_stream.connectors``.
+"""Finds connectors, and kinds of definitions that others bring: entry points.
 
 The framework never imports an adapter by name; a user's own package joins by
 declaring an entry point, or the YAML names a dotted path ``package.module:NAME``.
@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from walle_stream.errors import SpecFileError
 
 GROUP: Final = "walle_stream.connectors"
+KINDS_GROUP: Final = "walle_stream.kinds"
+"""Entry point group of further kinds: a pydantic model of the whole document, by its kind."""
 
 
 def load_connector(name: str) -> Any:
@@ -107,3 +109,14 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
     def __len__(self) -> int:
         """Return how many connectors are installed."""
         return len(connector_names())
+
+
+def further_kinds() -> Mapping[str, type[BaseModel]]:
+    """Return the models by kind; those whose extra is not installed are left out."""
+    kinds = {}
+    for point in entry_points(group=KINDS_GROUP):
+        try:
+            kinds[point.name] = point.load()
+        except ImportError:
+            continue
+    return kinds

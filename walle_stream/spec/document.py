@@ -7,7 +7,9 @@ for the error.
 """
 
 import re
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from yaml import Mark
 
 from walle_stream.errors import SpecFileError
 
@@ -22,13 +24,6 @@ _SET_PLACE: Final = (0, 0)
 _SHOWN_MAX: Final = 60
 _PATH_MAX: Final = 200
 _SHORT: Final = 4
-
-
-class Mark(Protocol):
-    """Where PyYAML found something; both counted from 0."""
-
-    line: int
-    column: int
 
 
 class Document:

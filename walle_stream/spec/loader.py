@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Never, Protocol, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from walle_stream.errors import SpecFileError, WalleError
-from walle_stream.spec.annotations import known_keys, resolve_paths
+from walle_stream.spec.annotations import known_keys
 from walle_stream.spec.document import Document, Key, shown
-from walle_stream.spec.messages import Problem, Refused, explain
+from walle_stream.spec.messages import Problem, Refused, refuse, validate
 from walle_stream.spec.models import (
     API_VERSION,
     DeadLettersSpec,
@@ -40,7 +40,6 @@ ISOLATION: Final = "spec.isolation.require"
 
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
-_RESTORABLE: Final = frozenset({"string_type", "path_type"})
 # how collections of models call what they have for a part that is not the source
 _FINDERS: Final = {"tunnel": "of_tunnel", "deadLetters": "of_dead_letters"}
 _DEFAULT_TUNNEL: Final = str(TunnelSpec.model_fields["connector"].default)
@@ -356,24 +355,18 @@ class _Loading:
         folder = Path(document.file).parent
         # scripts are opened later, wherever the process stands then
         folder = folder.absolute() if model is Task else folder
-        resolve_paths(document, model, base, data, folder)
-        refused = Refused(document, model, base, data, known)
-        for _ in range(2):
-            try:
-                validated = model.model_validate(data, by_alias=True, by_name=False)
-            except ValidationError as error:
-                if not restore_texts(refused, error, folder):
-                    self._problems += explain(refused, error)
-                    return None
-            else:
-                if isinstance(validated, Task):
-                    self._look_at(document, validated)
-                return validated
-        return None
+        validated = validate(Refused(document, model, base, data, known), model, folder)
+        if isinstance(validated, list):
+            self._problems += validated
+            return None
+        if isinstance(validated, Task):
+            self._look_at(document, validated)
+        return validated
 
     def _look_at(self, document: Document, task: Task) -> None:
-        if self._look_for_scripts:
-            self._look_for_script(document, task)
+        script = task.spec.script
+        if self._look_for_scripts and not _is_there(script):
+            self._add(document.error(("spec", "script"), _no_file(script)))
         name, spec = task.metadata.name, task.spec
         keys: list[tuple[str, Key]] = [
             (step, ("spec", "triggers", at, "sequence", index))
@@ -384,11 +377,6 @@ class _Loading:
         keys.append((ISOLATION, ("spec", "isolation", "require")))
         for text, key in keys:
             self._places.setdefault((name, text), document.shown_place(key))
-
-    def _look_for_script(self, document: Document, task: Task) -> None:
-        script = task.spec.script
-        if not _is_there(script):
-            self._add(document.error(("spec", "script"), _no_file(script)))
 
     def _look_for_functions(
         self,
@@ -406,19 +394,8 @@ class _Loading:
         self._problems.append(Problem(error))
 
     def _check(self) -> None:
-        if not self._problems:
-            return
-        main = str(self._file)
-
-        def rank(problem: Problem) -> tuple[bool, bool, int, int]:
-            error = problem.error
-            is_elsewhere = error.file not in {main, "--set"}
-            return problem.is_consequence, is_elsewhere, error.line, error.column
-
-        first = min(self._problems, key=rank).error
-        more = len(self._problems) - 1
-        suffix = f" (and {more} more)" if more else ""
-        raise SpecFileError(first.message + suffix, first.file, first.line, first.column)
+        if self._problems:
+            refuse(self._problems, str(self._file))
 
 
 def _is_there(file: Path) -> bool:
@@ -444,23 +421,3 @@ def _missing(document: Document, key: str) -> SpecFileError:
         return document.error((), f"missing key {key!r}")
     message = f"unknown key {shown(other)}, did you mean {key!r}?"
     return document.error((other,), message, is_key=True)
-
-
-def restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
-    """Put texts back into ``refused`` that ``${VAR}`` gave and that were read as numbers.
-
-    The file's paths are relative to ``folder``. Returns whether there was one, and validating again
-    is worth it.
-    """
-    is_changed = False
-    for detail in error.errors(include_url=False):
-        key: Key = (*refused.base, *detail["loc"])
-        text = refused.document.raw_texts.pop(key, None)
-        if detail["type"] in _RESTORABLE and text is not None:
-            target = refused.value
-            for part in detail["loc"][:-1]:
-                target = target[part]
-            is_path = detail["type"] == "path_type"
-            target[detail["loc"][-1]] = str(folder / text) if is_path else text
-            is_changed = True
-    return is_changed

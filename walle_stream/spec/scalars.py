@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from walle_stream.spec.document import shown
+
 # bounded, so that no text makes a number that is expensive to handle
 _NUMBER: Final = r"([0-9]{1,18})(?:\.([0-9]{1,9}))?"
 _DURATION: Final = re.compile(_NUMBER + r"(ms|s|m|h|d)")
@@ -43,8 +45,9 @@ def parse_duration_ms(text: object) -> int:
     """
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        shown = _shown(text)
-        raise ValueError(f"expected a duration like 250ms, 10s, 30m, 1.5h or 2d, found {shown}")
+        raise ValueError(
+            f"expected a duration like 250ms, 10s, 30m, 1.5h or 2d, found {shown(text)}"
+        )
     milliseconds = _scaled(match[1], match[2], _DURATION_MS[match[3]])
     if milliseconds > _MAX_MS:
         raise ValueError(f"the duration {text!r} is longer than ten years")
@@ -84,11 +87,10 @@ def parse_size_bytes(value: object) -> int:
     else:
         match = _SIZE.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            shown = _shown(value)
-            raise ValueError(f"expected a size like 64MiB, 1MB or 4096, found {shown}")
+            raise ValueError(f"expected a size like 64MiB, 1MB or 4096, found {shown(value)}")
         size = _scaled(match[1], match[2], _SIZE_BYTES[match[3] or "B"])
     if size > _MAX_BYTES:
-        raise ValueError(f"the size {_shown(value)} is over {_MAX_BYTES} bytes")
+        raise ValueError(f"the size {shown(value)} is over {_MAX_BYTES} bytes")
     return size
 
 
@@ -96,15 +98,6 @@ def _scaled(whole: str, fraction: str | None, factor: int) -> int:
     digits = fraction or ""
     scale: int = 10 ** len(digits)
     return (int(whole + digits) * factor * 2 + scale) // (2 * scale)
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, (dict, list)):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - fits a line
 
 
 DurationMs = Annotated[
