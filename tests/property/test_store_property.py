@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,9 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from walle_stream.store import rocks
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.rocks import RocksOptions
 from walle_stream.store.transaction import Transaction
 
 # few keys that are prefixes of each other, so that rows meet
@@ -26,7 +27,6 @@ KEYS = st.lists(st.sampled_from([b"\x11", b"a", b"b", b"\xff"]), min_size=1, max
 )
 VALUES = st.binary(max_size=20)
 PREFIXES = st.sampled_from([b"k", b"ka", b"kab", b"k\xff", b"kb\x11", b"zz"])
-OPTIONS = RocksOptions(write_buffer_bytes=64 << 10)
 POLICY = FlushPolicy(max_rows=4, max_bytes=60, max_age_ms=5)
 
 type Model = dict[bytes, bytes]
@@ -51,7 +51,7 @@ class StoreAgainstDict(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.path = self.folder / str(self.lives)
-        self.store = PartitionStore.open(self.path, options=OPTIONS)
+        self.store = PartitionStore.open(self.path)
         self.table = BufferingTable(POLICY)
         self.transaction = None
         self.pending = dict(self.committed)
@@ -140,7 +140,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-def test_store_equals_a_dict_through_crashes() -> None:
+def test_store_equals_a_dict_through_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rocks, "WRITE_BUFFER_BYTES", 64 << 10)
     run_state_machine_as_test(
         StoreAgainstDict, settings=settings(max_examples=25, stateful_step_count=30, deadline=None)
     )

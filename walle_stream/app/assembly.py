@@ -5,16 +5,18 @@ the YAML, the connectors' keys, the scripts and packages. Opening puts each part
 the caller's stack, in the order in which nothing is lost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
+from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud.cloud_actor import CloudActor
 from walle_stream.actors.cloud.holdings import CloudHoldings
-from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.plan.partition_plan import PartitionPlan
+from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
@@ -399,11 +401,18 @@ class Assembly:
         """Return who looks for likely mistakes in the definition and in its events."""
         return LikelyMistakes(self.tasks, self._source, self._loaded.places)
 
-    def open_partition(
-        self, number: int, generation: int = 0, is_anew: bool = False
-    ) -> PartitionHost:
-        """Open a partition at its last commit; see ``Partitions.open``."""
-        return self._opener.open(number, generation, is_anew)
+    def make_host(self, index: int, numbers: Iterable[int], sizer: BatchSizer) -> DeviceHost:
+        """Return a host's actor, not started: with these partitions, or what the source places."""
+        open_one, is_placed = self._opener.open, self.is_placed
+        return DeviceHost(
+            f"host-{index}",
+            lambda: [] if is_placed else [open_one(number) for number in numbers],
+            RestartPolicy(),
+            sizer,
+            open_one if is_placed else None,
+            incarnation=self.incarnation,
+            may_begin_anew=self.has_snapshots,
+        )
 
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec

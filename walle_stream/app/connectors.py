@@ -61,46 +61,20 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
 
     def __getitem__(self, name: str) -> type[BaseModel]:
         """Return the model of a connector's keys."""
-        return self._model_of(name, ("model", "tunnel_model"))
+        return _model_of(name, "model", "tunnel_model")
 
     def of_tunnel(self, name: str) -> type[BaseModel]:
         """Return the model of a connector's keys under ``spec.tunnel``."""
-        return self._model_of(name, ("tunnel_model", "model"))
+        return _model_of(name, "tunnel_model", "model")
 
     def of_dead_letters(self, name: str) -> type[BaseModel]:
-        """Return the model of a connector's keys under ``spec.deadLetters``.
-
-        Raises:
-            KeyError: No connector of that name is installed.
-            SpecFileError: It takes no dead letters.
-        """
-        if ":" not in name and name not in connector_names():
-            raise KeyError(name)
-        if not hasattr(load_connector(name), "letter_model"):
-            raise SpecFileError(
-                f"connector {name!r} takes no dead letters: name one that does, such as 'kafka'"
-            )
-        return self._model_of(name, ("letter_model",))
+        """Return the model of a connector's keys under ``spec.deadLetters``."""
+        return _model_of(name, "letter_model")
 
     def with_dead_letters(self) -> dict[str, type[BaseModel]]:
         """Return the models of all connectors that take dead letters, by name."""
         names = [name for name in self if hasattr(load_connector(name), "letter_model")]
         return {name: self.of_dead_letters(name) for name in names}
-
-    def _model_of(self, name: str, attributes: tuple[str, ...]) -> type[BaseModel]:
-        if ":" not in name and name not in connector_names():
-            raise KeyError(name)
-        connector = load_connector(name)
-        factories = [
-            getattr(connector, attribute)
-            for attribute in attributes
-            if hasattr(connector, attribute)
-        ]
-        if not (
-            factories and isinstance(factories[0], type) and issubclass(factories[0], BaseModel)
-        ):
-            raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
-        return factories[0]
 
     def __iter__(self) -> Any:
         """Iterate over the names of installed connectors."""
@@ -109,6 +83,23 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
     def __len__(self) -> int:
         """Return how many connectors are installed."""
         return len(connector_names())
+
+
+def _model_of(name: str, *attributes: str) -> type[BaseModel]:
+    # the first of these that the connector has
+    if ":" not in name and name not in connector_names():
+        raise KeyError(name)
+    connector = load_connector(name)
+    model = next(
+        (getattr(connector, each) for each in attributes if hasattr(connector, each)), None
+    )
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return model
+    if attributes == ("letter_model",):
+        raise SpecFileError(
+            f"connector {name!r} takes no dead letters: name one that does, such as 'kafka'"
+        )
+    raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
 
 
 def further_kinds() -> Mapping[str, type[BaseModel]]:

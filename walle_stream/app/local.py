@@ -8,7 +8,7 @@ passes batches on, and closes in an order that loses nothing.
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from threading import Event as Flag
 from typing import Any, Final
@@ -27,10 +27,8 @@ from walle_stream.actors.device_host import (
     Settle,
     delivery_events,
 )
-from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_plan import PartitionStatus
-from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turns.turn import Delivery
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.figures.status import HostStatus, RunPhase, RunStatus, write_status
@@ -247,17 +245,7 @@ class LocalRun:
                 assembly.latency_target_ms, assembly.batch_events, partitions=len(numbers)
             )
             self._sizers.append(sizer)
-            opener = _opener(assembly, () if assembly.is_placed else numbers)
-            placed = assembly.open_partition if assembly.is_placed else None
-            host = DeviceHost(
-                f"host-{index}",
-                opener,
-                RestartPolicy(),
-                sizer,
-                placed,
-                incarnation=assembly.incarnation,
-                may_begin_anew=assembly.has_snapshots,
-            )
+            host = assembly.make_host(index, numbers, sizer)
             self._devices.append(host)
             ref = ActorRef(host, assembly.mailbox_bytes)
             self._hosts.append(ref)
@@ -398,7 +386,3 @@ class LocalRun:
     def _end(self, ref: ActorRef) -> None:
         ref.stop()
         ref.join(FLUSH_TIMEOUT_S)
-
-
-def _opener(assembly: Assembly, numbers: Iterable[int]) -> Callable[[], list[PartitionHost]]:
-    return lambda: [assembly.open_partition(number) for number in numbers]

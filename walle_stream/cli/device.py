@@ -62,16 +62,16 @@ def run_agent(
             f"{waiting:,} bytes of features wait in the outbox, as the tunnel did not take them: "
             "the next run sends them"
         )
-    if not options.json:
+    if options.json:
+        fields = {
+            **msgspec.json.decode(report.to_json()),
+            "device_id": options.id,
+            "partition": assembly.partitions[0],
+            "outbox_bytes": waiting,
+        }
+        print(msgspec.json.encode(fields).decode())
+    else:
         show(report, data_dir, is_json=False)
-        return tell_losses(report, say)
-    fields = msgspec.json.decode(report.to_json())
-    fields |= {
-        "device_id": options.id,
-        "partition": assembly.partitions[0],
-        "outbox_bytes": waiting,
-    }
-    print(msgspec.json.encode(fields).decode())
     return tell_losses(report, say)
 
 

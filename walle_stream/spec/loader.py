@@ -122,8 +122,6 @@ class _NoKeys(Strict):
 
 
 class _Loading:
-    """One call of the functions above: collects problems and masked values."""
-
     def __init__(
         self,
         file: Path,

@@ -95,6 +95,13 @@ class DataDir:
         self._lock = lock
         self._is_own_folder = is_own_folder
         self._is_shared = is_shared
+        self.tunnel_path = path / "tunnel"
+        self.cloud_path = path / "cloud"
+        """Of the cloud side's feature table."""
+        self.packages_path = path / _PACKAGES
+        """Of packages that were installed while a host ran."""
+        self.status_path = path / _STATUS
+        """Tells people of the last run."""
 
     @classmethod
     def open(
@@ -173,26 +180,6 @@ class DataDir:
     def partition_path(self, number: int) -> Path:
         """Return the folder of a partition's database."""
         return self.path / "partitions" / f"{number:02d}"
-
-    @property
-    def tunnel_path(self) -> Path:
-        """The folder of the embedded tunnel."""
-        return self.path / "tunnel"
-
-    @property
-    def cloud_path(self) -> Path:
-        """The folder of the cloud side's feature table."""
-        return self.path / "cloud"
-
-    @property
-    def packages_path(self) -> Path:
-        """Folder of the packages that were installed while a host ran."""
-        return self.path / _PACKAGES
-
-    @property
-    def status_path(self) -> Path:
-        """The file that tells people of the last run."""
-        return self.path / _STATUS
 
     @property
     def owner(self) -> int | None:

@@ -30,7 +30,6 @@ from walle_stream.errors import (
 from walle_stream.store.files import make_folder
 from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
 from walle_stream.store.rocks import (
-    RocksOptions,
     durability_of,
     map_rocks_errors,
     open_rocks,
@@ -72,17 +71,15 @@ class PartitionStore:
         cls,
         path: Path,
         *,
-        options: RocksOptions | None = None,
         read_only: bool = False,
         sync_ms: float | None = None,
         lock_timeout_s: float = 0.0,
     ) -> "PartitionStore":
         """Open or make a partition's database; blocks some 30 ms.
 
-        Parents of its folder are made. Options, None for the defaults, take effect on an existing
-        database, too. ``read_only`` reads beside the process that writes. ``sync_ms`` is how often
-        commits are flushed (``store.durability``). ``lock_timeout_s`` waits for an owner that is
-        about to let it go.
+        Parents of its folder are made. ``read_only`` reads beside the process that writes.
+        ``sync_ms`` is how often commits are flushed (``store.durability``), ``lock_timeout_s`` how
+        long to wait for an owner that is about to let it go.
 
         Raises:
             FormatVersionError: It has another layout version.
@@ -98,7 +95,7 @@ class PartitionStore:
         deadline_ms = monotonic_ms() + lock_timeout_s * 1000.0
         while True:
             try:
-                database = open_rocks(path, read_only=read_only, options=options)
+                database = open_rocks(path, read_only=read_only)
             except StoreLockedError:
                 if monotonic_ms() >= deadline_ms:
                     raise

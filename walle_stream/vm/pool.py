@@ -29,14 +29,6 @@ from walle_stream.vm.task_pool import BlamedRunError, DeviceTaskPool, SharedTask
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog
 
-__all__ = [
-    "DeviceGroup",
-    "GroupResult",
-    "PoolLimits",
-    "RunResult",
-    "VmPool",
-]
-
 _log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 10.0

@@ -24,12 +24,12 @@ from pathlib import Path
 from walle_stream.errors import StoreFullError
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.rocks import RocksOptions
+from walle_stream.store import rocks
 
 path, count, buffer_bytes, rows, size = sys.argv[1], *map(int, sys.argv[2:])
-options = RocksOptions(write_buffer_bytes=buffer_bytes)
+rocks.WRITE_BUFFER_BYTES = buffer_bytes
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-with PartitionStore.open(Path(path), options=options) as store:
+with PartitionStore.open(Path(path)) as store:
     table = BufferingTable(FlushPolicy(max_rows=rows // 2))
     number = int(store.get(b"n") or b"0")
     print("open", number, flush=True)

@@ -120,8 +120,6 @@ def _hindrance(kept: KeptLetter, done: set[str], wanted: Wanted) -> str:
 
 
 class _Unmarked:
-    """Letters whose records were put, and are not marked yet."""
-
     def __init__(self, target: RecordReturn | None, mark: Mark) -> None:
         self._target = target
         self._mark = mark

@@ -24,16 +24,13 @@ from walle_stream.actors.cloud.holdings import CloudHoldings
 from walle_stream.actors.cloud.remote_tunnel import RemoteDownlink, RemoteUplink
 from walle_stream.actors.device_host import (
     Close,
-    DeviceHost,
     GetOffsets,
     GetStatus,
     Pull,
     Settle,
     delivery_events,
 )
-from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.plan.partition_plan import PartitionStatus
-from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turns.turn import Delivery
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import FLUSH_TIMEOUT_S, REPLIES_TIMEOUT_S, calm_collector
@@ -151,20 +148,7 @@ class HostProcess:
         if engine is not None:
             open_engine(stack, assembly, engine, self._index)
         assembly.open_host(stack, options, place)
-
-        def open_partitions() -> list[PartitionHost]:
-            return [assembly.open_partition(number) for number in numbers]
-
-        placed = assembly.open_partition if assembly.is_placed else None
-        self._devices = DeviceHost(
-            f"host-{self._index}",
-            open_partitions,
-            RestartPolicy(),
-            self._sizer,
-            placed,
-            incarnation=assembly.incarnation,
-            may_begin_anew=assembly.has_snapshots,
-        )
+        self._devices = assembly.make_host(self._index, numbers, self._sizer)
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._end, self._host)
         return self._ask(GetOffsets()), self._ask(GetStatus())

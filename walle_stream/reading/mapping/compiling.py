@@ -81,8 +81,6 @@ def check_mapping(model: "RowKeys") -> None:
 
 
 class _Block:
-    """Statements of one block, and the names known in it."""
-
     def __init__(
         self, body: list[ast.stmt], bound: dict[str, Typed], each: frozenset[str] = frozenset()
     ) -> None:
@@ -416,8 +414,6 @@ class _Compiler:
 
 
 class _Filler(ast.NodeTransformer):
-    """Puts trees in the place of a template's names."""
-
     def __init__(self, parts: Mapping[str, ast.expr]) -> None:
         self._parts = parts
 
