@@ -22,6 +22,7 @@ MANY_NAMES = {
     "walle_stream/errors/deploy.py",
     "walle_stream/errors/vm.py",
     "walle_stream/errors/base.py",
+    "walle_stream/errors/stores.py",
     "walle_stream/engine/operators.py",
     # a release's events are one union, which its machine matches
     "deploy/walle_deploy/release/events.py",

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,10 +16,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from walle_stream.store import rocks
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.rocks import RocksOptions
-from walle_stream.store.transaction import Transaction, prefix_end
+from walle_stream.store.transaction import Transaction
 
 # few keys that are prefixes of each other, so that rows meet
 KEYS = st.lists(st.sampled_from([b"\x11", b"a", b"b", b"\xff"]), min_size=1, max_size=3).map(
@@ -26,7 +27,6 @@ KEYS = st.lists(st.sampled_from([b"\x11", b"a", b"b", b"\xff"]), min_size=1, max
 )
 VALUES = st.binary(max_size=20)
 PREFIXES = st.sampled_from([b"k", b"ka", b"kab", b"k\xff", b"kb\x11", b"zz"])
-OPTIONS = RocksOptions(write_buffer_bytes=64 << 10)
 POLICY = FlushPolicy(max_rows=4, max_bytes=60, max_age_ms=5)
 
 type Model = dict[bytes, bytes]
@@ -51,8 +51,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.path = self.folder / str(self.lives)
-        self.store = PartitionStore.open(self.path, options=OPTIONS)
-        self.table = BufferingTable(self.store, POLICY)
+        self.store = PartitionStore.open(self.path)
+        self.table = BufferingTable(POLICY)
         self.transaction = None
         self.pending = dict(self.committed)
 
@@ -77,32 +77,22 @@ class StoreAgainstDict(RuleBasedStateMachine):
     def put_in_table(self, key: bytes, value: bytes | None, step_ms: int) -> None:
         self.begun()
         self.now_ms += step_ms
-        self.table.put(key, value, self.now_ms)
+        self.table.put_rows({key: value}, self.now_ms)
         if value is None:
             self.pending.pop(key, None)
         else:
             self.pending[key] = value
 
-    @rule(prefix=PREFIXES)
-    def delete_range(self, prefix: bytes) -> None:
-        self.begun().delete_range(b"t" + prefix, prefix_end(b"t" + prefix))
-        for key, _ in with_prefix(self.pending, b"t" + prefix):
-            del self.pending[key]
-
     @rule(keys=st.lists(KEYS, max_size=4))
     def read(self, keys: list[bytes]) -> None:
-        transaction = self.begun()
         wanted = [b"t" + key for key in keys]
-        assert transaction.multi_get(wanted) == [self.pending.get(key) for key in wanted]
-        for key in keys:
-            assert transaction.get(b"t" + key) == self.pending.get(b"t" + key)
-            assert self.table.get(key) == self.pending.get(key)
+        assert self.store.multi_get(wanted) == [self.committed.get(key) for key in wanted]
+        for key in wanted:
+            assert self.begun().get(key) == self.pending.get(key)
 
     @rule(prefix=PREFIXES)
     def scan(self, prefix: bytes) -> None:
-        transaction = self.begun()
-        assert list(transaction.scan(b"t" + prefix)) == with_prefix(self.pending, b"t" + prefix)
-        assert list(self.table.scan(prefix)) == with_prefix(self.pending, prefix)
+        assert list(self.store.scan(prefix)) == with_prefix(self.committed, prefix)
 
     @rule()
     def commit(self) -> None:
@@ -150,7 +140,8 @@ class StoreAgainstDict(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-def test_store_equals_a_dict_through_crashes() -> None:
+def test_store_equals_a_dict_through_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rocks, "WRITE_BUFFER_BYTES", 64 << 10)
     run_state_machine_as_test(
         StoreAgainstDict, settings=settings(max_examples=25, stateful_step_count=30, deadline=None)
     )

@@ -23,6 +23,7 @@ rests = st.tuples(st.just("rest"))
 def play(steps):
     """Give the steps to trie and naive matcher and compare after each."""
     trie, naive, cursor = TriggerTrie(), NaiveTriggers(), EMPTY_CURSOR
+    inserted = []
     for number, (step, *args) in enumerate(steps):
         if step == "event":
             cursor, tasks = trie.advance(cursor, *args)
@@ -31,9 +32,15 @@ def play(steps):
         elif step == "insert":
             trie.insert(*args)
             naive.insert(*args)
+            inserted.append(args)
         elif step == "remove":
-            trie.remove(*args)
+            # as a device that gets another set of tasks: a new trie, the same matches
+            inserted = [each for each in inserted if each[0] != args[0]]
             naive.remove(*args)
+            paths, trie = trie.export_cursor(cursor), TriggerTrie()
+            for each in inserted:
+                trie.insert(*each)
+            cursor = trie.import_cursor(paths)
         else:
             # a device comes to rest and back whenever memory wants it: nothing may follow from that
             cursor = trie.import_cursor(trie.export_cursor(cursor))
@@ -73,7 +80,7 @@ def test_tasks_that_come_and_go_fire_like_the_naive_matcher(steps):
     stream=st.lists(events, max_size=20),
     order=st.randoms(use_true_random=False),
 )
-def test_the_order_of_insertions_and_a_detour_do_not_matter(inserted, stream, order):
+def test_the_order_of_insertions_does_not_matter(inserted, stream, order):
     shuffled = inserted[:]
     order.shuffle(shuffled)
     tries = []
@@ -81,8 +88,6 @@ def test_the_order_of_insertions_and_a_detour_do_not_matter(inserted, stream, or
         trie = TriggerTrie()
         for _, task, condition in steps:
             trie.insert(task, condition)
-            trie.insert("passing", condition[::-1])
-        trie.remove("passing")
         tries.append(trie)
     cursors = [EMPTY_CURSOR, EMPTY_CURSOR]
     for _, event_id, page_id in stream:

@@ -5,16 +5,18 @@ the YAML, the connectors' keys, the scripts and packages. Opening puts each part
 the caller's stack, in the order in which nothing is lost.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
+from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud.cloud_actor import CloudActor
 from walle_stream.actors.cloud.holdings import CloudHoldings
-from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.plan.partition_plan import PartitionPlan
+from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
@@ -133,10 +135,6 @@ class Assembly:
     def load(cls, file: Path, overrides: Sequence[str] = ()) -> Self:
         """Load and check a definition; opens nothing.
 
-        Args:
-            file: The pipeline's YAML.
-            overrides: ``a.b=c``.
-
         Raises:
             SpecFileError: The definition is wrong.
             ScriptError: A script is.
@@ -169,11 +167,7 @@ class Assembly:
         return Assembly, (self._loaded, self.tasks)
 
     def run_models_with(self, runners: Mapping[str, ModelRunner]) -> None:
-        """Let others run models; before anything is opened.
-
-        Args:
-            runners: By model, in the place of ONNX files.
-        """
+        """Let others run models in the place of ONNX files; before anything is opened."""
         from walle_stream.engine.batching import RowsTogether  # noqa: PLC0415 - brings numpy
 
         for name, runner in runners.items():
@@ -200,11 +194,7 @@ class Assembly:
         self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, downlink, holdings))
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
-        """Open what one host of several processes needs; another one owns the directory.
-
-        Raises:
-            WalleError: A part cannot be opened; what was is closed.
-        """
+        """Open what one host of several processes needs; another one owns the directory."""
         check_machine(self.tasks, self._loaded.places)
         self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
         self._open_vms(stack, options, place)
@@ -241,12 +231,7 @@ class Assembly:
     def open_cloud(self, stack: ExitStack, path: Path | None = None) -> None:
         """Open the cloud side: the tunnel's log and the feature table; blocks.
 
-        Args:
-            stack: Gets the closings.
-            path: The data directory, where another process owns it.
-
-        Raises:
-            WalleError: A part cannot be opened; what was is closed.
+        ``path`` is the data directory where another process owns it.
         """
         spec = self._spec
         if path is not None:
@@ -265,11 +250,7 @@ class Assembly:
             self._tunnel.receiver.release(lane, position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
-        """Open the devices' end of a tunnel whose cloud side is another program; blocks.
-
-        Raises:
-            WalleError: It cannot be opened.
-        """
+        """Open the devices' end of a tunnel whose cloud side is another program; blocks."""
         spec = self._spec.tunnel
         policy = OutboxPolicy(spec.outbox.max_bytes, spec.on_full == "dropOldest", spec.max_age_ms)
         end: DeviceTunnel = self._connector.open_device(
@@ -420,17 +401,18 @@ class Assembly:
         """Return who looks for likely mistakes in the definition and in its events."""
         return LikelyMistakes(self.tasks, self._source, self._loaded.places)
 
-    def open_partition(
-        self, number: int, generation: int = 0, is_anew: bool = False
-    ) -> PartitionHost:
-        """Open a partition at its last commit; run in its host's thread.
-
-        Args:
-            number: Which.
-            generation: Of a placement by the source, ≥ 1; 0 for none.
-            is_anew: See ``Placement.assign``.
-        """
-        return self._opener.open(number, generation, is_anew)
+    def make_host(self, index: int, numbers: Iterable[int], sizer: BatchSizer) -> DeviceHost:
+        """Return a host's actor, not started: with these partitions, or what the source places."""
+        open_one, is_placed = self._opener.open, self.is_placed
+        return DeviceHost(
+            f"host-{index}",
+            lambda: [] if is_placed else [open_one(number) for number in numbers],
+            RestartPolicy(),
+            sizer,
+            open_one if is_placed else None,
+            incarnation=self.incarnation,
+            may_begin_anew=self.has_snapshots,
+        )
 
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:
         spec = self._spec

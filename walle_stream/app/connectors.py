@@ -1,4 +1,4 @@
-"""Finds connectors: entry points of the group ``walle_stream.connectors``.
+"""Finds connectors, and kinds of definitions that others bring: entry points.
 
 The framework never imports an adapter by name; a user's own package joins by
 declaring an entry point, or the YAML names a dotted path ``package.module:NAME``.
@@ -15,14 +15,12 @@ from pydantic import BaseModel
 from walle_stream.errors import SpecFileError
 
 GROUP: Final = "walle_stream.connectors"
-"""Entry point group of connectors."""
+KINDS_GROUP: Final = "walle_stream.kinds"
+"""Entry point group of further kinds: a pydantic model of the whole document, by its kind."""
 
 
 def load_connector(name: str) -> Any:
-    """Load a connector by its name in YAML.
-
-    Args:
-        name: An entry point's name, or a dotted path ``package.module:NAME``.
+    """Load a connector by its entry point's name, or a dotted path ``package.module:NAME``.
 
     Raises:
         SpecFileError: There is none of that name, or it cannot be imported.
@@ -56,60 +54,27 @@ def _points() -> EntryPoints:
 
 
 class ConnectorModels(Mapping[str, type[BaseModel]]):
-    """The YAML models of all connectors, loaded one by one when asked for."""
+    """The YAML models of all connectors, loaded one by one when asked for.
+
+    A name that is not installed is a ``KeyError``, what is no such connector a ``SpecFileError``.
+    """
 
     def __getitem__(self, name: str) -> type[BaseModel]:
-        """Return the model of a connector's keys.
-
-        Raises:
-            KeyError: No connector of that name is installed.
-            SpecFileError: What the name stands for is no connector.
-        """
-        return self._model_of(name, ("model", "tunnel_model"))
+        """Return the model of a connector's keys."""
+        return _model_of(name, "model", "tunnel_model")
 
     def of_tunnel(self, name: str) -> type[BaseModel]:
-        """Return the model of a connector's keys under ``spec.tunnel``.
-
-        Raises:
-            KeyError: No connector of that name is installed.
-            SpecFileError: What the name stands for is no connector.
-        """
-        return self._model_of(name, ("tunnel_model", "model"))
+        """Return the model of a connector's keys under ``spec.tunnel``."""
+        return _model_of(name, "tunnel_model", "model")
 
     def of_dead_letters(self, name: str) -> type[BaseModel]:
-        """Return the model of a connector's keys under ``spec.deadLetters``.
-
-        Raises:
-            KeyError: No connector of that name is installed.
-            SpecFileError: It takes no dead letters.
-        """
-        if ":" not in name and name not in connector_names():
-            raise KeyError(name)
-        if not hasattr(load_connector(name), "letter_model"):
-            raise SpecFileError(
-                f"connector {name!r} takes no dead letters: name one that does, such as 'kafka'"
-            )
-        return self._model_of(name, ("letter_model",))
+        """Return the model of a connector's keys under ``spec.deadLetters``."""
+        return _model_of(name, "letter_model")
 
     def with_dead_letters(self) -> dict[str, type[BaseModel]]:
         """Return the models of all connectors that take dead letters, by name."""
         names = [name for name in self if hasattr(load_connector(name), "letter_model")]
         return {name: self.of_dead_letters(name) for name in names}
-
-    def _model_of(self, name: str, attributes: tuple[str, ...]) -> type[BaseModel]:
-        if ":" not in name and name not in connector_names():
-            raise KeyError(name)
-        connector = load_connector(name)
-        factories = [
-            getattr(connector, attribute)
-            for attribute in attributes
-            if hasattr(connector, attribute)
-        ]
-        if not (
-            factories and isinstance(factories[0], type) and issubclass(factories[0], BaseModel)
-        ):
-            raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
-        return factories[0]
 
     def __iter__(self) -> Any:
         """Iterate over the names of installed connectors."""
@@ -118,3 +83,31 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
     def __len__(self) -> int:
         """Return how many connectors are installed."""
         return len(connector_names())
+
+
+def _model_of(name: str, *attributes: str) -> type[BaseModel]:
+    # the first of these that the connector has
+    if ":" not in name and name not in connector_names():
+        raise KeyError(name)
+    connector = load_connector(name)
+    model = next(
+        (getattr(connector, each) for each in attributes if hasattr(connector, each)), None
+    )
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return model
+    if attributes == ("letter_model",):
+        raise SpecFileError(
+            f"connector {name!r} takes no dead letters: name one that does, such as 'kafka'"
+        )
+    raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
+
+
+def further_kinds() -> Mapping[str, type[BaseModel]]:
+    """Return the models by kind; those whose extra is not installed are left out."""
+    kinds = {}
+    for point in entry_points(group=KINDS_GROUP):
+        try:
+            kinds[point.name] = point.load()
+        except ImportError:
+            continue
+    return kinds

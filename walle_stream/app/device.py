@@ -29,12 +29,7 @@ _NAME_MAX: Final = 120
 
 
 def device_folder(pipeline: str, device_id: str) -> Path:
-    """Return the data directory of a device whose user gives none.
-
-    Args:
-        pipeline: Its name.
-        device_id: Whatever stands in it that no file name can have is escaped.
-    """
+    """Return the data directory of a device whose user gives none; its name is escaped."""
     name = quote(device_id, safe="")
     if len(name) > _NAME_MAX:
         digest = blake2b(device_id.encode(), digest_size=8).hexdigest()
@@ -51,10 +46,7 @@ class DeviceAssembly(Assembly):
     def attach(self, device_id: str, events: Path | None, *, follows: bool) -> None:
         """Say whose agent this is; the definition's source is put aside.
 
-        Args:
-            device_id: The device.
-            events: JSON Lines of its events; None for standard input.
-            follows: Whether more is waited for at the end.
+        Events are JSON Lines (None: of standard input); ``follows`` waits for more at the end.
 
         Raises:
             SpecFileError: The connector of events is not installed.
@@ -88,13 +80,7 @@ class DeviceRun(LocalRun):
     def __init__(
         self, assembly: DeviceAssembly, options: RunOptions, beside: Beside | None = None
     ) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            assembly: Attached.
-            options: How to run; one host.
-            beside: What goes on while events are read.
-        """
+        """Prepare; nothing is opened yet."""
         super().__init__(assembly, options, beside)
         self.waiting_bytes = 0
         """Of frames that nobody has acknowledged, when the run has ended."""

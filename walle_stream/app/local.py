@@ -8,7 +8,7 @@ passes batches on, and closes in an order that loses nothing.
 import gc
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from threading import Event as Flag
 from typing import Any, Final
@@ -27,10 +27,8 @@ from walle_stream.actors.device_host import (
     Settle,
     delivery_events,
 )
-from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_plan import PartitionStatus
-from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turns.turn import Delivery
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.figures.status import HostStatus, RunPhase, RunStatus, write_status
@@ -94,13 +92,7 @@ class LocalRun:
     def __init__(
         self, assembly: Assembly, options: RunOptions, beside: Beside | None = None
     ) -> None:
-        """Prepare; nothing is opened yet.
-
-        Args:
-            assembly: The pipeline's parts.
-            options: How to run it.
-            beside: What goes on while events are read.
-        """
+        """Prepare; nothing is opened yet."""
         self._beside = beside
         self._assembly = assembly
         self._options = options
@@ -123,9 +115,6 @@ class LocalRun:
 
         Callable from a signal handler. The source releases nothing early, so
         the next run continues as if there had been no stop.
-
-        Args:
-            reason: Named in the report, e.g. ``SIGTERM``.
         """
         if not self._stop.is_set():
             self._stopped_by = reason
@@ -138,13 +127,8 @@ class LocalRun:
     ) -> RunReport:
         """Run to the end of the source, to the limit or to ``stop``; blocks.
 
-        Args:
-            on_progress: See ``OnProgress``; called in this thread.
-            cpu_before_s: CPU seconds of the process that are not this run's;
-                None for all so far. The command line gives 0: its start counts.
-
-        Returns:
-            What was done.
+        CPU seconds before are not this run's (None: all so far). The command line gives 0: its
+        start counts. ``on_progress`` is called in this thread.
 
         Raises:
             WalleError: A part failed for good; what was committed stays.
@@ -261,17 +245,7 @@ class LocalRun:
                 assembly.latency_target_ms, assembly.batch_events, partitions=len(numbers)
             )
             self._sizers.append(sizer)
-            opener = _opener(assembly, () if assembly.is_placed else numbers)
-            placed = assembly.open_partition if assembly.is_placed else None
-            host = DeviceHost(
-                f"host-{index}",
-                opener,
-                RestartPolicy(),
-                sizer,
-                placed,
-                incarnation=assembly.incarnation,
-                may_begin_anew=assembly.has_snapshots,
-            )
+            host = assembly.make_host(index, numbers, sizer)
             self._devices.append(host)
             ref = ActorRef(host, assembly.mailbox_bytes)
             self._hosts.append(ref)
@@ -412,7 +386,3 @@ class LocalRun:
     def _end(self, ref: ActorRef) -> None:
         ref.stop()
         ref.join(FLUSH_TIMEOUT_S)
-
-
-def _opener(assembly: Assembly, numbers: Iterable[int]) -> Callable[[], list[PartitionHost]]:
-    return lambda: [assembly.open_partition(number) for number in numbers]

@@ -22,14 +22,9 @@ _AT_ONCE_MS: Final = 0.0
 
 
 def tell_losses(report: RunReport, say: Callable[[str], None]) -> int:
-    """Report what is lost and was not reported before; blocks on the stores where there is any.
+    """Report losses that no run reported before; blocks on the stores where there is one.
 
-    Args:
-        report: Of a run that has closed its stores.
-        say: Gets the line.
-
-    Returns:
-        The exit code: 0 where nothing is new.
+    The report's run has closed its stores. Returns the exit code: 0 where nothing is new.
     """
     try:
         report.check()

@@ -60,17 +60,7 @@ class PartitionOpener:
         place: HostPlace,
         uploads: Executor,
     ) -> None:
-        """Keep what every partition is made of; opens nothing.
-
-        Args:
-            data_dir: Where the stores lie.
-            in_hand: What the last process left unfinished.
-            state: How state is kept, and its snapshots.
-            plan: What is the same for all partitions.
-            pool: VMs.
-            place: Of the host.
-            uploads: Writes snapshots.
-        """
+        """Keep what every partition is made of; opens nothing."""
         self._data_dir = data_dir
         self._in_hand = in_hand
         self._state = state
@@ -82,10 +72,7 @@ class PartitionOpener:
     def open(self, number: int, generation: int = 0, is_anew: bool = False) -> PartitionHost:
         """Open a partition at its last commit; run in its host's thread.
 
-        Args:
-            number: Which.
-            generation: Of a placement by the source, ≥ 1; 0 for none.
-            is_anew: See ``Placement.assign``.
+        A placement by the source has a generation ≥ 1. ``is_anew``: see ``Placement.assign``.
 
         Raises:
             SourceMovedError: It was opened in a later generation, as its snapshots say.

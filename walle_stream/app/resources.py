@@ -7,14 +7,9 @@ from walle_stream.errors import SpecFileError
 
 
 def find_definition(name: str) -> Path:
-    """Find a pipeline file: a path, or the name of one that ships with us.
+    """Find a pipeline file: a path, or the name (``ipv``) of one that ships with us.
 
-    Args:
-        name: What the user gave, ``my/pipeline.yaml`` or ``ipv``.
-
-    Returns:
-        The path of an existing file, or the path as given (the loader then
-        says what is wrong with it).
+    A path that does not exist is returned as given: the loader says what is wrong with it.
     """
     path = Path(name)
     if path.exists() or path.suffix or len(path.parts) > 1:

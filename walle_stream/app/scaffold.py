@@ -11,13 +11,7 @@ _NAME_MAX: Final = 40
 
 
 def make_project(folder: Path) -> list[Path]:
-    """Copy the template into a new folder.
-
-    Args:
-        folder: Must not exist, or be empty.
-
-    Returns:
-        The files made.
+    """Copy the template into a folder that is new or empty; return the files made.
 
     Raises:
         SpecFileError: The folder holds something already, or cannot be made.

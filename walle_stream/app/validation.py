@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.kinds import further_kinds
+from walle_stream.app.connectors import further_kinds
 from walle_stream.app.programs.programs import compile_task, unpack_task
 from walle_stream.spec.loader import load_task
 from walle_stream.spec.single import kind_of, load_single
@@ -14,10 +14,6 @@ from walle_stream.vm.package.reader import SUFFIX
 
 def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Check a pipeline, a task file or a package, with all that it names, or another kind.
-
-    Args:
-        file: YAML, or a package by its suffix.
-        overrides: ``a.b=c``; pipelines only.
 
     Returns:
         ``kind``, ``name`` and the names of the tasks; of a pipeline also ``warnings``: what is

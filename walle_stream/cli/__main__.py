@@ -31,11 +31,7 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    Args:
-        argv: Arguments without the program's name; None takes the process's.
-    """
+    """Run a command line, the process's by default, and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     code = _run(arguments, is_process=argv is None)
     if argv is None and any(thread.daemon for thread in threading.enumerate()):

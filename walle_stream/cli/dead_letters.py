@@ -25,11 +25,7 @@ type _Loaded = LoadedPipeline[UnreadPackage]
 
 
 def listing(options: argparse.Namespace) -> int:
-    """Print the dead letters of a data directory that were asked for.
-
-    Raises:
-        SpecFileError: FILE is wrong, or another pipeline than that of --data-dir.
-    """
+    """Print the dead letters of a data directory that were asked for."""
     loaded = _load(options)
     for letter in dead_letters(_data_dir(options, loaded)):
         if (

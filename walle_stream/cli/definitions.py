@@ -6,8 +6,7 @@ import os
 import shlex
 from pathlib import Path
 
-from walle_stream.app.connectors import ConnectorModels
-from walle_stream.app.kinds import further_kinds
+from walle_stream.app.connectors import ConnectorModels, further_kinds
 from walle_stream.app.resources import find_definition
 from walle_stream.app.scaffold import make_project
 from walle_stream.app.validation import validate_file

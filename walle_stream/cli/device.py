@@ -16,7 +16,6 @@ from walle_stream.cli.run import begin_anew, carry_out, say, show
 from walle_stream.vm.memory import limit_data
 
 STDIN = "-"
-"""What stands for standard input."""
 
 
 def device(options: argparse.Namespace) -> int:
@@ -24,23 +23,12 @@ def device(options: argparse.Namespace) -> int:
 
     Returns:
         0: all is acknowledged, or a signal came and the outbox keeps the rest.
-
-    Raises:
-        WalleError: A part failed for good.
     """
     return run_agent(load_agent(options, options.set), options)
 
 
 def load_agent(options: argparse.Namespace, overrides: Sequence[str]) -> DeviceAssembly:
-    """Load the parts of a device's agent, and attach them to its events.
-
-    Args:
-        options: Parsed arguments: ``file``, ``id``, ``events``, ``follow`` and those of logs.
-        overrides: Values of the YAML.
-
-    Raises:
-        SpecFileError: The definition is wrong.
-    """
+    """Load the parts of a device's agent, and attach them to its events."""
     assembly = DeviceAssembly.load(find_definition(options.file), overrides)
     configure_logging(options.log_format, options.log_level, assembly.masked_values)
     assembly.attach(options.id, _events(options), follows=options.follow)
@@ -58,17 +46,9 @@ def run_agent(
 ) -> int:
     """Run an agent with signals handled, and show what it did.
 
-    Args:
-        assembly: Attached.
-        options: Parsed arguments.
-        beside: What goes on while events are read.
-
     Returns:
         0: all is acknowledged, or a signal came and the outbox keeps the rest. Else
         ``DataLostError.exit_code``: a disk lost what was acknowledged before.
-
-    Raises:
-        WalleError: A part failed for good.
     """
     data_dir = agent_folder(assembly, options)
     # what was read of standard input would be lost with the process, so it is not begun anew
@@ -82,16 +62,16 @@ def run_agent(
             f"{waiting:,} bytes of features wait in the outbox, as the tunnel did not take them: "
             "the next run sends them"
         )
-    if not options.json:
+    if options.json:
+        fields = {
+            **msgspec.json.decode(report.to_json()),
+            "device_id": options.id,
+            "partition": assembly.partitions[0],
+            "outbox_bytes": waiting,
+        }
+        print(msgspec.json.encode(fields).decode())
+    else:
         show(report, data_dir, is_json=False)
-        return tell_losses(report, say)
-    fields = msgspec.json.decode(report.to_json())
-    fields |= {
-        "device_id": options.id,
-        "partition": assembly.partitions[0],
-        "outbox_bytes": waiting,
-    }
-    print(msgspec.json.encode(fields).decode())
     return tell_losses(report, say)
 
 

@@ -24,13 +24,8 @@ def given_inputs(named: Mapping[str, str]) -> dict[str, Any]:
 def made_inputs(module: Module, named: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """Read arrays, or make some: random numbers, whole ones and bool zero, text empty.
 
-    Args:
-        module: Whose inputs they are.
-        named: Shapes (``1,3,224,224`` or ``1x3x224x224``) or paths of files by name;
-            what is left out has the model's shape.
-
-    Returns:
-        Arrays by name, and lines about what was assumed.
+    ``named`` has shapes (``1,3,224,224`` or ``1x3x224x224``) or paths of files; what is left out
+    has the model's shape. Returns arrays by name, and lines about what was assumed.
 
     Raises:
         EngineError: An input is unknown, or nobody says what it is like.

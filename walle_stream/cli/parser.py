@@ -64,9 +64,8 @@ class _OneLineParser(argparse.ArgumentParser):
 def build_parser(command: str = "") -> argparse.ArgumentParser:
     """Build the parser; every sub-command sets ``run``, a function of the options.
 
-    Args:
-        command: The first argument, if it is known: what others bring is imported only
-            where it may be theirs, since that takes longer than all of ours.
+    ``command`` is the first argument, if it is known: what others bring is imported only where it
+    may be theirs, since that takes longer than all of ours.
     """
     parser = _OneLineParser(
         prog="walle", description="Event-driven streaming on actors: features made at the device."
@@ -148,9 +147,7 @@ def _add_device(commands: Any) -> None:
 def add_running(parser: Any, *, can_be_empty: bool = False) -> None:
     """Add the options of every command that runs a pipeline.
 
-    Args:
-        parser: The command's.
-        can_be_empty: Whether its exit code tells of tasks that did nothing.
+    ``can_be_empty``: its exit code tells of tasks that did nothing.
     """
     parser.add_argument(
         "--set", action="append", default=[], metavar="A.B=C", help="override a value of the YAML"

@@ -57,12 +57,7 @@ class RunProgress:
         self._progress.stop()
 
     def update(self, ratio: float, events: int) -> None:
-        """Show where the run is.
-
-        Args:
-            ratio: Share of the source that was read, 0–1; below 0 if unknown.
-            events: Events read in this run.
-        """
+        """Show the share of the source that was read (below 0: unknown) and the events."""
         if ratio >= 0:
             self._progress.update(self._task, completed=ratio, events=events)
         else:

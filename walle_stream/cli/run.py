@@ -49,9 +49,6 @@ def run(options: argparse.Namespace) -> int:
         0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
         a task did nothing up to the source's end; ``DataLostError.exit_code`` where a disk lost
         what was acknowledged before.
-
-    Raises:
-        WalleError: A part failed for good.
     """
     overrides = list(options.set)
     if options.runtime:
@@ -76,14 +73,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def conclude(report: RunReport, options: argparse.Namespace) -> int:
-    """Show what a run did, and report what is lost; blocks.
+    """Show what a run did, report what is lost, return the exit code of ``run``; blocks.
 
-    Args:
-        report: Of the run.
-        options: Parsed arguments: ``json`` and ``allow_empty``.
-
-    Returns:
-        The exit code; see ``run``.
+    Of the options it reads ``json`` and ``allow_empty``.
     """
     show(report, Path(report.data_dir), is_json=options.json)
     is_judged = report.stopped_by == "end" and not options.allow_empty
@@ -95,10 +87,7 @@ def carry_out(
 ) -> RunReport:
     """Run with signals handled, to the end or until one came.
 
-    Args:
-        current: Prepared.
-        assembly: Its parts.
-        options: Parsed arguments: ``metrics`` and ``json``.
+    Of the options it reads ``metrics`` and ``json``.
 
     Raises:
         WalleError: A part failed for good.

@@ -13,13 +13,13 @@ against the classes)::
     ├─ StopTimeoutError(TimeoutError)
     ├─ TensorError(ValueError)
     ├─ BrokerUnreachableError(ConnectionError)
+    ├─ BrokerError
+    │  └─ BrokerMissingError
     ├─ ActorError
     │  ├─ ActorDeadError
     │  ├─ AskTimeoutError(TimeoutError)
     │  ├─ ClusterError
     │  └─ MailboxFullError
-    ├─ BrokerError
-    │  └─ BrokerMissingError
     ├─ DeployError
     │  ├─ ConflictError
     │  ├─ ForbiddenError(PermissionError)
@@ -83,6 +83,9 @@ from walle_stream.errors.actors import (
     MailboxFullError,
 )
 from walle_stream.errors.base import (
+    BrokerError,
+    BrokerMissingError,
+    BrokerUnreachableError,
     CampaignError,
     ChaosError,
     FunctionError,
@@ -92,11 +95,6 @@ from walle_stream.errors.base import (
     StopTimeoutError,
     TensorError,
     WalleError,
-)
-from walle_stream.errors.brokers import (
-    BrokerError,
-    BrokerMissingError,
-    BrokerUnreachableError,
 )
 from walle_stream.errors.deploy import (
     ConflictError,
@@ -129,6 +127,7 @@ from walle_stream.errors.sources import (
 )
 from walle_stream.errors.stores import (
     FormatVersionError,
+    MalformedRowError,
     StoreCorruptedError,
     StoreError,
     StoreFullError,
@@ -136,7 +135,6 @@ from walle_stream.errors.stores import (
     StoreMissingError,
     TransactionStateError,
 )
-from walle_stream.errors.stores_malformed import MalformedRowError
 from walle_stream.errors.tunnels import (
     CloudStalledError,
     DataLostError,

@@ -1,4 +1,4 @@
-"""The base of all errors, and those that have no family."""
+"""The base of all errors, those that have no family, and those of brokers."""
 
 from typing import ClassVar
 
@@ -16,11 +16,7 @@ class WalleError(Exception):
     """Whether the same call may succeed later without a change by the user."""
 
     def __init__(self, message: str = "") -> None:
-        """Keep the message.
-
-        Args:
-            message: One line that names ids, values and the way out.
-        """
+        """Keep the message: one line that names ids, values and the way out."""
         super().__init__(message)
         self.message = message
 
@@ -82,14 +78,7 @@ class SpecFileError(WalleError, ValueError):
     exit_code: ClassVar[int] = 3
 
     def __init__(self, message: str = "", file: str = "", line: int = 0, column: int = 0) -> None:
-        """Keep the place.
-
-        Args:
-            message: The whole line shown to the user, place included.
-            file: The file's name as the user gave it, or ``--set``.
-            line: Line, from 1; 0 when unknown.
-            column: Column, from 1; 0 when unknown.
-        """
+        """Keep the place, from line 1 and column 1; 0 when unknown."""
         super().__init__(message)
         self.args = (message, file, line, column)
         self.file = file
@@ -112,3 +101,29 @@ class TensorError(WalleError, ValueError):
 
     The message names the node; correct the expression.
     """
+
+
+class BrokerError(WalleError):
+    """A Kafka broker of the tests did not come up, or did not do what it was told.
+
+    The message ends with its log's last lines; the broker's folder is kept.
+    """
+
+
+class BrokerMissingError(BrokerError):
+    """This machine has nothing to make the broker that tests ask for, or none of that kind.
+
+    Give one in ``WALLE_KAFKA``, start Docker, or install a JDK and Maven; the message
+    says what each of them lacked.
+    """
+
+
+class BrokerUnreachableError(WalleError, ConnectionError):
+    """No broker of those named answers, or its TLS is refused.
+
+    The message says which: start the broker, or correct ``brokers`` and ``tls``.
+    Nothing that was committed is lost, run again.
+    """
+
+    exit_code: ClassVar[int] = 12
+    is_retryable: ClassVar[bool] = True

@@ -69,10 +69,8 @@ class ReceiptError(IntegrityError):
     def __init__(self, message: str = "", problem: str = "forged") -> None:
         """Keep what is wrong with it.
 
-        Args:
-            message: The whole line.
-            problem: ``forged`` (or of a key that is gone), ``expired``, ``ahead`` of the clock, or
-                ``revoked`` (its device is).
+        ``problem`` is ``forged`` (or of a key that is gone), ``expired``, ``ahead`` of the clock,
+        or ``revoked`` (its device is).
         """
         super().__init__(message)
         self.args = (message, problem)
@@ -110,12 +108,7 @@ class ServiceBusyError(ServiceUnreachableError):
     """
 
     def __init__(self, message: str = "", after_s: float = 5.0) -> None:
-        """Keep when to ask again.
-
-        Args:
-            message: The whole line.
-            after_s: Seconds.
-        """
+        """Keep when to ask again, in seconds."""
         super().__init__(message)
         self.args = (message, after_s)
         self.after_s = after_s

@@ -17,11 +17,7 @@ class EngineError(WalleError):
     exit_code: ClassVar[int] = 15
 
     def __init__(self, message: str = "") -> None:
-        """Keep the message.
-
-        Args:
-            message: Made one line of bounded length: its beginning and its end.
-        """
+        """Keep the message, made one line of bounded length: its beginning and its end."""
         line = " ".join(message[: 2 * _MESSAGE_MAX].split()) if "\n" in message else message
         if len(line) > _MESSAGE_MAX:
             line = f"{line[: _MESSAGE_MAX // 2]} ... {line[-_MESSAGE_MAX // 2 + 5 :]}"

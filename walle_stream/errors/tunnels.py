@@ -31,12 +31,7 @@ class DataLostError(TunnelError):
     exit_code: ClassVar[int] = 21
 
     def __init__(self, message: str = "", count: int = 0) -> None:
-        """Keep the count.
-
-        Args:
-            message: The whole line shown to the user.
-            count: What is lost since the last run that told of losses.
-        """
+        """Keep the count of what is lost since the last run that told of losses."""
         super().__init__(message)
         self.args = (message, count)
         self.count = count

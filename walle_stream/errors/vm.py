@@ -27,13 +27,7 @@ class IsolationError(VmError):
     exit_code: ClassVar[int] = 23
 
     def __init__(self, message: str = "", task: str = "", place: str = "") -> None:
-        """Keep the place.
-
-        Args:
-            message: The whole line shown to the user, place included.
-            task: Name of the task.
-            place: ``FILE:LINE:COLUMN`` of the definition; empty when unknown.
-        """
+        """Keep the place: ``FILE:LINE:COLUMN`` of the definition."""
         super().__init__(message)
         self.args = (message, task, place)
         self.task = task
@@ -49,13 +43,7 @@ class PackageError(VmError, ValueError):
     exit_code: ClassVar[int] = 3
 
     def __init__(self, message: str = "", file: str = "", member: str = "") -> None:
-        """Keep the place.
-
-        Args:
-            message: The whole line shown to the user, place included.
-            file: The package's file name as the user gave it.
-            member: The part of the package; empty when it is the whole.
-        """
+        """Keep the place: file and part of the package, empty when it is the whole."""
         super().__init__(message)
         self.args = (message, file, member)
         self.file = file
@@ -71,14 +59,7 @@ class ScriptError(VmError):
     exit_code: ClassVar[int] = 3
 
     def __init__(self, message: str = "", task: str = "", file: str = "", line: int = 0) -> None:
-        """Keep the place.
-
-        Args:
-            message: The whole line shown to the user, place included.
-            task: Name of the task.
-            file: The script's file name as the user gave it.
-            line: Line, from 1; 0 when unknown.
-        """
+        """Keep the place, from line 1; 0 when unknown."""
         super().__init__(message)
         self.args = (message, task, file, line)
         self.task = task

@@ -14,9 +14,6 @@ class DeadLetterSink(Protocol):
 
         Never blocks: who sends bounds what is on its way. A letter that was not
         acknowledged is sent again by the next run, with the same idempotency key.
-
-        Args:
-            kept: Committed in its partition.
         """
         ...
 
@@ -24,9 +21,6 @@ class DeadLetterSink(Protocol):
         """Return the numbers acknowledged since the last call; never blocks.
 
         In any order: a letter needs no other one before it.
-
-        Args:
-            partition: Whose.
 
         Raises:
             WalleError: The sink takes nothing any more.

@@ -47,13 +47,9 @@ class SnapshotStore(Protocol):
         ...
 
     def fetch(self, target: Path) -> SnapshotPoint | None:
-        """Make a database from the newest snapshot.
+        """Make a database from the newest snapshot; None where there is none, else where it is.
 
-        Args:
-            target: Where; what is there is replaced when all has come.
-
-        Returns:
-            Where it is, None where there is no snapshot.
+        What is at the target is replaced when all has come.
 
         Raises:
             StoreCorruptedError: A file was altered.

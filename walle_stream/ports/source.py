@@ -34,11 +34,7 @@ class Origins(NamedTuple):
     """By event: the offset."""
 
     def of(self, index: int) -> str:
-        """Return the record of an event, as dead letters name it.
-
-        Args:
-            index: Of the event in its batch.
-        """
+        """Return the record of an event of the batch, as dead letters name it."""
         return f"{self.source}@{self.numbers[index]}"
 
 
@@ -200,21 +196,14 @@ class Placement(Protocol):
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
         """Commit what was delivered of partitions and close them; blocks.
 
-        What cannot be committed in time is dropped: it is read again by whoever gets them.
-        When it returns they are somebody else's, in whatever state they are.
-
-        Args:
-            partitions: Assigned before.
-            deadline_ms: Monotonic clock by which it must have returned.
+        What cannot be committed in time is dropped: it is read again by whoever gets them. When it
+        returns they are somebody else's, in whatever state they are. The deadline is of the
+        monotonic clock.
         """
         ...
 
     def lose(self, partitions: Sequence[int]) -> None:
-        """Close partitions without a commit: somebody else has them already.
-
-        Args:
-            partitions: Assigned before.
-        """
+        """Close partitions without a commit: somebody else has them already."""
         ...
 
 

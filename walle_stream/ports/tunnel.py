@@ -12,10 +12,8 @@ class Uplink(Protocol):
     def send(self, frames: Sequence[UplinkFrame]) -> None:
         """Hand frames over; one is durable only when ``acks`` names it.
 
-        Blocks while more than the bound of bytes is unacknowledged.
-
-        Args:
-            frames: Of any partitions; those of one partition in order.
+        Blocks while more than the bound of bytes is unacknowledged. Frames of one partition are in
+        order.
 
         Raises:
             TunnelClosedError: The tunnel was closed.
@@ -83,20 +81,11 @@ class Holdings(Protocol):
         """Return a partition's highest epoch and the number of its last frame; 0 for none.
 
         Frames of a lower epoch are refused. The frames up to that number are here for good.
-
-        Args:
-            incarnation: Of the sender's data directory.
-            partition: The sender's.
         """
         ...
 
     def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> Sequence[int]:
-        """Return the numbers of devices' last features, 0 for none, in their order.
-
-        Args:
-            incarnation: Of the sender's data directory.
-            device_ids: Which.
-        """
+        """Return the numbers of devices' last features, 0 for none, in their order."""
         ...
 
     def calls_in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
@@ -116,14 +105,7 @@ class DownlinkSender(Protocol):
     def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
         """Hand over a message for a device; durable once ``settle`` returned.
 
-        Args:
-            partition: The device's partition.
-            device_id: The device.
-            kind: What it is, for the receiver.
-            payload: JSON.
-
-        Returns:
-            Its sequence number: per device, contiguous from 1.
+        The payload is JSON. Returns its sequence number: per device, contiguous from 1.
         """
         ...
 
@@ -148,10 +130,8 @@ class Downlink(Protocol):
     def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
         """Return messages of a partition behind a position; never blocks.
 
-        Args:
-            partition: Whose devices.
-            position: The last position committed with the devices' state.
-            max_bytes: Stop after this many bytes; at least one is returned.
+        The position is the last one committed with the devices' state. At least one message is
+        returned if there is one, whatever its size.
         """
         ...
 

@@ -31,16 +31,10 @@ def record_dead_letter(
     error: str = "",
     size_bytes: int | None = None,
 ) -> DeadLetter:
-    """Describe a record that could not be processed.
+    """Describe a record that could not be processed, ``text`` or what begins with it.
 
-    Args:
-        text: The record, or its beginning.
-        route: Why it left the main path.
-        reason: One line for a person.
-        origin: Where it came from.
-        device_id: Whose it is, when that is known.
-        error: Class of the exception, when there was one.
-        size_bytes: Of the whole record, where ``text`` is its beginning.
+    ``origin`` is where it came from, ``error`` the class of the exception if there was one,
+    ``size_bytes`` that of the whole record.
     """
     raw = text[: 4 * _RAW_CHARACTERS].decode(errors="replace").rstrip("\r\n")
     return DeadLetter(
@@ -62,13 +56,9 @@ def text_digest(text: bytes) -> str:
 
 
 def decode_problem(error: Exception) -> tuple[DeadLetterRoute, str, str]:
-    """Say what a failed decoding of an event means.
+    """Say what one of ``DECODE_ERRORS`` means: route, reason and class of the error.
 
-    Args:
-        error: One of ``DECODE_ERRORS``.
-
-    Returns:
-        Route, reason and class of the error (empty where the reason is all there is to it).
+    The class is empty where the reason is all there is to it.
     """
     if any(words in str(error) for words in _BOUNDS):
         return "invalid", BAD_TIME, ""

@@ -34,12 +34,7 @@ class Lane[P: Position]:
     """What ``accepted_rows`` begins with; below 0: each event is a row."""
 
     def __init__(self, number: int, done: P) -> None:
-        """Begin without anything collected.
-
-        Args:
-            number: The partition's.
-            done: Where it stands: all before is in batches of before.
-        """
+        """Begin without anything collected; all before ``done`` is in batches of before."""
         self.number = number
         self.done = done
         self.time_ms = -1
@@ -68,10 +63,8 @@ class Lane[P: Position]:
     def cut(self, position: P, source: str = "", arrived_ms: float | None = None) -> SourceBatch:
         """Make a batch of what was collected.
 
-        Args:
-            position: Behind the last of it; the partition stands there now.
-            source: What the numbers of ``origins`` count in; empty where it has none.
-            arrived_ms: Monotonic clock when it arrived; None: now.
+        The partition stands at ``position`` now, behind the last of it. The numbers of ``origins``
+        count in ``source``, empty where it has none. ``arrived_ms`` is monotonic; None: now.
         """
         late, letters, events = self.late_rows, self.dead_letters, self.events
         accepted = len(events) if self.accepted_rows < 0 else self.accepted_rows

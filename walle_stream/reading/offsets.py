@@ -12,7 +12,6 @@ from walle_stream.errors import SourceError
 from walle_stream.reading.dead_letters import DECODE_ERRORS
 
 OFFSET_VERSION: Final = 2
-"""Version of the offsets' layouts, of all sources."""
 
 type Count = Annotated[int, msgspec.Meta(ge=0)]
 """What an offset counts."""
@@ -44,10 +43,6 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def decode(cls, partition: int, offset: bytes) -> Self:
         """Decode an offset.
 
-        Args:
-            partition: Whose it is, for messages.
-            offset: As it was committed.
-
         Raises:
             SourceError: It is damaged, not of such a source, or of another version.
         """
@@ -71,7 +66,6 @@ class _Version(msgspec.Struct):
 
 
 encode_position = msgspec.json.Encoder().encode
-"""Encodes a position as an offset."""
 
 
 def decode_positions[P: Position](
@@ -79,10 +73,7 @@ def decode_positions[P: Position](
 ) -> dict[int, P]:
     """Decode the offsets of partitions.
 
-    Args:
-        offsets: By partition; one without begins at the beginning.
-        numbers: All partitions of the data directory.
-        beginning: Where a partition begins; the others are positions of its kind.
+    A partition without one is at ``beginning``, of whose kind all positions are.
 
     Raises:
         SourceError: An offset is damaged, not of such a source, or of no partition.

@@ -39,19 +39,13 @@ class LaneReader[P: Position](ABC):
     """What collects for a partition."""
 
     def __init__(self, opening: "Opening", beginning: P) -> None:
-        """Begin.
-
-        Args:
-            opening: What the source was opened with.
-            beginning: Where a partition begins that has no offset.
+        """Begin; a partition without an offset is at ``beginning``.
 
         Raises:
             SourceError: An offset is not of such a source.
         """
         self.batch_events = opening.batch_events
-        """Most events in what is handed out at once; may be changed between reads."""
         self.keeps_raw = False
-        """Whether batches carry their raw rows."""
         positions = decode_positions(opening.offsets, opening.numbers, beginning)
         self._lanes: dict[int, Lane[P]] = {
             number: self.lane_type(number, position) for number, position in positions.items()

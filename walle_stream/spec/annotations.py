@@ -15,23 +15,13 @@ from walle_stream.spec.models import PathMarker
 
 
 def known_keys(model: type[BaseModel], location: Sequence[str | int] = ()) -> list[str]:
-    """Return the keys that a part of a model has in YAML.
-
-    Args:
-        model: Where the location begins.
-        location: Keys and indices; indices are passed over.
-    """
+    """Return the keys that a location of a model has in YAML; indices are passed over."""
     models = models_at(model, location)
     return [alias for model in models for alias, _ in _fields(model)]
 
 
 def models_at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:
-    """Return the models that a location of a model can hold.
-
-    Args:
-        model: Where the location begins.
-        location: Keys and indices; indices are passed over.
-    """
+    """Return the models that a location of a model can hold; indices are passed over."""
     current: list[Any] = [model]
     for part in location:
         if isinstance(part, str):
@@ -59,14 +49,8 @@ def resolve_paths(
 ) -> None:
     """Make the paths in a value relative to the process, in place.
 
-    Paths of an override are so already: they stay as they are.
-
-    Args:
-        document: Where the value stands.
-        model: What the value shall become.
-        base: The value's place.
-        value: Plain data.
-        folder: What the file's paths are relative to.
+    Paths of an override are so already: they stay as they are. ``base`` is the value's place,
+    ``folder`` what the file's paths are relative to.
     """
     if isinstance(value, dict):
         for alias, annotation in _fields(model):

@@ -7,7 +7,9 @@ for the error.
 """
 
 import re
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from yaml import Mark
 
 from walle_stream.errors import SpecFileError
 
@@ -24,22 +26,11 @@ _PATH_MAX: Final = 200
 _SHORT: Final = 4
 
 
-class Mark(Protocol):
-    """Where PyYAML found something; both counted from 0."""
-
-    line: int
-    column: int
-
-
 class Document:
     """One YAML document: its values and their places."""
 
     def __init__(self, file: str) -> None:
-        """Start empty.
-
-        Args:
-            file: The file's name as the user gave it.
-        """
+        """Start empty; ``file`` is its name as the user gave it."""
         self.file = file
         self.value: Any = None
         self.places: dict[Key, tuple[int, int]] = {}
@@ -67,11 +58,7 @@ class Document:
         (self.key_places if is_key else self.places)[key] = (mark.line + 1, mark.column + 1)
 
     def replace(self, key: Key) -> None:
-        """Forget what the file says of a place: an override made it.
-
-        Args:
-            key: The place; what lies below is forgotten, too.
-        """
+        """Forget what the file says of a place, and below: an override made it."""
         known_by_place: tuple[dict[Key, Any], ...] = (
             self.places,
             self.key_places,
@@ -86,9 +73,8 @@ class Document:
     def find(self, key: Key, *, is_key: bool = False) -> tuple[int, int]:
         """Return the line and column of a place, ``(0, 0)`` for an override's.
 
-        Args:
-            key: The place; its nearest known parent counts if it is missing.
-            is_key: The key in front of it, where there is one.
+        A missing place counts as its nearest known parent. ``is_key`` asks for the key in front of
+        it.
         """
         for length in range(len(key), -1, -1):
             mark = self.places.get(key[:length])
@@ -110,10 +96,8 @@ class Document:
     def error(self, key: Key, message: str, *, is_key: bool = False) -> SpecFileError:
         """Make an error at a place; it shows nothing that came from the environment.
 
-        Args:
-            key: The place; its nearest known parent is named if it is missing.
-            message: What is wrong.
-            is_key: The key itself is wrong, or what stands below it.
+        A missing place is named by its nearest known parent. ``is_key``: the key itself is wrong,
+        or what stands below it.
         """
         line, column = self.find(key, is_key=is_key)
         path = format_key(key)
@@ -130,9 +114,7 @@ class Document:
 def masked(message: str, secret: str) -> str:
     """Return a text without a value that came from the environment.
 
-    Args:
-        message: The text.
-        secret: The value; a very short one only counts as a word of its own.
+    A very short value only counts as a word of its own.
     """
     for text in {secret, repr(secret)[1:-1]}:
         if len(text) < _SHORT:
@@ -147,11 +129,7 @@ def masked(message: str, secret: str) -> str:
 
 
 def format_key(key: Key) -> str:
-    """Return a place as people write it: ``spec.tasks[0].script``.
-
-    Args:
-        key: The place; a very long one is cut.
-    """
+    """Return a place as people write it, ``spec.tasks[0].script``; a very long one is cut."""
     text = ""
     for part in key:
         if isinstance(part, int) or not _PLAIN.fullmatch(part):
@@ -162,11 +140,7 @@ def format_key(key: Key) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message names it: short, on one line.
-
-    Args:
-        value: As in YAML.
-    """
+    """Return a value as a message names it: short, on one line."""
     if value is None:
         return "nothing"
     if isinstance(value, (dict, list)):

@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Field, StrictFloat, StrictInt
 from walle_stream.spec.strict import Strict
 
 ACTORS_MAX = 256
-"""Most engine actors of a pipeline."""
 
 
 def _as_ray_counts(share: float) -> float:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Never, Protocol, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from walle_stream.errors import SpecFileError, WalleError
-from walle_stream.spec.annotations import known_keys, resolve_paths
+from walle_stream.spec.annotations import known_keys
 from walle_stream.spec.document import Document, Key, shown
-from walle_stream.spec.messages import Problem, Refused, explain
+from walle_stream.spec.messages import Problem, Refused, refuse, validate
 from walle_stream.spec.models import (
     API_VERSION,
     DeadLettersSpec,
@@ -40,7 +40,6 @@ ISOLATION: Final = "spec.isolation.require"
 
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
-_RESTORABLE: Final = frozenset({"string_type", "path_type"})
 # how collections of models call what they have for a part that is not the source
 _FINDERS: Final = {"tunnel": "of_tunnel", "deadLetters": "of_dead_letters"}
 _DEFAULT_TUNNEL: Final = str(TunnelSpec.model_fields["connector"].default)
@@ -100,14 +99,9 @@ def load_pipeline[P: Packaged = Never](
 ) -> LoadedPipeline[P]:
     """Load a pipeline and the tasks it names.
 
-    Args:
-        file: The YAML file.
-        overrides: ``a.b=c``, applied in order.
-        environ: For ``${VAR}``.
-        connector_models: For each connector the model of its keys.
-        look_for_scripts: Refuse scripts that are not there, where the YAML names them.
-        read_package: Reads a package that ``spec.tasks`` names; what it raises is
-            said where the YAML names the package. None refuses packages.
+    Overrides ``a.b=c`` are applied in order. ``connector_models`` has the keys of each connector.
+    ``look_for_scripts`` refuses scripts that are not there, where the YAML names them. What
+    ``read_package`` raises is said where the YAML names the package; None refuses packages.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.
@@ -119,18 +113,7 @@ def load_pipeline[P: Packaged = Never](
 
 
 def load_task(file: Path, environ: Mapping[str, str] = os.environ) -> Task | None:
-    """Load a file that holds one task and nothing else.
-
-    Args:
-        file: The YAML file.
-        environ: For ``${VAR}``.
-
-    Returns:
-        The task, or None when the file holds something else.
-
-    Raises:
-        SpecFileError: Something is wrong.
-    """
+    """Load a file that holds one task; None when it holds anything else."""
     return _Loading(file, environ, {}).single_task()
 
 
@@ -139,8 +122,6 @@ class _NoKeys(Strict):
 
 
 class _Loading:
-    """One call of the functions above: collects problems and masked values."""
-
     def __init__(
         self,
         file: Path,
@@ -372,24 +353,18 @@ class _Loading:
         folder = Path(document.file).parent
         # scripts are opened later, wherever the process stands then
         folder = folder.absolute() if model is Task else folder
-        resolve_paths(document, model, base, data, folder)
-        refused = Refused(document, model, base, data, known)
-        for _ in range(2):
-            try:
-                validated = model.model_validate(data, by_alias=True, by_name=False)
-            except ValidationError as error:
-                if not restore_texts(refused, error, folder):
-                    self._problems += explain(refused, error)
-                    return None
-            else:
-                if isinstance(validated, Task):
-                    self._look_at(document, validated)
-                return validated
-        return None
+        validated = validate(Refused(document, model, base, data, known), model, folder)
+        if isinstance(validated, list):
+            self._problems += validated
+            return None
+        if isinstance(validated, Task):
+            self._look_at(document, validated)
+        return validated
 
     def _look_at(self, document: Document, task: Task) -> None:
-        if self._look_for_scripts:
-            self._look_for_script(document, task)
+        script = task.spec.script
+        if self._look_for_scripts and not _is_there(script):
+            self._add(document.error(("spec", "script"), _no_file(script)))
         name, spec = task.metadata.name, task.spec
         keys: list[tuple[str, Key]] = [
             (step, ("spec", "triggers", at, "sequence", index))
@@ -400,11 +375,6 @@ class _Loading:
         keys.append((ISOLATION, ("spec", "isolation", "require")))
         for text, key in keys:
             self._places.setdefault((name, text), document.shown_place(key))
-
-    def _look_for_script(self, document: Document, task: Task) -> None:
-        script = task.spec.script
-        if not _is_there(script):
-            self._add(document.error(("spec", "script"), _no_file(script)))
 
     def _look_for_functions(
         self,
@@ -422,19 +392,8 @@ class _Loading:
         self._problems.append(Problem(error))
 
     def _check(self) -> None:
-        if not self._problems:
-            return
-        main = str(self._file)
-
-        def rank(problem: Problem) -> tuple[bool, bool, int, int]:
-            error = problem.error
-            is_elsewhere = error.file not in {main, "--set"}
-            return problem.is_consequence, is_elsewhere, error.line, error.column
-
-        first = min(self._problems, key=rank).error
-        more = len(self._problems) - 1
-        suffix = f" (and {more} more)" if more else ""
-        raise SpecFileError(first.message + suffix, first.file, first.line, first.column)
+        if self._problems:
+            refuse(self._problems, str(self._file))
 
 
 def _is_there(file: Path) -> bool:
@@ -460,28 +419,3 @@ def _missing(document: Document, key: str) -> SpecFileError:
         return document.error((), f"missing key {key!r}")
     message = f"unknown key {shown(other)}, did you mean {key!r}?"
     return document.error((other,), message, is_key=True)
-
-
-def restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
-    """Put texts back that ``${VAR}`` gave and that were read as numbers.
-
-    Args:
-        refused: What a model refused; changed in place.
-        error: Why.
-        folder: What the file's paths are relative to.
-
-    Returns:
-        Whether there was one, and validating again is worth it.
-    """
-    is_changed = False
-    for detail in error.errors(include_url=False):
-        key: Key = (*refused.base, *detail["loc"])
-        text = refused.document.raw_texts.pop(key, None)
-        if detail["type"] in _RESTORABLE and text is not None:
-            target = refused.value
-            for part in detail["loc"][:-1]:
-                target = target[part]
-            is_path = detail["type"] == "path_type"
-            target[detail["loc"][-1]] = str(folder / text) if is_path else text
-            is_changed = True
-    return is_changed

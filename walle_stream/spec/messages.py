@@ -6,14 +6,15 @@ every model that refuses its value.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Never
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from walle_stream.errors import SpecFileError
-from walle_stream.spec.annotations import known_keys, models_at
+from walle_stream.spec.annotations import known_keys, models_at, resolve_paths
 from walle_stream.spec.document import MASK, Document, Key, shown
 from walle_stream.spec.models import NAME_PATTERN
 from walle_stream.spec.scalars import format_duration
@@ -22,6 +23,7 @@ from walle_stream.spec.suggestions import nearest, suggest
 _LEADING_PATH: Final = re.compile(r"((?:[\w-]+)(?:\.[\w-]+|\[\d+\])*): ")
 _PATH_PART: Final = re.compile(r"([\w-]+)|\[(\d+)\]")
 _CLOSE: Final = 0.7
+_RESTORABLE: Final = frozenset({"string_type", "path_type"})
 _NAME_WORDS: Final = "lower-case letters, digits and dashes between them"
 _TYPES: Final = {
     "bool": "true or false",
@@ -75,6 +77,37 @@ class Refused(NamedTuple):
     """Keys that the value's place has besides the model's."""
 
 
+def validate[M: BaseModel](refused: Refused, model: type[M], folder: Path) -> M | list[Problem]:
+    """Return a value as its model has it, or what is wrong, a problem per place.
+
+    The value is changed in place: the file's paths are relative to ``folder``.
+    """
+    resolve_paths(refused.document, model, refused.base, refused.value, folder)
+    while True:
+        try:
+            return model.model_validate(refused.value, by_alias=True, by_name=False)
+        except ValidationError as error:
+            if not _restore_texts(refused, error, folder):
+                return explain(refused, error)
+
+
+def refuse(problems: Sequence[Problem], main: str) -> Never:
+    """Raise the first problem, those of the file ``main`` before others, and how many more.
+
+    Raises:
+        SpecFileError: Always.
+    """
+
+    def rank(problem: Problem) -> tuple[bool, bool, int, int]:
+        error = problem.error
+        is_elsewhere = error.file not in {main, "--set"}
+        return problem.is_consequence, is_elsewhere, error.line, error.column
+
+    first = min(problems, key=rank).error
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    raise SpecFileError(first.message + more, first.file, first.line, first.column)
+
+
 def explain(refused: Refused, error: ValidationError) -> list[Problem]:
     """Return what is wrong, a problem per place."""
     details = _without_echoes(error.errors(include_url=False))
@@ -95,6 +128,22 @@ def explain(refused: Refused, error: ValidationError) -> list[Problem]:
         made = refused.document.error(key, message, is_key=is_key)
         problems[place] = Problem(made, is_consequence)
     return list(problems.values())
+
+
+def _restore_texts(refused: Refused, error: ValidationError, folder: Path) -> bool:
+    # texts that ``${VAR}`` gave and that were read as numbers; whether there was one
+    is_changed = False
+    for detail in error.errors(include_url=False):
+        key: Key = (*refused.base, *detail["loc"])
+        text = refused.document.raw_texts.pop(key, None)
+        if detail["type"] in _RESTORABLE and text is not None:
+            target = refused.value
+            for part in detail["loc"][:-1]:
+                target = target[part]
+            is_path = detail["type"] == "path_type"
+            target[detail["loc"][-1]] = str(folder / text) if is_path else text
+            is_changed = True
+    return is_changed
 
 
 def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:

@@ -6,6 +6,7 @@ errors everywhere, and nothing is converted on the quiet: ``true`` is no number,
 them.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -30,13 +31,9 @@ from walle_stream.spec.strict import Strict
 from walle_stream.types import HOSTS_MAX
 
 API_VERSION: Final = "walle/v1"
-"""What ``apiVersion`` must say."""
-
 _MIB: Final = 1024 * 1024
 
 NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
-"""Of ``Name``."""
-
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
 """Lower-case letters, digits and dashes, as in DNS."""
 
@@ -61,7 +58,6 @@ def _without_nul(path: Path) -> Path:
 
 
 PathField = Annotated[Path, PathMarker(), AfterValidator(_without_nul)]
-"""A path in YAML."""
 
 
 class Metadata(Strict):
@@ -208,18 +204,20 @@ class SequenceSpec(Strict):
     )
 
 
-def _exactly_one(schema: dict[str, Any]) -> None:
+def _one_of(*keys: str) -> Callable[[dict[str, Any]], None]:
     # null is as good as left out, so that an override can take a key away
-    schema["oneOf"] = [
-        {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
-        for key in schema["properties"]
-    ]
+    def require_one(schema: dict[str, Any]) -> None:
+        schema["oneOf"] = [
+            {"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys
+        ]
+
+    return require_one
 
 
 class TaskReference(Strict):
     """A task of the pipeline: by name in the same file, another file, or a package."""
 
-    model_config = ConfigDict(json_schema_extra=_exactly_one)
+    model_config = ConfigDict(json_schema_extra=_one_of("task", "file", "package"))
     task: Name | None = Field(default=None, description="Name of a Task in the same file.")
     file: PathField | None = Field(default=None, description="A file that holds one Task.")
     package: PathField | None = Field(
@@ -257,17 +255,10 @@ class FunctionReference(Strict):
         return self
 
 
-def _one_kind_of_model(schema: dict[str, Any]) -> None:
-    schema["oneOf"] = [
-        {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
-        for key in ("function", "onnx")
-    ]
-
-
 class ModelReference(Strict):
     """A model of the host: an ONNX file, or a Python function of numpy arrays."""
 
-    model_config = ConfigDict(json_schema_extra=_one_kind_of_model)
+    model_config = ConfigDict(json_schema_extra=_one_of("function", "onnx"))
     onnx: PathField | None = Field(
         default=None, description="ONNX file; the tensor engine runs it."
     )

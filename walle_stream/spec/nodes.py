@@ -17,8 +17,6 @@ from walle_stream.spec.document import Document, Key
 from walle_stream.spec.variables import substitute
 
 FILE_MAX_BYTES: Final = 1024 * 1024
-"""Largest definition file."""
-
 _MAX_NODES: Final = 50_000
 _MAX_DEPTH: Final = 60
 _TOO_LARGE: Final = "the document is too large (aliases count every time)"
@@ -58,9 +56,7 @@ class _BoundedLoader(yaml.SafeLoader):
 def read_documents(path: Path, environ: Mapping[str, str]) -> list[Document]:
     """Read the documents of a file; empty ones are left out.
 
-    Args:
-        path: The file.
-        environ: For ``${VAR}`` and ``${VAR:-default}``; ``$$`` is a dollar.
+    Variables are ``${VAR}`` and ``${VAR:-default}``; ``$$`` is a dollar.
 
     Raises:
         SpecFileError: The file cannot be read (then without a line), or is not
@@ -80,9 +76,6 @@ def read_documents(path: Path, environ: Mapping[str, str]) -> list[Document]:
 
 def parse_override(text: str) -> Any:
     """Parse the value of an override as YAML: a number, text, a list.
-
-    Args:
-        text: What stands behind the ``=``.
 
     Raises:
         SpecFileError: It is not YAML.

@@ -16,11 +16,9 @@ _PARTS: Final = ("spec", "metadata")
 
 
 def apply_override(document: Document, text: str) -> None:
-    """Set one value; mappings on the way that are missing are made.
+    """Set one value: ``spec.a.b=c``, or ``spec.tasks.0.task=c`` in a list.
 
-    Args:
-        document: Changed.
-        text: ``spec.a.b=c``, list items by number: ``spec.tasks.0.task=c``.
+    Mappings on the way that are missing are made.
 
     Raises:
         SpecFileError: It is malformed, or there is no such place.

@@ -20,13 +20,9 @@ class HasPlaces(Protocol):
 
 
 def find_shared(parts: Mapping[str, object]) -> Iterator[tuple[Key, str]]:
-    """Find places that belong to two keys.
+    """Yield places that belong to two keys: the later key, and what is wrong with it.
 
-    Args:
-        parts: Connectors' models by their name under ``spec``.
-
-    Yields:
-        The later key, and what is wrong with it.
+    ``parts`` are connectors' models by their name under ``spec``.
     """
     seen: dict[Hashable, str] = {}
     for part, model in parts.items():

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from walle_stream.spec.document import shown
+
 # bounded, so that no text makes a number that is expensive to handle
 _NUMBER: Final = r"([0-9]{1,18})(?:\.([0-9]{1,9}))?"
 _DURATION: Final = re.compile(_NUMBER + r"(ms|s|m|h|d)")
@@ -36,21 +38,16 @@ _DURATION_SCHEMA: Final[dict[str, Any]] = {
 
 
 def parse_duration_ms(text: object) -> int:
-    """Parse ``250ms``, ``10s``, ``30m``, ``1.5h``, ``2d``.
-
-    Args:
-        text: As in YAML.
-
-    Returns:
-        Milliseconds, rounded to whole ones, halves up.
+    """Parse ``250ms``, ``10s``, ``30m``, ``1.5h``, ``2d`` to whole milliseconds, halves up.
 
     Raises:
         ValueError: It is no duration, or longer than ten years.
     """
     match = _DURATION.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        shown = _shown(text)
-        raise ValueError(f"expected a duration like 250ms, 10s, 30m, 1.5h or 2d, found {shown}")
+        raise ValueError(
+            f"expected a duration like 250ms, 10s, 30m, 1.5h or 2d, found {shown(text)}"
+        )
     milliseconds = _scaled(match[1], match[2], _DURATION_MS[match[3]])
     if milliseconds > _MAX_MS:
         raise ValueError(f"the duration {text!r} is longer than ten years")
@@ -59,9 +56,6 @@ def parse_duration_ms(text: object) -> int:
 
 def parse_duration_or_never(text: object) -> int | None:
     """Parse a duration, or ``never`` as None.
-
-    Args:
-        text: As in YAML.
 
     Raises:
         ValueError: It is neither, or longer than ten years.
@@ -75,11 +69,7 @@ def parse_duration_or_never(text: object) -> int | None:
 
 
 def format_duration(milliseconds: int) -> str:
-    """Return the shortest text that parses to a duration.
-
-    Args:
-        milliseconds: ≥ 0.
-    """
+    """Return the shortest text that parses to a duration."""
     for unit, factor in reversed(_DURATION_MS.items()):
         if milliseconds and milliseconds % factor == 0:
             return f"{milliseconds // factor}{unit}"
@@ -87,13 +77,7 @@ def format_duration(milliseconds: int) -> str:
 
 
 def parse_size_bytes(value: object) -> int:
-    """Parse ``64MiB``, ``1MB``, ``512KiB`` or a plain number of bytes.
-
-    Args:
-        value: As in YAML.
-
-    Returns:
-        Bytes, rounded to whole ones, halves up.
+    """Parse ``64MiB``, ``1MB``, ``512KiB`` or a plain number to whole bytes, halves up.
 
     Raises:
         ValueError: It is no size, or over 63 bits.
@@ -103,11 +87,10 @@ def parse_size_bytes(value: object) -> int:
     else:
         match = _SIZE.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            shown = _shown(value)
-            raise ValueError(f"expected a size like 64MiB, 1MB or 4096, found {shown}")
+            raise ValueError(f"expected a size like 64MiB, 1MB or 4096, found {shown(value)}")
         size = _scaled(match[1], match[2], _SIZE_BYTES[match[3] or "B"])
     if size > _MAX_BYTES:
-        raise ValueError(f"the size {_shown(value)} is over {_MAX_BYTES} bytes")
+        raise ValueError(f"the size {shown(value)} is over {_MAX_BYTES} bytes")
     return size
 
 
@@ -115,15 +98,6 @@ def _scaled(whole: str, fraction: str | None, factor: int) -> int:
     digits = fraction or ""
     scale: int = 10 ** len(digits)
     return (int(whole + digits) * factor * 2 + scale) // (2 * scale)
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, (dict, list)):
-        return "a mapping" if isinstance(value, dict) else "a list"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - fits a line
 
 
 DurationMs = Annotated[

@@ -15,8 +15,6 @@ from walle_stream.spec.models import Pipeline, Task
 from walle_stream.spec.scalars import DURATION_PATTERN, format_duration
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-"""Version of JSON Schema."""
-
 _REFERENCE: Final = "#/$defs/"
 _VARIABLE: Final = {"$ref": _REFERENCE + "Variable"}
 _ANNOTATIONS: Final = ("title", "description", "default", "examples")
@@ -26,12 +24,7 @@ _SCALARS: Final = ("integer", "number", "boolean", "string")
 def json_schema(
     connector_models: Mapping[str, type[BaseModel]], kinds: Iterable[type[BaseModel]] = ()
 ) -> dict[str, Any]:
-    """Return one schema (draft 2020-12) for all kinds.
-
-    Args:
-        connector_models: For each connector the model of its keys.
-        kinds: Documents of further kinds.
-    """
+    """Return one schema (draft 2020-12) for all kinds, with the keys of each connector."""
     documents: list[type[BaseModel]] = [Pipeline, Task, *kinds]
     models = list(documents)
     models += [model for model in connector_models.values() if model not in models]

@@ -5,13 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from walle_stream.errors import SpecFileError
-from walle_stream.spec.annotations import resolve_paths
 from walle_stream.spec.document import Document, shown
-from walle_stream.spec.loader import restore_texts
-from walle_stream.spec.messages import Refused, explain
+from walle_stream.spec.messages import Refused, refuse, validate
 from walle_stream.spec.models import API_VERSION
 from walle_stream.spec.nodes import read_documents
 from walle_stream.spec.suggestions import suggest
@@ -29,10 +26,7 @@ def load_document[M: BaseModel](
 ) -> tuple[Document, M]:
     """Load the one document of a file, and keep where its values stand.
 
-    Args:
-        file: The YAML file; paths in it are absolute then, from its folder.
-        model: Of the whole document; its ``kind`` is a literal.
-        environ: For ``${VAR}``.
+    Paths in it are absolute then, from its folder. The model's ``kind`` is a literal.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.
@@ -48,22 +42,11 @@ def load_document[M: BaseModel](
         if key in value and value[key] != wanted:
             hint = suggest(value[key], [wanted]) if isinstance(value[key], str) else ""
             raise document.error((key,), f"unknown {key} {shown(value[key])}{hint}")
-    folder = file.parent.absolute()
-    resolve_paths(document, model, (), value, folder)
-    refused = Refused(document, model, (), value, ())
-    while True:
-        try:
-            return document, model.model_validate(value, by_alias=True, by_name=False)
-        except ValidationError as error:
-            if restore_texts(refused, error, folder):
-                continue
-            problems = explain(refused, error)
-        first = min(
-            problems,
-            key=lambda problem: (problem.is_consequence, problem.error.line, problem.error.column),
-        ).error
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise SpecFileError(first.message + more, first.file, first.line, first.column)
+    refused = Refused(document, model, (), value)
+    validated = validate(refused, model, file.parent.absolute())
+    if isinstance(validated, list):
+        refuse(validated, str(file))
+    return document, validated
 
 
 def kind_of(file: Path) -> str:

@@ -17,7 +17,6 @@ class StoreSpec(Strict):
         "flushed to the disk at once; interval, the same, flushed every syncInterval; false, what "
         "the operating system had written.",
     )
-    """What survives a power cut; see ``store.durability``."""
     sync_interval_ms: DurationMs = Field(
         default=100,
         alias="syncInterval",

@@ -20,11 +20,7 @@ class Strict(BaseModel):
 
 
 def refuse_twice(where: str, names: Sequence[str]) -> None:
-    """Refuse names of which one stands there twice; for validators.
-
-    Args:
-        where: Key of the list that they are from.
-        names: Of its items.
+    """Refuse a name that stands twice in the list at the key ``where``; for validators.
 
     Raises:
         ValueError: One stands there twice.

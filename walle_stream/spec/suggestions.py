@@ -9,11 +9,7 @@ _NAMES_MAX: Final = 20
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name.
-
-    Returns:
-        ``, did you mean 'x'?``, or which are allowed, or nothing when none is.
-    """
+    """Return the end of a message: ``, did you mean 'x'?``, which are allowed, or nothing."""
     names = sorted(set(known))
     close = nearest(name, names)
     if close is not None:
@@ -25,13 +21,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the known name that is nearest, None when none is near.
-
-    Args:
-        name: The wrong one.
-        known: The right ones.
-        cutoff: How alike they must be, 0 to 1.
-    """
+    """Return the known name that is nearest; None when none is alike enough, from 0 to 1."""
     if len(name) > _NAME_MAX:
         return None
     # a user of another convention writes page_timeout for pageTimeout

@@ -45,8 +45,6 @@ from walle_stream.store.locks import wait_for_locks
 from walle_stream.store.replayed import REPLAYED_NAME
 
 DATA_DIR_VERSION: Final = 2
-"""Format version of the directory's layout."""
-
 _QUARANTINE: Final = "quarantine.jsonl"
 _IN_HAND: Final = "in-hand"
 _STATUS: Final = "status.json"
@@ -97,6 +95,13 @@ class DataDir:
         self._lock = lock
         self._is_own_folder = is_own_folder
         self._is_shared = is_shared
+        self.tunnel_path = path / "tunnel"
+        self.cloud_path = path / "cloud"
+        """Of the cloud side's feature table."""
+        self.packages_path = path / _PACKAGES
+        """Of packages that were installed while a host ran."""
+        self.status_path = path / _STATUS
+        """Tells people of the last run."""
 
     @classmethod
     def open(
@@ -112,15 +117,10 @@ class DataDir:
     ) -> "DataDir":
         """Open a data directory for writing, or make it.
 
-        Args:
-            path: Its folder; parents are made.
-            partition_count: Fixed when it is made.
-            pipeline: The pipeline's name, fixed when it is made.
-            source: The source's fingerprint, kept when it is made.
-            has_cloud: Whether the tunnel's log and the cloud side are in it; the same.
-            is_shared: Whether other processes may have it open, too, each with partitions
-                of its own.
-            lock_timeout_s: How long to wait for an owner that is dying.
+        The partition count, the pipeline's name, the source's fingerprint, and whether the tunnel's
+        log and the cloud side are in it (``has_cloud``) are fixed when it is made. ``is_shared``:
+        other processes may have it open, too, each with partitions of its own. ``lock_timeout_s``
+        waits for an owner that is dying.
 
         Raises:
             FormatVersionError: It has another format or partition count.
@@ -180,26 +180,6 @@ class DataDir:
     def partition_path(self, number: int) -> Path:
         """Return the folder of a partition's database."""
         return self.path / "partitions" / f"{number:02d}"
-
-    @property
-    def tunnel_path(self) -> Path:
-        """The folder of the embedded tunnel."""
-        return self.path / "tunnel"
-
-    @property
-    def cloud_path(self) -> Path:
-        """The folder of the cloud side's feature table."""
-        return self.path / "cloud"
-
-    @property
-    def packages_path(self) -> Path:
-        """Folder of the packages that were installed while a host ran."""
-        return self.path / _PACKAGES
-
-    @property
-    def status_path(self) -> Path:
-        """The file that tells people of the last run."""
-        return self.path / _STATUS
 
     @property
     def owner(self) -> int | None:
@@ -280,11 +260,7 @@ class DataDir:
                     )
 
     def wait_for_parts(self) -> None:
-        """Wait for processes of a run that died; blocks, see ``wait_for_locks``.
-
-        Raises:
-            StoreLockedError: One of them still has a database open.
-        """
+        """Wait for processes of a run that died; blocks, see ``wait_for_locks``."""
         wait_for_locks(self._parts())
 
     def mark_complete(self) -> None:

@@ -33,10 +33,8 @@ class Durability:
     def __init__(self, flush: Callable[[], None], every_ms: float | None, name: str = "") -> None:
         """Begin with nothing written.
 
-        Args:
-            flush: Flushes the store's log to the disk; blocks, without the interpreter's lock.
-            every_ms: See the module; None never flushes.
-            name: Of the store, for the thread's name.
+        ``flush`` flushes the store's log and blocks without the interpreter's lock. ``every_ms`` is
+        documented above; None never flushes.
         """
         self._flush = flush
         self._every_ms = every_ms
@@ -47,7 +45,6 @@ class Durability:
         self._thread: Thread | None = None
         self._is_closed = False
         self.flushes = 0
-        """How often the log was flushed."""
 
     @property
     def written(self) -> int:
@@ -60,10 +57,7 @@ class Durability:
         return self._every_ms is not None and self._durable < self._written
 
     def commit(self) -> int:
-        """Take note of a write that returned; never blocks.
-
-        Returns:
-            Its ticket.
+        """Take note of a write that returned, and return its ticket; never blocks.
 
         Raises:
             WalleError: A flush failed: open the store again.
@@ -86,11 +80,7 @@ class Durability:
             return self._written
 
     def durable(self) -> int:
-        """Return up to which ticket writes are durable; never blocks.
-
-        Raises:
-            WalleError: A flush failed.
-        """
+        """Return up to which ticket writes are durable; never blocks."""
         if self._every_ms is None:
             return self._written
         if self._failure is not None:
@@ -98,10 +88,7 @@ class Durability:
         return self._durable
 
     def wait(self, ticket: int | None = None) -> None:
-        """Block until a write is durable; flushes at once, whatever the interval.
-
-        Args:
-            ticket: Its ticket; None for all written so far.
+        """Block until a write, or all so far, is durable; flushes at once, whatever the interval.
 
         Raises:
             WalleError: A flush failed.

@@ -26,16 +26,8 @@ def put_file(
 ) -> None:
     """Write a file whole, or leave what is there; blocks on the disk.
 
-    Args:
-        path: Where; its folder exists.
-        data: Its content.
-        mode: Its rights.
-        part: Where it is written first, on the same disk; None for a hidden name beside it
-            that ends with this process's number.
-        on_part: Called before it gets its name.
-
-    Raises:
-        OSError: It cannot be written; nothing was changed.
+    The folder exists. ``part`` is written first, on the same disk (None: a hidden name beside it
+    that ends with this process's number); ``on_part`` is called before it gets its name.
     """
     own = part or part_of(path)
     try:
@@ -57,29 +49,16 @@ def part_of(path: Path) -> Path:
 
 
 def place_file(part: Path, path: Path) -> None:
-    """Give a file that was written and flushed its name, for good; blocks on the disk.
+    """Give a flushed file, or folder of such, its name for good; blocks on the disk.
 
-    Args:
-        part: The file, or a folder whose files were flushed.
-        path: Its place, on the same disk; a file that lies there is replaced.
-
-    Raises:
-        OSError: It cannot be renamed.
+    Both are on one disk; a file that lies there is replaced.
     """
     part.replace(path)
     sync_folder(path.parent)
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Make a folder and those above it, for good; blocks on the disk where one is made.
-
-    Args:
-        path: Which; may exist.
-        mode: Its rights, where it is made.
-
-    Raises:
-        OSError: It cannot be made.
-    """
+    """Make a folder and those above it, for good; blocks on the disk where one is made."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -105,14 +84,7 @@ def sync_folder(path: Path) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Make the content of a file that others wrote survive a power cut; blocks on the disk.
-
-    Args:
-        path: Which; one that is gone meanwhile is passed over.
-
-    Raises:
-        OSError: The disk failed.
-    """
+    """Make a file that others wrote survive a power cut, unless it is gone; blocks."""
     with suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

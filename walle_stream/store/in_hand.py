@@ -35,15 +35,9 @@ class InHand:
 
     @classmethod
     def open(cls, path: Path, count: int, own: Collection[int] | None = None) -> Self:
-        """Open the file, or make it.
+        """Open the file, or make it, for so many partitions; ``own`` (None: all) are ours.
 
-        Args:
-            path: The file.
-            count: How many partitions; one owner of all of them made the file.
-            own: Those of this process, one owner at a time; None for all.
-
-        Raises:
-            OSError: It cannot be made.
+        A partition has one owner at a time; an owner of all of them made the file.
         """
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

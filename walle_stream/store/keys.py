@@ -24,7 +24,7 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
 
 DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
 and no id's range lies within another's. Its hot rows come first: waking a
-device reads \x01 and \x02 (``hot_range``) and stops before the features. TASK
+device reads \x01 and \x02 and stops before the features. TASK
 has its length in front, so that a scan of one task never meets another's rows;
 tasks therefore sort by length, then by name. KEY is the rest of the key and
 may be any text.
@@ -140,24 +140,12 @@ class DeviceKeys:
         self.base = DEVICE_PREFIX + device_id.encode() + b"\x00"
         self.row = self.base + b"\x01"
 
-    def range(self) -> tuple[bytes, bytes]:
-        """Return start and end (exclusive) of everything of the device."""
-        return self.base, self.base[:-1] + b"\x01"
-
-    def hot_range(self) -> tuple[bytes, bytes]:
-        """Return start and end (exclusive) of what waking the device reads."""
-        return self.row, self.base + b"\x03"
-
     def pages(self) -> bytes:
         """Return the prefix of all open page rows."""
         return self.base + b"\x02"
 
     def page_row(self, ordinal: int, index: int) -> bytes:
-        """Return the key of an event row of an open page.
-
-        Args:
-            ordinal: Of the page, 0 to 2**64 - 1.
-            index: Of the row in the page, 0 to 2**32 - 1.
+        """Return the key of an event row (a u32 of its page) of an open page (a u64).
 
         Raises:
             StoreError: A number is out of range.
@@ -175,34 +163,16 @@ class DeviceKeys:
         """Return the key of one state value."""
         return self.base + b"\x03" + _task(task) + key.encode()
 
-    def features(self, task: str) -> bytes:
-        """Return the prefix of a task's feature rows."""
-        return self.base + b"\x04" + _task(task)
-
     def feature(self, task: str, sequence_number: int) -> bytes:
-        """Return the key of a feature row.
-
-        Args:
-            task: The task.
-            sequence_number: The device's, 0 to 2**64 - 1.
-        """
+        """Return the key of a feature row; the device's sequence number is a u64."""
         return self.base + b"\x04" + _task(task) + _number(sequence_number)
 
     def message(self, sequence_number: int) -> bytes:
-        """Return the key of a downlink message.
-
-        Args:
-            sequence_number: 0 to 2**64 - 1.
-        """
+        """Return the key of a downlink message; the sequence number is a u64."""
         return self.base + b"\x05" + _number(sequence_number)
 
     def kept_states(self, task: str, layout: int | None = None) -> bytes:
-        """Return the prefix of a task's kept states.
-
-        Args:
-            task: The task.
-            layout: Of one layout, 1 to 2**32 - 1; None for any.
-        """
+        """Return the prefix of a task's kept states, of one layout (a u32 from 1) or of any."""
         prefix = self.base + b"\x07" + _task(task)
         return prefix if layout is None else prefix + _U32.pack(layout)
 
@@ -213,12 +183,7 @@ def task_set_key(set_id: str) -> bytes:
 
 
 def call_key(device_id: str, number: int) -> bytes:
-    """Return the key of a call without a reply.
-
-    Args:
-        device_id: A valid device id.
-        number: Of the device's calls, 0 to 2**64 - 1.
-    """
+    """Return the key of a call without a reply; the number of a device's call is a u64."""
     return CALL_PREFIX + device_id.encode() + b"\x00" + _number(number)
 
 
@@ -291,10 +256,7 @@ def parse_device(key: bytes) -> tuple[str, int, bytes]:
 
 
 def parse_task(rest: bytes) -> tuple[str, bytes]:
-    """Return (task, rest) of a state or feature key's rest.
-
-    Args:
-        rest: From ``parse_device``.
+    """Return (task, rest) of what ``parse_device`` says is the rest of a state or feature key.
 
     Raises:
         StoreCorruptedError: It has no task.

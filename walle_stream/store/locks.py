@@ -27,11 +27,8 @@ _RETRY_S: Final = 0.05
 def wait_for_locks(databases: Sequence[Path], timeout_s: float = LOCKS_TIMEOUT_S) -> None:
     """Wait until no other process has the databases open; blocks.
 
-    Not for databases that this process has open: looking would give up its lock.
-
-    Args:
-        databases: Their folders; those that do not exist are free.
-        timeout_s: Longest wait for all of them, seconds.
+    Not for databases that this process has open: looking would give up its lock. Folders that do
+    not exist are free.
 
     Raises:
         StoreLockedError: An owner did not go.

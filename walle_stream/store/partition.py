@@ -30,7 +30,6 @@ from walle_stream.errors import (
 from walle_stream.store.files import make_folder
 from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
 from walle_stream.store.rocks import (
-    RocksOptions,
     durability_of,
     map_rocks_errors,
     open_rocks,
@@ -47,7 +46,10 @@ type _Rows = Iterator[tuple[bytes, bytes]]
 
 
 class PartitionStore:
-    """A partition's database. Close it; ``with`` does."""
+    """A partition's database. Close it; ``with`` does.
+
+    Reading raises ``StoreError`` when it is closed or damaged.
+    """
 
     def __init__(
         self, path: Path, database: Rdict, *, sync_ms: float | None, read_only: bool
@@ -69,20 +71,15 @@ class PartitionStore:
         cls,
         path: Path,
         *,
-        options: RocksOptions | None = None,
         read_only: bool = False,
         sync_ms: float | None = None,
         lock_timeout_s: float = 0.0,
     ) -> "PartitionStore":
         """Open or make a partition's database; blocks some 30 ms.
 
-        Args:
-            path: Its folder; parents are made.
-            options: Sizes; None for the defaults. They take effect on an
-                existing database too.
-            read_only: Read beside the process that writes.
-            sync_ms: How often commits are flushed to the disk; see ``store.durability``.
-            lock_timeout_s: How long to wait for an owner that is about to let it go.
+        Parents of its folder are made. ``read_only`` reads beside the process that writes.
+        ``sync_ms`` is how often commits are flushed (``store.durability``), ``lock_timeout_s`` how
+        long to wait for an owner that is about to let it go.
 
         Raises:
             FormatVersionError: It has another layout version.
@@ -98,7 +95,7 @@ class PartitionStore:
         deadline_ms = monotonic_ms() + lock_timeout_s * 1000.0
         while True:
             try:
-                database = open_rocks(path, read_only=read_only, options=options)
+                database = open_rocks(path, read_only=read_only)
             except StoreLockedError:
                 if monotonic_ms() >= deadline_ms:
                     raise
@@ -113,15 +110,9 @@ class PartitionStore:
         return store
 
     def checkpoint(self, path: Path) -> None:
-        """Make a copy of the database as of the last commit; blocks some 100 ms.
+        """Copy the database as of the last commit to a new folder; blocks some 100 ms.
 
         Tables are linked, not copied: it must be on the same disk.
-
-        Args:
-            path: A folder that does not exist.
-
-        Raises:
-            StoreError: It cannot be made.
         """
         with self._map_errors:
             Checkpoint(self._database).create_checkpoint(str(path))
@@ -129,39 +120,18 @@ class PartitionStore:
     # Reading
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None when it has none.
-
-        Args:
-            key: As built by ``store.keys``.
-
-        Raises:
-            StoreError: The database is closed or damaged.
-        """
+        """Return the value of a key, None when it has none."""
         with self._map_errors:
             value: bytes | None = self._database.get(key)
             return value
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of keys, in their order.
-
-        Args:
-            keys: As built by ``store.keys``.
-
-        Raises:
-            StoreError: The database is closed or damaged.
-        """
+        """Return the values of keys, in their order."""
         with self._map_errors:
             return cast("list[bytes | None]", self._database.get(list(keys)))
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the keys with a prefix, ascending; see ``scan_range``.
-
-        Args:
-            prefix: Not empty, not all ``0xff``.
-
-        Raises:
-            StoreError: The database is closed or damaged.
-        """
+        """Iterate over keys with a prefix (not empty, not all ``0xff``); see ``scan_range``."""
         return self.scan_range(prefix, prefix_end(prefix))
 
     def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -169,13 +139,6 @@ class PartitionStore:
 
         Commits made meanwhile are not seen. A scan that is still running when
         the database is closed raises ``StoreError`` at its next rows.
-
-        Args:
-            start: First key, inclusive.
-            end: Exclusive.
-
-        Raises:
-            StoreError: The database is closed or damaged.
         """
         items = scan_rocks(self._database, self.path, start, end)
         rows = list(islice(items, _CHUNK_ROWS))
@@ -208,10 +171,7 @@ class PartitionStore:
         return self._transaction
 
     def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write rows in one write batch; transactions call it.
-
-        Args:
-            rows: Values by key; None deletes.
+        """Write rows, of which None deletes, in one write batch; transactions call it.
 
         Raises:
             StoreError: Nothing was written; open the database again.

@@ -18,8 +18,6 @@ from walle_stream.errors import StoreCorruptedError, StoreError, StoreFullError,
 from walle_stream.store.files import sync_folder
 
 REPLAYED_NAME: Final = "replayed.jsonl"
-"""The file's name in the data directory."""
-
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -27,12 +25,7 @@ class ReplayedLetters:
     """Marks of one data directory. Use it within ``open``."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Take over an opened file; use ``open``.
-
-        Args:
-            path: For messages.
-            descriptor: Open for reading and appending, and locked.
-        """
+        """Take over a file, open for reading and appending, and locked; use ``open``."""
         self._path = path
         self._descriptor = descriptor
 
@@ -40,9 +33,6 @@ class ReplayedLetters:
     @contextmanager
     def open(cls, data_dir: Path) -> Iterator["ReplayedLetters"]:
         """Open the marks for one who replays.
-
-        Yields:
-            The marks.
 
         Raises:
             StoreLockedError: Somebody else replays.

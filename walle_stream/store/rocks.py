@@ -28,9 +28,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -59,6 +58,10 @@ WRITE_BUFFERS_BYTES: Final = 256 * 1024 * 1024
 """Bound of all write buffers of the process: 16 partitions that are all busy
 flush at 16 MB each, a few busy ones at their full 32 MB."""
 
+WRITE_BUFFER_BYTES: Final = 32 * 1024 * 1024
+"""Rows of a database in memory before a flush; 8 MB triples the background's CPU."""
+
+_OPEN_FILES_MAX: Final = 64  # of one database; a reader beside a writer takes all it needs
 _READ_ONLY_ATTEMPTS: Final = 200
 _READ_ONLY_RETRY_S: Final = 0.01
 _NOTE: Final = "rocksdict-config.json"
@@ -70,35 +73,19 @@ _cache = Cache(BLOCK_CACHE_BYTES)
 _write_buffers = WriteBufferManager(WRITE_BUFFERS_BYTES, False)  # noqa: FBT003 - it takes no names
 
 
-class RocksOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What may differ from one database to another."""
-
-    write_buffer_bytes: int = 32 * 1024 * 1024
-    """Rows in memory before a flush; 8 MB triples the background's CPU."""
-    compression: Literal["lz4", "none"] = "lz4"
-    max_open_files: int = 64
-    """Handles of one database; a reader beside a writer takes all it needs."""
-
-
-def open_rocks(
-    path: Path, *, read_only: bool = False, options: RocksOptions | None = None
-) -> Rdict:
+def open_rocks(path: Path, *, read_only: bool = False) -> Rdict:
     """Open a database of raw bytes, creating it if it may be written.
 
-    Args:
-        path: Its folder; the parent exists.
-        read_only: Read a snapshot as of now, beside a process that writes.
-        options: Sizes; None for the defaults.
+    Its parent exists. ``read_only`` reads a snapshot as of now, beside a process that writes.
 
     Raises:
         StoreLockedError: Another process writes it.
         StoreMissingError: It does not exist and may not be made.
         StoreError: It cannot be opened for another reason.
     """
-    chosen = options or RocksOptions()
     if read_only:
-        return _open_read_only(path, chosen)
-    built = _build_options(chosen)
+        return _open_read_only(path)
+    built = _build_options()
     with map_rocks_errors(path):
         return Rdict(str(path), built, column_families={"default": built})
 
@@ -108,14 +95,7 @@ def scan_rocks(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Iterate over start ≤ key < end, ascending, as of the first row's asking.
 
-    Args:
-        database: Stays locked while the iterator lives, closed or not.
-        path: Its folder, for messages.
-        start: First key, inclusive.
-        end: Exclusive.
-
-    Yields:
-        (key, value).
+    The database stays locked while the iterator lives, closed or not.
 
     Raises:
         StoreError: The database is closed, or damaged at some row: RocksDB's own iterators
@@ -134,22 +114,12 @@ def scan_rocks(
 
 
 def set_block_cache_bytes(size_bytes: int) -> None:
-    """Set the size of the block cache that all databases of the process share.
-
-    Args:
-        size_bytes: From now on; what is beyond it is dropped.
-    """
+    """Bound the block cache that all databases of the process share; drops what is beyond it."""
     _cache.set_capacity(size_bytes)
 
 
 def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durability:
-    """Return what says which writes of a database survive a power cut.
-
-    Args:
-        database: Closed after it.
-        path: Its folder, for messages.
-        sync_ms: How often its log is flushed; see ``store.durability``.
-    """
+    """Return what says which writes survive a power cut; close it before the database."""
     map_errors = map_rocks_errors(path)
 
     def flush() -> None:
@@ -253,9 +223,9 @@ _MEANINGS: Final[tuple[tuple[tuple[str, ...], type[StoreError], str], ...]] = (
 )
 
 
-def _open_read_only(path: Path, options: RocksOptions) -> Rdict:
+def _open_read_only(path: Path) -> Rdict:
     # every file is opened at once: the writer may delete any of them later
-    built = _build_options(msgspec.structs.replace(options, max_open_files=-1))
+    built = _build_options(max_open_files=-1)
     access = AccessType.read_only(error_if_log_file_exist=False)
     for attempts_left in reversed(range(_READ_ONLY_ATTEMPTS)):
         if not (path / "CURRENT").exists():  # rocksdict would make the folder
@@ -295,7 +265,7 @@ def _writable(path: Path) -> Iterator[Path]:
         yield Path(copy)
 
 
-def _build_options(chosen: RocksOptions) -> Options:
+def _build_options(max_open_files: int = _OPEN_FILES_MAX) -> Options:
     blocks = BlockBasedOptions()
     blocks.set_block_cache(_cache)
     blocks.set_bloom_filter(_BLOOM_BITS, False)  # noqa: FBT003 - full filter, not per block
@@ -307,17 +277,14 @@ def _build_options(chosen: RocksOptions) -> Options:
     options.create_if_missing(True)  # noqa: FBT003 - the library takes no name
     options.set_block_based_table_factory(blocks)
     options.set_write_buffer_manager(_write_buffers)
-    options.set_write_buffer_size(chosen.write_buffer_bytes)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_level_zero_file_num_compaction_trigger(8)
-    if chosen.compression == "lz4":
-        # not what a flush writes: it is rewritten soon, and costs 3 % of a run's CPU
-        options.set_compression_per_level(
-            [DBCompressionType.none(), *[DBCompressionType.lz4()] * (_LEVELS - 1)]
-        )
-    else:
-        options.set_compression_type(DBCompressionType.none())
+    # not what a flush writes: it is rewritten soon, and costs 3 % of a run's CPU
+    options.set_compression_per_level(
+        [DBCompressionType.none(), *[DBCompressionType.lz4()] * (_LEVELS - 1)]
+    )
     options.set_max_background_jobs(2)
-    options.set_max_open_files(chosen.max_open_files)
+    options.set_max_open_files(max_open_files)
     # by itself it starts 16 threads at each opening, which have next to nothing to open
     options.set_max_file_opening_threads(1)
     options.set_keep_log_file_num(2)

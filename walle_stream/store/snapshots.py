@@ -66,8 +66,7 @@ class _Manifest(msgspec.Struct, frozen=True):
 def line_of(database: Path) -> str:
     """Return the line of a database; a fetched one begins a new line.
 
-    Args:
-        database: Its folder. No checkpoint has the file that says so.
+    No checkpoint has the file that says so.
 
     Raises:
         StoreError: It cannot be written.
@@ -85,12 +84,7 @@ class FolderSnapshots(SnapshotStore):
     """The snapshots of one partition: the ``SnapshotStore`` that every pipeline can have."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        """Look at nothing yet.
-
-        Args:
-            folder: Of the pipeline, reached by every machine.
-            number: The partition.
-        """
+        """Look at nothing yet; every machine reaches the pipeline's folder."""
         self._folder = folder / f"p-{number:02d}"
         self._digests: dict[str, tuple[str, str]] = {}  # of this process: name to (line, digest)
 

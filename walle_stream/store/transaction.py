@@ -9,7 +9,7 @@ batch reached the log is known only after the store was opened again (the
 offset in it tells), so nothing may be written behind it before that.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
 from types import TracebackType
 from typing import Protocol, Self
@@ -31,14 +31,6 @@ class RowStore(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
-        ...
-
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the committed values of keys, in their order."""
-        ...
-
-    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over the committed keys in start ≤ key < end, ascending."""
         ...
 
     def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
@@ -65,7 +57,8 @@ class Participant(Protocol):
 class Transaction:
     """Collects writes for ONE write batch. Used by one thread, once.
 
-    As a context manager it commits, or drops when the block raises.
+    As a context manager it commits, or drops when the block raises. When it is over, every method
+    but ``drop`` raises ``TransactionStateError``.
     """
 
     __slots__ = ("_participants", "_rows", "_store", "state")
@@ -78,125 +71,32 @@ class Transaction:
         self.state = TransactionState.OPEN
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Write a value.
-
-        Args:
-            key: As built by ``store.keys``.
-            value: Taken as it is.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Write a value."""
         if self.state is not TransactionState.OPEN:
             raise self._over("put")
         self._rows[key] = value
 
     def delete(self, key: bytes) -> None:
-        """Delete a key, existing or not.
-
-        Args:
-            key: As built by ``store.keys``.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Delete a key, existing or not."""
         if self.state is not TransactionState.OPEN:
             raise self._over("delete")
         self._rows[key] = None
 
     def put_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write many rows at once; one call instead of one per row.
-
-        Args:
-            rows: Values by key; None deletes.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Write many rows at once, of which None deletes; one call instead of one per row."""
         if self.state is not TransactionState.OPEN:
             raise self._over("put_rows")
         self._rows.update(rows)
 
-    def delete_range(self, start: bytes, end: bytes) -> None:
-        """Delete all keys in start ≤ key < end, e.g. a device.
-
-        Key by key: RocksDB's range tombstones would slow every later read.
-
-        Args:
-            start: First key, inclusive.
-            end: Exclusive.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
-        for key, _ in list(self.scan_range(start, end)):
-            self.delete(key)
-
     def get(self, key: bytes) -> bytes | None:
-        """Return a key's value as last written, committed or not.
-
-        Args:
-            key: As built by ``store.keys``.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Return a key's value as last written, committed or not."""
         if self.state is not TransactionState.OPEN:
             raise self._over("get")
         rows = self._rows
         return rows[key] if key in rows else self._store.get(key)
 
-    def multi_get(self, keys: Iterable[bytes]) -> list[bytes | None]:
-        """Return keys' values as last written, in their order.
-
-        Args:
-            keys: As built by ``store.keys``.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
-        if self.state is not TransactionState.OPEN:
-            raise self._over("multi_get")
-        wanted, rows = list(keys), self._rows
-        stored = iter(self._store.multi_get([key for key in wanted if key not in rows]))
-        return [rows[key] if key in rows else next(stored) for key in wanted]
-
-    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over rows as last written whose keys have a prefix.
-
-        Args:
-            prefix: Not empty, not all ``0xff``.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
-        return self.scan_range(prefix, prefix_end(prefix))
-
-    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Iterate over rows as last written, ascending, as of this call.
-
-        Costs a look at every row of the transaction: for scans of many
-        devices, read the store before writing.
-
-        Args:
-            start: First key, inclusive.
-            end: Exclusive.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
-        if self.state is not TransactionState.OPEN:
-            raise self._over("scan")
-        stored = self._store.scan_range(start, end)
-        changes = [(key, value) for key, value in self._rows.items() if start <= key < end]
-        return _merge(stored, sorted(changes)) if changes else stored
-
     def join(self, participant: Participant) -> None:
-        """Let a buffering table flush at the commit and learn the outcome.
-
-        Raises:
-            TransactionStateError: The transaction is over.
-        """
+        """Let a buffering table flush at the commit and learn the outcome."""
         if self.state is not TransactionState.OPEN:
             raise self._over("join")
         if not any(joined is participant for joined in self._participants):
@@ -265,9 +165,6 @@ class Transaction:
 def prefix_end(prefix: bytes) -> bytes:
     """Return the end (exclusive) of the range of all keys with a prefix.
 
-    Args:
-        prefix: Not empty, not all ``0xff``.
-
     Raises:
         TransactionStateError: There is no end: every later key would match.
     """
@@ -275,27 +172,3 @@ def prefix_end(prefix: bytes) -> bytes:
     if not kept:
         raise TransactionStateError(f"the keys with prefix {prefix!r} have no end: name a range")
     return kept[:-1] + bytes((kept[-1] + 1,))
-
-
-def _merge(
-    stored: Iterator[tuple[bytes, bytes]], changes: list[tuple[bytes, bytes | None]]
-) -> Iterator[tuple[bytes, bytes]]:
-    # the smaller key goes first; at equal keys the change replaces the stored row
-    waiting = iter(changes)
-    change = next(waiting, None)
-    for row in stored:
-        key = row[0]
-        while change is not None and change[0] < key:
-            if change[1] is not None:
-                yield change[0], change[1]
-            change = next(waiting, None)
-        if change is None or change[0] != key:
-            yield row
-        else:
-            if change[1] is not None:
-                yield key, change[1]
-            change = next(waiting, None)
-    while change is not None:
-        if change[1] is not None:
-            yield change[0], change[1]
-        change = next(waiting, None)

@@ -53,7 +53,6 @@ class Reply(NamedTuple):
     device_id: str
     task: str
     number: int
-    """Of the call."""
     given: ReplyInput
 
 

@@ -55,8 +55,7 @@ class Core(Protocol):
     def absent(self, batch: EventBatch, *, is_end: bool = False) -> list[str]:
         """Return the devices that ``take`` needs next and that are not in memory.
 
-        Returns:
-            Device ids, each once: those with events, then those whose timers are due.
+        Each once: those with events, then those whose timers are due.
         """
         ...
 
@@ -65,10 +64,8 @@ class Core(Protocol):
     ) -> None:
         """Bring a device into memory.
 
-        Args:
-            device_id: The device.
-            row: What the store holds of it; None for a device never seen.
-            pages: Reads its (page ordinal, row), ascending; called where pages are open.
+        A device never seen has no row. ``pages`` reads its (page ordinal, row), ascending; it is
+        called where pages are open.
 
         Raises:
             StoreCorruptedError: A row is damaged, or an open page has none.
@@ -96,9 +93,8 @@ class Core(Protocol):
     def take(self, batch: EventBatch, *, is_end: bool = False) -> Woken:
         """Take a batch, which lets its events go, and return what came of it.
 
-        Args:
-            batch: In the partition's order; every device is in memory.
-            is_end: The source's natural end follows: every timer fires.
+        The batch is in the partition's order, its devices in memory. ``is_end``: the source's
+        natural end follows, every timer fires.
         """
         ...
 
@@ -112,27 +108,19 @@ class Core(Protocol):
     def complete[T](
         self, results: Iterable[tuple[RunTask, Sequence[T]]]
     ) -> list[tuple[RunTask, int, T]]:
-        """Number what runs emitted, per device.
+        """Number what the commit's runs, in any order, emitted, per device.
 
-        Args:
-            results: Runs of the commit with their emits, in any order.
-
-        Returns:
-            (run, sequence number, emit), by device, in the order (trigger position, task,
-            index).
+        Returns (run, sequence number, emit), by device, in the order (trigger position, task,
+        index).
         """
         ...
 
     def complete_calls[T](
         self, calls: Iterable[tuple[RunTask, Sequence[T]]]
     ) -> list[tuple[RunTask, int, str, T]]:
-        """Number the calls of the cloud that runs made.
+        """Number the calls of the cloud that the commit's runs, in any order, made.
 
-        Args:
-            calls: Runs of the commit with their calls, in any order.
-
-        Returns:
-            (run, number, name of the call, call), in the order of ``complete``.
+        Returns (run, number, name of the call, call), in the order of ``complete``.
         """
         ...
 
@@ -165,9 +153,8 @@ class Core(Protocol):
     def delta(self, until: int | None = None, also: Iterable[str] = ()) -> list[DeviceRows]:
         """Return what the commit writes of dirty devices, which are clean then.
 
-        Args:
-            until: Those dirty since this batch or an earlier one; None for all.
-            also: These, too, where they are dirty.
+        Those dirty since the batch ``until`` or an earlier one (None: all); ``also`` where they are
+        dirty.
         """
         ...
 

@@ -50,11 +50,7 @@ class PageSink(Protocol):
         ...
 
     def closed(self, cause: str) -> None:
-        """Take note of a closed page, after its last event.
-
-        Args:
-            cause: ``exit``, ``timeout``, ``reenter`` or ``overflow``.
-        """
+        """Take note of a page closed after its last event, by one of ``PageInput``'s causes."""
         ...
 
     def missing_enter(self, event: Event) -> None:
@@ -124,21 +120,11 @@ class OpenPages:
         self.wakes: list[list[Any]] = []
 
     def change(self, fields: frozenset[str] | None, ids: Container[str]) -> None:
-        """Keep other contents, and let other events matter, from the next event on.
-
-        Args:
-            fields: As in the constructor.
-            ids: The same.
-        """
+        """Keep other contents, and let other events matter, from the next event on."""
         self._fields, self._ids = fields, ids
 
     def take(self, event: Event, sink: PageSink) -> None:
-        """Put the next event into its page and hand both to the sink.
-
-        Args:
-            event: The device's next event in its order.
-            sink: Gets it, and what else follows from it.
-        """
+        """Put the next event into its page and hand both to the sink."""
         kind = event.kind
         if kind == "page_enter":
             self._enter(event, sink)
@@ -176,9 +162,8 @@ class OpenPages:
     def close_first(self, sink: PageSink) -> None:
         """Close the page whose time-out comes first, as of that moment.
 
-        Args:
-            sink: Gets the synthetic exit: event time of the page's last event,
-                ingest time of the deadline, which must have been settled.
+        The synthetic exit has the event time of the page's last event, and the ingest time of the
+        deadline, which must have been settled.
         """
         page = self._first
         if page is not None:
@@ -199,9 +184,8 @@ class OpenPages:
     def take_changes(self) -> tuple[list[tuple[int, int, EventRow]], list[tuple[int, int]]]:
         """Return what the store must learn, and regard it as stored.
 
-        Returns:
-            New event rows of open pages as (ordinal, index, row), and pages
-            with stored rows that are closed, as (ordinal, stored row count).
+        New event rows of open pages are (ordinal, index, row), closed pages with stored rows
+        (ordinal, stored row count).
         """
         new_rows = []
         for page in self._by_key.values():
@@ -229,11 +213,7 @@ class OpenPages:
     ) -> None:
         """Open again the pages that ``export`` named; only on a fresh object.
 
-        Args:
-            entered_count: As it was at the export.
-            headers: What ``export`` returned.
-            rows: All rows of these pages by ordinal, in row order: they are in
-                the store.
+        ``rows`` has all rows of these pages by ordinal, in row order: they are in the store.
 
         Raises:
             StoreCorruptedError: A page has no rows.

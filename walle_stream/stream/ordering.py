@@ -23,11 +23,7 @@ class HeldEvents:
     __slots__ = ("_arrivals", "_bound_ms", "_events", "_timers", "due_ms")
 
     def __init__(self, bound_ms: int) -> None:
-        """Start with nothing held.
-
-        Args:
-            bound_ms: How long an event is held, in ingest time, ≥ 0.
-        """
+        """Start with nothing held; events are held ``bound_ms`` of ingest time, ≥ 0."""
         self._bound_ms = bound_ms
         self._arrivals = 0
         self._events: list[tuple[int, int, Event]] = []  # sorted: (event time, arrival, event)
@@ -38,11 +34,7 @@ class HeldEvents:
         """Ingest watermark at which the first event is due."""
 
     def hold(self, event: Event) -> None:
-        """Take an event that is not late, behind those of its time.
-
-        Args:
-            event: Its event time is at least that of all events released.
-        """
+        """Take an event that is not late, behind those of its time."""
         arrival = self._arrivals
         self._arrivals += 1
         entry = (event.event_time_ms, arrival, event)
@@ -54,22 +46,11 @@ class HeldEvents:
         self.due_ms = self._timers[0][0] + self._bound_ms
 
     def release_until(self, time_ms: int) -> list[Event]:
-        """Let the events up to an event time go.
-
-        Args:
-            time_ms: Highest event time to release, inclusive.
-
-        Returns:
-            The events in the order (event time, arrival).
-        """
+        """Let the events up to an event time, inclusive, go in the order (event time, arrival)."""
         return self._release((time_ms, NEVER_MS))
 
     def release_due(self) -> list[Event]:
-        """Let the event go that is due first, behind all that precede it.
-
-        Returns:
-            The events in the order (event time, arrival).
-        """
+        """Let the event go that is due first, behind all before it in (event time, arrival)."""
         return self._release(self._timers[0][1:]) if self._timers else []
 
     @property

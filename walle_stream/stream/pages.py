@@ -38,14 +38,7 @@ class OpenPage:
     )
 
     def __init__(self, page_id: str, page_instance: str, ordinal: int, enter_time_ms: int) -> None:
-        """Open a page.
-
-        Args:
-            page_id: The page.
-            page_instance: Which visit.
-            ordinal: The device's counter of entered pages, from 1.
-            enter_time_ms: Event time of the enter.
-        """
+        """Open a page; ``ordinal`` is the device's counter of entered pages, from 1."""
         self.page_id = page_id
         self.page_instance = page_instance
         self.ordinal = ordinal
@@ -61,15 +54,7 @@ class OpenPage:
 
 
 def event_row(event: Event, fields: frozenset[str] | None) -> EventRow:
-    """Project an event to a row.
-
-    Args:
-        event: The event.
-        fields: Names of contents to keep; None keeps all.
-
-    Returns:
-        The row; its contents are None where nothing is kept.
-    """
+    """Project an event to a row with these fields of its contents (None: all)."""
     contents = event.contents
     # the usual case first: everything is wanted, events and rows never change
     if fields is not None and contents and not fields.issuperset(contents):
@@ -80,11 +65,8 @@ def event_row(event: Event, fields: frozenset[str] | None) -> EventRow:
 def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | None) -> PageInput:
     """Return what a task's script sees when an event wakes it.
 
-    Args:
-        event: The waking event.
-        page: The page it belongs to; None when the page was never entered:
-            then the event stands alone, with the cause ``none``.
-        fields: As in ``event_row``.
+    Without a page, because it was never entered, the event stands alone with the cause ``none``.
+    Fields are as in ``event_row``.
     """
     if page is None:
         row = event_row(event, fields)
@@ -97,11 +79,7 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
 
 
 def plain_page(page: PageInput | ReplyInput) -> Any:
-    """Return what a run saw as plain values, for people.
-
-    Args:
-        page: As it was handed over.
-    """
+    """Return what a run saw as plain values, for people."""
     if len(page) != 2:  # noqa: PLR2004 - an open page's
         return page
     rows: PageRows = page[0]

@@ -79,11 +79,7 @@ class DeviceSequence:
     ) -> None:
         """Start a device that was never seen.
 
-        Args:
-            policy: How sequences are built; all but its fields is the same for the
-                device's life.
-            device_id: The device, for the exits made by time-outs.
-            ids: See ``OpenPages``.
+        All of the policy but its fields is the same for the device's life.
         """
         self._bound_ms = policy.out_of_order_ms
         self._highest_ms = -NEVER_MS
@@ -105,11 +101,7 @@ class DeviceSequence:
     def accept(self, event: Event, watermark_ms: int, sink: SequenceSink) -> None:
         """Take the device's next event, after firing the timers that are due.
 
-        Args:
-            event: The event; its ingest time is at most the watermark.
-            watermark_ms: Highest ingest time of the partition, this event's
-                included; never lower than before.
-            sink: Gets what follows from it.
+        The watermark is the highest ingest time of the partition, this event's included.
         """
         # the hottest code of a pipeline: every branch off the usual path is a call
         if self.due_ms <= watermark_ms:
@@ -149,10 +141,6 @@ class DeviceSequence:
 
         Of one deadline, held events come before pages, and pages in the order
         of their enters.
-
-        Args:
-            watermark_ms: The partition's ingest watermark.
-            sink: Gets released events and closed pages.
         """
         pages, queue = self.pages, self._queue
         limit_ms = watermark_ms - self._bound_ms
@@ -220,16 +208,8 @@ class DeviceSequence:
     ) -> "DeviceSequence":
         """Make the sequence that ``export`` described.
 
-        Args:
-            policy: The device's policy.
-            exported: What ``export`` returned; lists in place of tuples do.
-            rows: Stored event rows of the open pages by ordinal, in row order:
-                what ``take_changes`` gave up to the export.
-            device_id: As in the constructor.
-            ids: As in the constructor.
-
-        Raises:
-            StoreCorruptedError: An open page has no rows.
+        ``rows`` are the stored event rows of the open pages by ordinal, in row order: what
+        ``take_changes`` gave up to the export.
         """
         self = cls(policy, device_id, ids)
         highest_ms, released_ms, entered_count, _, headers, held, uids = exported

@@ -58,13 +58,7 @@ class DeviceRows(msgspec.Struct, gc=False):
 
 
 def decode_page_rows(rows: Iterable[tuple[int, bytes]]) -> dict[int, list[Any]]:
-    """Decode event rows of open pages.
-
-    Args:
-        rows: (page ordinal, row), by ordinal and index.
-
-    Returns:
-        By ordinal, in row order.
+    """Decode (page ordinal, row) of open pages, in order; return rows by ordinal.
 
     Raises:
         StoreCorruptedError: One is damaged.

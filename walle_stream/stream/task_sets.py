@@ -30,7 +30,6 @@ class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str
     """Stands beside every feature."""
     triggers: tuple[tuple[str, ...], ...]
-    """Each of them wakes the task."""
     program: str
     """What the pool of VMs knows it by: no two versions have the same."""
     state_version: int = 1
@@ -72,14 +71,7 @@ class SetDefinition(msgspec.Struct, frozen=True):
     def of(
         cls, changes: Changes, definition: Mapping[str, InstalledTask], policy: SequencePolicy
     ) -> "SetDefinition":
-        """Describe a set.
-
-        Args:
-            changes: What is in it.
-            definition: The definition's tasks, by name.
-            policy: Of the partition, with the fields that the definition's tasks read;
-                those of its own come to them.
-        """
+        """Describe a set; the fields that its own tasks read come to the policy's."""
         own = fields_of({name: task for name, task in changes.items() if task is not None})
         fields = None if own is None or policy.fields is None else policy.fields | own
         tasks = changed(definition, changes)
@@ -97,12 +89,7 @@ class TaskSet:
     __slots__ = ("alone", "ids", "pages", "policy", "programs", "set_id", "trie")
 
     def __init__(self, set_id: str, definition: SetDefinition) -> None:
-        """Build the trie.
-
-        Args:
-            set_id: See ``set_id_of``.
-            definition: What is in it.
-        """
+        """Build the trie; for the id see ``set_id_of``."""
         self.set_id = set_id
         self.policy = definition.policy
         self.pages = definition.pages
@@ -119,16 +106,7 @@ class TaskSet:
     def advance(
         self, cursor: Cursor, event_id: str, page_id: str
     ) -> tuple[Cursor, tuple[tuple[str, str], ...]]:
-        """Take one event of a device.
-
-        Args:
-            cursor: The device's ongoing matches.
-            event_id: The event's id.
-            page_id: The event's page.
-
-        Returns:
-            The new cursor, and the tasks that the event wakes, sorted, each with its program.
-        """
+        """Take an event of a device; return its new cursor and the (task, program) it wakes."""
         after, fired = self.trie.advance(cursor, event_id, page_id)
         pages, programs = self.pages, self.programs
         woken = tuple(
@@ -142,21 +120,12 @@ class TaskSet:
 
 
 def changed(definition: Mapping[str, InstalledTask], changes: Changes) -> dict[str, InstalledTask]:
-    """Return the tasks of a set, by name.
-
-    Args:
-        definition: The definition's tasks.
-        changes: What the set changes of them.
-    """
+    """Return the tasks of a set, by name."""
     return {name: task for name, task in {**definition, **changes}.items() if task is not None}
 
 
 def fields_of(tasks: Mapping[str, InstalledTask]) -> frozenset[str] | None:
-    """Return the contents of events that tasks read; None for all.
-
-    Args:
-        tasks: By name.
-    """
+    """Return the contents of events that tasks read; None for all."""
     fields: set[str] = set()
     for task in tasks.values():
         if task.fields is None:
@@ -166,11 +135,7 @@ def fields_of(tasks: Mapping[str, InstalledTask]) -> frozenset[str] | None:
 
 
 def set_id_of(changes: Changes) -> str:
-    """Return the id of a set: a digest of what is in it.
-
-    Args:
-        changes: In any order; none are ``DEFAULT_SET``.
-    """
+    """Return the id of a set: a digest of its changes; none are ``DEFAULT_SET``."""
     if not changes:
         return DEFAULT_SET
     text = msgspec.json.encode(changes, order="sorted")

@@ -29,7 +29,6 @@ type Cursor = tuple[Path, ...]
 """The dynamic pending list as the nodes matched last, sorted, each once."""
 
 EMPTY_CURSOR: Final[Cursor] = ()
-"""No ongoing match."""
 
 type _Transition = tuple[Cursor, tuple[str, ...]]
 
@@ -49,28 +48,22 @@ class _Node:
 class TriggerTrie:
     """Conditions of all tasks of a partition. One thread.
 
-    An ongoing match belongs to its path, not to a task. Inserting and removing
-    tasks therefore keeps the cursors of live matches valid: a path that
-    vanishes ends at the device's next event, and a task inserted later joins
-    the ongoing matches whose path its condition begins with.
+    An ongoing match belongs to its path, not to a task: so the cursors of live matches are
+    valid in a trie of other tasks, too. A path that is not there ends at the device's next
+    event, and a new task joins the ongoing matches whose path its condition begins with.
     """
 
-    __slots__ = ("_cache", "_cached_count", "_conditions", "_root", "ids")
+    __slots__ = ("_cache", "_cached_count", "_root", "ids")
 
     def __init__(self) -> None:
         """Make a trie without conditions."""
         self._root = _Node(())
-        self._conditions: dict[str, set[Path]] = {}
-        self.ids: dict[str, int] = {}
-        """The trigger ids of all conditions, with how often each stands in one; only read."""
+        self.ids: set[str] = set()
+        """The trigger ids of all conditions; only read."""
         self._forget()
 
     def insert(self, task: str, condition: Sequence[str]) -> None:
-        """Add a condition of a task; the same one twice counts once.
-
-        Args:
-            task: The task's name.
-            condition: Trigger ids, at least one.
+        """Add a condition, at least one trigger id; the same one twice counts once.
 
         Raises:
             SpecFileError: The condition is empty, or a bare string.
@@ -81,13 +74,9 @@ class TriggerTrie:
                 "name at least one, like [page_exit]"
             )
         path = tuple(condition)
-        conditions = self._conditions.setdefault(task, set())
-        if path in conditions:
-            return
-        conditions.add(path)
+        self.ids.update(path)
         node = self._root
         for trigger_id in path:
-            self.ids[trigger_id] = self.ids.get(trigger_id, 0) + 1
             child = node.children.get(trigger_id)
             if child is None:
                 child = node.children[trigger_id] = _Node((*node.path, trigger_id))
@@ -95,29 +84,12 @@ class TriggerTrie:
         node.tasks.add(task)
         self._forget()
 
-    def remove(self, task: str) -> None:
-        """Remove all conditions of a task; unknown tasks are ignored.
-
-        Args:
-            task: The task's name.
-        """
-        for path in self._conditions.pop(task, ()):
-            self._remove_condition(task, path)
-        self._forget()
-
     def advance(
         self, cursor: Cursor, event_id: str, page_id: str
     ) -> tuple[Cursor, tuple[str, ...]]:
-        """Take one event of a device.
+        """Take one event of a device; return its new cursor, and the tasks it wakes, sorted.
 
-        Args:
-            cursor: The device's ongoing matches; ``EMPTY_CURSOR`` at first.
-            event_id: The event's id.
-            page_id: The event's page.
-
-        Returns:
-            The new cursor, and the tasks that the event wakes: sorted, each
-            once.
+        The first cursor of a device is ``EMPTY_CURSOR``.
         """
         ids = self.ids
         if event_id not in ids:
@@ -134,23 +106,15 @@ class TriggerTrie:
         return self._learn(cursor, event_id, page_id)
 
     def export_cursor(self, cursor: Cursor) -> list[list[str]]:
-        """Return a cursor as plain lists, for storing.
+        """Return a cursor's paths as plain lists, in order, for storing.
 
-        Args:
-            cursor: A device's ongoing matches.
-
-        Returns:
-            The paths, in order. Those that no condition has any more are kept: they
-            end at the device's next event, and when that comes is not ours to decide.
+        Those that no condition has any more are kept: they end at the device's next event, and when
+        that comes is not ours to decide.
         """
         return [list(path) for path in cursor]
 
     def import_cursor(self, paths: Iterable[Sequence[str]]) -> Cursor:
-        """Return the cursor of stored paths.
-
-        Args:
-            paths: What ``export_cursor`` gave, of this trie or of another one.
-        """
+        """Return the cursor of paths that a trie, this or another one, has exported."""
         return tuple(sorted({tuple(path) for path in paths if path}))
 
     def _learn(self, cursor: Cursor, event_id: str, page_id: str) -> _Transition:
@@ -183,20 +147,6 @@ class TriggerTrie:
                 return None
             node = child
         return node
-
-    def _remove_condition(self, task: str, path: Path) -> None:
-        nodes = [self._root]
-        for trigger_id in path:
-            nodes.append(nodes[-1].children[trigger_id])
-            self.ids[trigger_id] -= 1
-            if not self.ids[trigger_id]:
-                del self.ids[trigger_id]
-        nodes[-1].tasks.discard(task)
-        for parent, trigger_id in zip(nodes[-2::-1], reversed(path), strict=True):
-            child = parent.children[trigger_id]
-            if child.tasks or child.children:
-                break
-            del parent.children[trigger_id]
 
     def _forget(self) -> None:
         self._cache: dict[Cursor, dict[tuple[str, str], _Transition]] = {}

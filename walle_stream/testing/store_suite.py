@@ -157,7 +157,7 @@ class StoreSuite(ABC):
     # Reads
 
     def test_a_transaction_reads_its_own_writes(self, store: Store) -> None:
-        """Get and multi_get see writes and deletions over the store."""
+        """Get sees writes and deletions over the store."""
         _write(store, {b"a": b"1", b"b": b"1", b"c": b"1"})
         transaction = store.begin()
         transaction.put(b"a", b"2")
@@ -167,13 +167,6 @@ class StoreSuite(ABC):
             None,
             b"1",
             None,
-        ]
-        assert transaction.multi_get([b"d", b"c", b"b", b"a", b"a"]) == [
-            None,
-            b"1",
-            None,
-            b"2",
-            b"2",
         ]
 
     def test_multi_get_keeps_the_order_of_the_keys(self, store: Store) -> None:
@@ -197,29 +190,6 @@ class StoreSuite(ABC):
         for prefix in (b"", b"\xff", b"\xff\xff"):
             with pytest.raises(TransactionStateError):
                 store.scan(prefix)
-
-    def test_a_transaction_scans_its_writes_over_the_store(self, store: Store) -> None:
-        """New, replaced and deleted rows come out in one order."""
-        _write(store, {b"k%d" % number: b"s" for number in (1, 3, 5, 7)})
-        transaction = store.begin()
-        transaction.put_rows({b"k0": b"t", b"k3": b"t", b"k5": None, b"k8": b"t", b"k9": None})
-        transaction.put(b"l", b"other")
-        assert list(transaction.scan(b"k")) == [
-            (b"k0", b"t"),
-            (b"k1", b"s"),
-            (b"k3", b"t"),
-            (b"k7", b"s"),
-            (b"k8", b"t"),
-        ]
-
-    def test_a_range_is_deleted_with_what_was_just_written(self, store: Store) -> None:
-        """``delete_range`` sees the transaction's own rows."""
-        _write(store, {b"a1": b"", b"a2": b"", b"b": b""})
-        with store.begin() as transaction:
-            transaction.put(b"a3", b"")
-            transaction.delete_range(b"a", b"b")
-            transaction.put(b"a4", b"")
-        assert [key for key, _ in store.scan_range(b"a", b"c")] == [b"a4", b"b"]
 
     def test_a_long_scan_is_as_of_its_call(self, store: Store) -> None:
         """Commits made meanwhile are not seen."""
@@ -293,9 +263,6 @@ def _uses(transaction: Transaction) -> list[Callable[[], object]]:
         lambda: transaction.delete(b"k"),
         lambda: transaction.put_rows({}),
         lambda: transaction.get(b"k"),
-        lambda: transaction.multi_get([b"k"]),
-        lambda: transaction.scan(b"k"),
-        lambda: transaction.delete_range(b"a", b"z"),
         transaction.commit,
     ]
 

@@ -32,11 +32,8 @@ class LetterSession:
     ) -> None:
         """Begin with nothing sent; ``pump`` sends.
 
-        Args:
-            sink: Where they go.
-            partition: Which partition.
-            read_unsent: Iterates over the committed letters without acknowledgement that
-                have numbers above the one given, ascending.
+        ``read_unsent`` iterates over the committed letters without acknowledgement that have
+        numbers above the one given, ascending.
         """
         self._sink = sink
         self._partition = partition
@@ -49,8 +46,7 @@ class LetterSession:
     def pump(self, last: int) -> None:
         """Take acknowledgements, then send what there is room for; never waits for the sink.
 
-        Args:
-            last: Number of the partition's last letter that may leave.
+        ``last`` is the number of the partition's last letter that may leave.
 
         Raises:
             WalleError: The sink takes nothing any more.
@@ -76,18 +72,7 @@ class LetterSession:
         return acknowledged
 
     def flush(self, last: int, deadline_ms: float) -> bool:
-        """Wait until the sink has everything; blocks.
-
-        Args:
-            last: See ``pump``.
-            deadline_ms: Monotonic clock at which waiting ends.
-
-        Returns:
-            Whether it has.
-
-        Raises:
-            WalleError: The sink takes nothing any more.
-        """
+        """Return whether the sink has everything, waiting for it until the monotonic deadline."""
         tick = Flag()
         self.pump(last)
         while (self._in_flight or self._sent < last) and monotonic_ms() < deadline_ms:

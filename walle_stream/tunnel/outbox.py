@@ -75,9 +75,7 @@ class LimitedTunnel:
     def __init__(self, tunnel: DeviceTunnel, policy: OutboxPolicy) -> None:
         """Put the policy in front of a tunnel.
 
-        Args:
-            tunnel: Never waits for less than the policy's bytes; closed with this object.
-            policy: What may be dropped.
+        The tunnel never waits for less than the policy's bytes, and is closed with this object.
         """
         self._tunnel = tunnel
         self._policy = policy
@@ -101,11 +99,7 @@ class LimitedTunnel:
         return self._tunnel.downlink
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Take frames; see ``Uplink.send``. Waits for room that no dropping makes.
-
-        Raises:
-            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
-        """
+        """Take frames; see ``Uplink.send``. Waits for room that no dropping makes."""
         for frame in frames:
             self._take(*frame)
 
@@ -141,12 +135,7 @@ class LimitedTunnel:
             return self._acks.pop(partition, ())
 
     def shed(self, partition: int, watermark_ms: int) -> list[Shed]:
-        """Return the frames of a partition that were dropped since the last call.
-
-        Args:
-            partition: Whose.
-            watermark_ms: Its newest ingest time; what is too old before it is dropped now.
-        """
+        """Return a partition's frames dropped since the last call; drops what is too old now."""
         age_ms = self._policy.max_age_ms
         with self._condition:
             if age_ms is not None:

@@ -33,15 +33,7 @@ class DeviceSeen(msgspec.Struct, array_like=True):
         return self.last_numbers[self.incarnations.index(incarnation)]
 
     def judge(self, incarnation: str, sequence_number: int) -> tuple[Verdict, int]:
-        """Judge a record and remember it if it is new.
-
-        Args:
-            incarnation: Of the sender's data directory.
-            sequence_number: Of the record, ≥ 1.
-
-        Returns:
-            The verdict and the incarnation's generation.
-        """
+        """Judge a record, remember a new one; return its incarnation's generation, too."""
         if incarnation in self.incarnations:
             generation = self.incarnations.index(incarnation)
         else:
@@ -59,21 +51,11 @@ class Fence:
     """The highest epoch seen of each partition."""
 
     def __init__(self, epochs: dict[tuple[str, int], int] | None = None) -> None:
-        """Start with stored epochs.
-
-        Args:
-            epochs: By (incarnation, partition).
-        """
+        """Start with stored epochs, by (incarnation, partition)."""
         self.epochs = dict(epochs or {})
 
     def admits(self, incarnation: str, partition: int, epoch: int) -> bool:
-        """Say whether a frame's sender still owns its partition.
-
-        Args:
-            incarnation: Of the sender's data directory.
-            partition: The sender's partition.
-            epoch: The frame's epoch; remembered when it is the highest.
-        """
+        """Say whether a frame's sender still owns its partition; remembers the highest epoch."""
         key = (incarnation, partition)
         if epoch < self.epochs.get(key, 0):
             return False

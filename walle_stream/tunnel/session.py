@@ -33,13 +33,8 @@ class UplinkSession:
     ) -> None:
         """Open the session and send again what the outbox holds; may block.
 
-        Args:
-            uplink: The way up.
-            partition: Which partition.
-            epoch: Of this opening, higher than any before.
-            incarnation: Of the data directory.
-            outbox: (number, body) of the frames without acknowledgement.
-            numbering: Of the frames.
+        The epoch is higher than any before. The outbox has (number, body) of the frames without
+        acknowledgement.
         """
         self._uplink = uplink
         self._partition = partition
@@ -65,11 +60,7 @@ class UplinkSession:
     def send(self, frames: Sequence[UplinkFrame]) -> None:
         """Send frames; blocks while the tunnel has too much in flight: back-pressure.
 
-        Args:
-            frames: Of this session, and of others that share its uplink.
-
-        Raises:
-            TunnelClosedError: The tunnel was closed.
+        The frames may be of other sessions, too, that share its uplink.
         """
         if frames:
             crash_point("send.before")
@@ -102,25 +93,14 @@ class UplinkSession:
         return acknowledged
 
     def shed(self, watermark_ms: int) -> list[Shed]:
-        """Return the frames that will not be sent, each once; the next commit deletes their rows.
-
-        Args:
-            watermark_ms: Newest ingest time of the partition.
-        """
+        """Return the frames that will not be sent, each once; their rows go in the next commit."""
         self._watermark_ms = watermark_ms
         self.pump()
         numbers, self._shed = self._shed, []
         return numbers
 
     def flush(self, deadline_ms: float) -> bool:
-        """Wait until everything is acknowledged; blocks.
-
-        Args:
-            deadline_ms: Monotonic clock at which waiting ends.
-
-        Returns:
-            Whether nothing is in flight any more.
-        """
+        """Return whether all is acknowledged, at the latest at the monotonic deadline; blocks."""
         self.pump()
         tick = Flag()
         while self._in_flight and monotonic_ms() < deadline_ms:

@@ -24,10 +24,9 @@ _PROBE: Final = TaskProgram("probe", "0", "def run(ctx, page):\n    pass\n", "pr
 
 @cache
 def measures_here() -> frozenset[str] | None:
-    """Return the measures that process VMs take on this machine; starts one, once.
+    """Return which ``process.guard.MEASURES`` process VMs take here; starts one, once.
 
-    Returns:
-        Of ``process.guard.MEASURES``; None where there are no process VMs, as the log says.
+    None where there are no process VMs, as the log says.
     """
     try:
         machine = make_contained(compile_program(_PROBE))
@@ -65,14 +64,8 @@ def make_contained(
 ) -> "ProcessMachine":
     """Make a process VM for a task of any isolation.
 
-    Args:
-        program: The task's.
-        memory_bytes: Bound of the host's memory: what fits there must fit here, or
-            containing a run would change its result.
-        services: What the host does for runs that ask.
-
-    Raises:
-        VmStartError: It cannot be started.
+    ``memory_bytes`` bounds the host's memory: what fits there must fit here, or containing a run
+    would change its result.
     """
     # imported where it is used: it needs POSIX
     from walle_stream.vm.process.machine import ProcessMachine  # noqa: PLC0415

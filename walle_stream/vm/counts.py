@@ -7,7 +7,6 @@ class VmCounts(msgspec.Struct):
     """What a pool has done."""
 
     created: int = 0
-    """VMs made."""
     warmed: int = 0
     """Of these, VMs that were made ahead, before their task was known."""
     bound: int = 0
@@ -47,4 +46,3 @@ class VmStatus(msgspec.Struct, frozen=True):
     runs: int
     """Runs in those batches, failed ones included."""
     is_running: bool
-    """Whether a run is at hand."""

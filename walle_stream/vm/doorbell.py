@@ -30,10 +30,9 @@ class Doorbell:
         os.write(self.write_fd, RING)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until somebody rings, or for so many seconds; lets go of the interpreter's lock.
+        """Block until somebody rings, for so long at most; says whether it rang.
 
-        Returns:
-            Whether it rang in time.
+        Lets go of the interpreter's lock.
         """
         if timeout_s is not None:
             poll = select.poll()

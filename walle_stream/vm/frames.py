@@ -61,14 +61,7 @@ def encode_groups(groups: Sequence[DeviceGroup]) -> bytes:
 def decode_results(
     groups: Sequence[DeviceGroup], outbox: bytes | bytearray | memoryview
 ) -> list[GroupResult]:
-    """Cut a complete result.
-
-    Args:
-        groups: The call that it answers.
-        outbox: Header, control words and body; may be longer. Borrowed.
-
-    Returns:
-        One result per group, one per run, in order.
+    """Cut a complete result: header, control words and body; the outbox may be longer.
 
     Raises:
         FrameError: Lengths do not meet, or an unknown code.
@@ -87,12 +80,6 @@ def decode_behind_header(
     body_bytes: int,
 ) -> list[GroupResult]:
     """Cut a complete result whose header was read already.
-
-    Args:
-        groups: See ``decode_results``.
-        outbox: See ``decode_results``.
-        word_count: Control words, as the header says.
-        body_bytes: Size of the body, as the header says.
 
     Raises:
         FrameError: As ``decode_results``.

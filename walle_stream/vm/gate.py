@@ -82,13 +82,7 @@ class CompiledScript(NamedTuple):
 def compile_script(
     source: str, file: str, name: str, *, needs_migrate: bool = False
 ) -> CompiledScript:
-    """Check a script, put the guards in and compile it.
-
-    Args:
-        source: Its text.
-        file: Where it lies.
-        name: What its code says of that.
-        needs_migrate: Whether older states can be there.
+    """Check a script, put the guards in and compile it; its code names ``name`` as its place.
 
     Raises:
         ScriptProblem: It may not run.

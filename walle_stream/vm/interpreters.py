@@ -170,9 +170,8 @@ class Interpreter:
     def share(self, **values: bytes | int | memoryview) -> None:
         """Set names in the interpreter's ``__main__``.
 
-        Args:
-            **values: Bytes and integers are copied; a memoryview shares its
-                memory until the guest has dropped every reference to it.
+        Bytes and integers are copied; a memoryview shares its memory until the guest has dropped
+        every reference to it.
         """
         self._api.share(self._handle, values)
 

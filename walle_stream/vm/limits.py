@@ -17,7 +17,6 @@ class RunLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     output_bytes: Annotated[int, msgspec.Meta(ge=1, le=64 * _MIB)] = _MIB
     """Features and encodings together."""
     emits: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
-    """Features."""
     log_lines: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 100
     """More are dropped and counted; the run does not fail."""
     wall_time_ms: Annotated[int, msgspec.Meta(ge=10, le=3_600_000)] = 5_000

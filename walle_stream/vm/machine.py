@@ -65,13 +65,7 @@ class Machine(ABC):
     def __init__(
         self, program: CompiledProgram, services: HostServices | None, max_buffer_bytes: int
     ) -> None:
-        """Begin to count; nothing is started.
-
-        Args:
-            program: The task it is bound to.
-            services: What the host does for runs that ask.
-            max_buffer_bytes: Largest inbox and largest outbox.
-        """
+        """Begin to count; nothing is started. Inbox and outbox have ``max_buffer_bytes`` each."""
         self._program = program
         self._services = services or HostServices()
         self._max_buffer_bytes = max_buffer_bytes
@@ -131,9 +125,6 @@ class Machine(ABC):
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch, packed by ``encode_groups``; blocks until the guest is done.
 
-        Returns:
-            One result per group, in order.
-
         Raises:
             VmCrashedError: The VM ended, or ended the call without its
                 completion mark.
@@ -164,8 +155,7 @@ class Machine(ABC):
     def stop_run(self, *, for_memory: bool = False) -> bool:
         """Stop the run at hand, for its time or its memory: it fails, the call goes on; any thread.
 
-        Returns:
-            Whether the guest was asked; it obeys at its next line of Python.
+        Returns whether the guest was asked; it obeys at its next line of Python.
         """
         with self._lock:
             if self._is_ending:

@@ -24,16 +24,10 @@ def resident_bytes() -> int:
 def limit_data(limit_bytes: int) -> bool:
     """Let a single huge allocation fail where it is made, before the machine is out of memory.
 
-    The watchdog cannot: it looks now and then, and C code that fills new memory obeys
-    nobody. The bound is on private writable memory, touched or not
-    (``RLIMIT_DATA``), so it lies a quarter above the watchdog's. For programs
-    that own their process: it holds for all of it.
-
-    Args:
-        limit_bytes: The watchdog's bound, on top of what there is already.
-
-    Returns:
-        Whether it is in force; only Linux counts this way.
+    The watchdog cannot: it looks now and then, and C code that fills new memory obeys nobody. The
+    bound is on private writable memory, touched or not (``RLIMIT_DATA``), so it lies a quarter
+    above the watchdog's. For programs that own their process: it holds for all of it. The limit is
+    on top of what there is already. Returns whether it is in force; only Linux counts this way.
     """
     if sys.platform != "linux":
         return False

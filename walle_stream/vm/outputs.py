@@ -32,17 +32,12 @@ _ESCAPED: Final = 6  # characters of "\udc80", which stands for one that is not 
 _VERSION_DIGITS: Final = 10
 
 type Call = Callable[[Sequence[DeviceGroup]], list[GroupResult]]
-"""Runs a batch in a VM."""
 
 
 def run_checked(
     program: CompiledProgram, groups: Sequence[DeviceGroup], call: Call
 ) -> list[GroupResult]:
-    """Run a batch and refuse what is malformed in its results; blocks.
-
-    Returns:
-        One result per group, one per run, in order; all of them well-formed.
-    """
+    """Run a batch and refuse what is malformed in its results; blocks."""
     results = call(groups)
     if program.confinement.cpu_ms:
         _name_cpu_limit(program.confinement.cpu_ms, results)

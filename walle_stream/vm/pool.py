@@ -29,14 +29,6 @@ from walle_stream.vm.task_pool import BlamedRunError, DeviceTaskPool, SharedTask
 from walle_stream.vm.virtual_machine import VirtualMachine
 from walle_stream.vm.watchdog import Watchdog
 
-__all__ = [
-    "DeviceGroup",
-    "GroupResult",
-    "PoolLimits",
-    "RunResult",
-    "VmPool",
-]
-
 _log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 10.0
@@ -220,10 +212,6 @@ class VmPool:
 
         Calls of the old version that are running come back as they were; its
         VMs go after that. A version's strikes go with it.
-
-        Args:
-            program: The task's.
-            quarantined: Devices that are out from the start.
 
         Raises:
             ScriptError: The script cannot be loaded; nothing has changed.

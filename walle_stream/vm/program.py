@@ -22,17 +22,13 @@ class TaskProgram(msgspec.Struct, frozen=True):
     """What a task runs."""
 
     name: str
-    """The task's name."""
     version: str
-    """The task's version."""
     source: str
-    """Text of the script."""
     file: str
     """The script's file name as the user gave it, for messages."""
     config: Mapping[str, Any] = {}
     """What the script finds in ``ctx.config``; JSON values."""
     limits: RunLimits = RunLimits()
-    """Bounds of one run."""
     isolation: Isolation = "shared"
     """Which devices may share a VM."""
     state_version: int = 1
@@ -56,7 +52,6 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     shares_globals: bool = False
     """Whether all runs of a VM have the same globals: none can leave anything there."""
     confinement: Confinement = Confinement()
-    """Of its processes."""
 
     @property
     def file_name(self) -> str:

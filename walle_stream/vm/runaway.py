@@ -70,9 +70,5 @@ class StopApi:
 
 @cache
 def stop_api() -> StopApi:
-    """Return the process's ``StopApi``, made at the first call.
-
-    Raises:
-        VmStartError: See there.
-    """
+    """Return the process's ``StopApi``, made at the first call."""
     return StopApi()

@@ -22,7 +22,6 @@ from walle_stream.vm.guest.layout import (
 from walle_stream.wire.tensors import decode_graph, decode_graphs, encode_values
 
 REQUEST_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Largest request."""
 
 type Service = Callable[[bytes], bytes]
 """Request in, answer out; a ``WalleError`` is told to the script, but for a ``ClusterError``."""

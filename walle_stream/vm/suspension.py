@@ -27,11 +27,7 @@ class _Scope(NamedTuple):
 
 
 def suspension_findings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Say where a script suspends itself and may not.
-
-    Yields:
-        (line, what is wrong there and what to do).
-    """
+    """Yield (line, what is wrong there and what to do) where a script may not suspend itself."""
     waiting: list[tuple[ast.AST, _Scope]] = [(tree, _Scope("", is_async=False))]
     while waiting:  # no recursion: a script can be nested deeper than this stack
         node, scope = waiting.pop()

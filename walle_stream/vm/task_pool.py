@@ -74,13 +74,8 @@ class TaskPool(ABC):
     ) -> None:
         """Start empty.
 
-        Args:
-            program: The task's.
-            size: Most VMs.
-            max_runs: A VM that made so many runs is replaced; 0 for never.
-            make: Makes a bound VM.
-            forget: Told of a VM before it is destroyed.
-            quarantine: Another pool's of the same task; its own by default.
+        A VM that made ``max_runs`` runs is replaced (0: never). ``forget`` is told of a VM before
+        it is destroyed.
         """
         self.program = program
         self.quarantine = quarantine or Quarantine(program.limits.strikes)
@@ -109,9 +104,6 @@ class TaskPool(ABC):
     @abstractmethod
     def run(self, groups: Sequence[DeviceGroup]) -> list[GroupResult]:
         """Run a batch; blocks until a VM is free and done.
-
-        Returns:
-            One result per group, in order.
 
         Raises:
             VmCrashedError: Two VMs in turn ended the call without its mark.

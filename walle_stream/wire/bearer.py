@@ -26,10 +26,7 @@ class TokenFile:
     """The token of a file. Any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Read it; blocks.
-
-        Args:
-            path: Holds the token and nothing else.
+        """Read a file that holds the token and nothing else; blocks.
 
         Raises:
             SpecFileError: It cannot be read, or holds no token.
@@ -74,9 +71,7 @@ def token_from(
 ) -> Callable[[], str] | None:
     """Return what gives the token before each request; None where there is none.
 
-    Args:
-        file: That has it; None: ``TOKEN_VARIABLE`` may.
-        environ: The environment.
+    Without a file ``TOKEN_VARIABLE`` of the environment may have it.
 
     Raises:
         SpecFileError: What was given is no token.
@@ -95,9 +90,6 @@ def bearer_headers(token: Callable[[], str] | None) -> dict[str, str]:
 
     Two carry the same one: who sends it does not know which one a proxy, or the application
     that a service is a part of, needs for itself.
-
-    Args:
-        token: Gives it.
     """
     if token is None:
         return {}

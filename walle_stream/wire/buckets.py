@@ -21,11 +21,7 @@ _SCALE: Final = 1 / log(BUCKET_GAMMA)
 
 
 def bucket_of(value: float) -> int:
-    """Return the bucket of a value: ``i`` holds (BUCKET_GAMMA**(i-1), BUCKET_GAMMA**i].
-
-    Args:
-        value: Anything up to 1 is in bucket 0.
-    """
+    """Return a value's bucket; ``i`` holds (BUCKET_GAMMA**(i-1), BUCKET_GAMMA**i], 0 all to 1."""
     return min(ceil(log(value) * _SCALE), BUCKET_MAX) if value > 1 else 0
 
 
@@ -35,9 +31,5 @@ def timed_bucket(call_us: float, runs: int) -> int:
     A call costs something besides its runs, so runs in small calls look slower: only those of
     like calls can be compared. ``place // CALL_BUCKETS`` is the size, as a power of two, and
     ``place % CALL_BUCKETS`` the bucket of a run's time.
-
-    Args:
-        call_us: Time of the call, microseconds.
-        runs: In it, ≥ 1.
     """
     return CALL_BUCKETS * min(runs.bit_length() - 1, _CALLS_MAX) + bucket_of(call_us / runs)

@@ -1,7 +1,8 @@
-"""Calls of services in the cloud, on their way up.
+"""Calls of services in the cloud on their way up, and replies on their way down.
 
 A frame of calls is a body of version 2: behind the header of ``wire.payload`` a
-MessagePack array of ``CloudCall``.
+MessagePack array of ``CloudCall``. A reply is the payload of a downlink envelope of kind
+``REPLY_KIND``: a JSON object of ``CloudReply``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,8 @@ from walle_stream.wire.frame import FRAME_BYTES
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 CALLS_VERSION: Final = 2
-"""Version of a body that holds calls."""
+REPLY_KIND: Final = "reply"
+"""Kind of a downlink envelope that holds a reply."""
 
 
 class CloudCall(msgspec.Struct, array_like=True, gc=False):
@@ -51,19 +53,25 @@ class OpenCall(msgspec.Struct, array_like=True):
     """Of the sender, where the reply goes."""
 
 
+class CloudReply(msgspec.Struct, omit_defaults=True):
+    """The answer to a call."""
+
+    number: int
+    incarnation: str
+    """Of the data directory that made the call."""
+    digest: str
+    error: str = ""
+    """Why there is no answer."""
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    """JSON."""
+
+
 _calls_decoder = msgspec.msgpack.Decoder(list[CloudCall])
+_reply_decoder = msgspec.json.Decoder(CloudReply)
 
 
 def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes]:
-    """Encode the calls of a commit.
-
-    Args:
-        calls: Ascending in number for each device.
-        compression: As for ``pack_payload``.
-
-    Yields:
-        Bodies; usually one.
-    """
+    """Encode calls, ascending in number for each device, to bodies, usually one."""
     first = size_bytes = 0
     for index, call in enumerate(calls):
         size_bytes += len(call.question)
@@ -75,13 +83,7 @@ def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes
 
 
 def decode_calls(body: bytes) -> list[CloudCall] | None:
-    """Decode a body that may hold calls.
-
-    Args:
-        body: Bytes from the tunnel, not trusted.
-
-    Returns:
-        None when the body is of another version.
+    """Decode a body that may hold calls, not trusted; None when it is of another version.
 
     Raises:
         EnvelopeError: They are cut or altered.
@@ -92,6 +94,23 @@ def decode_calls(body: bytes) -> list[CloudCall] | None:
         return _calls_decoder.decode(unpack_payload(CALLS_VERSION, body))
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise EnvelopeError(f"a frame of calls is malformed: {error}") from error
+
+
+def encode_reply(reply: CloudReply) -> bytes:
+    """Encode a reply."""
+    return msgspec.json.encode(reply)
+
+
+def decode_reply(payload: bytes) -> CloudReply:
+    """Decode a reply, the payload of an envelope, not trusted.
+
+    Raises:
+        EnvelopeError: It is none.
+    """
+    try:
+        return _reply_decoder.decode(payload)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise EnvelopeError(f"a reply is malformed: {error}") from error
 
 
 def _encode(calls: Sequence[CloudCall], compression: str) -> bytes:

@@ -25,10 +25,7 @@ _REFERENCES: Final = [bytes((number,)) for number in range(_KNOWN_MAX)]
 
 
 def encode_compact(value: Any) -> bytes:
-    """Write a value.
-
-    Args:
-        value: As a decoder of JSON gives it.
+    """Write a value as a decoder of JSON gives it.
 
     Raises:
         OverflowError: An integer has more than 64 bits.
@@ -38,13 +35,7 @@ def encode_compact(value: Any) -> bytes:
 
 
 def decode_compact(data: bytes) -> Any:
-    """Read a value; the inverse of ``encode_compact``.
-
-    Args:
-        data: Not trusted.
-
-    Returns:
-        As a decoder of JSON gives it.
+    """Read a value, not trusted; the inverse of ``encode_compact``.
 
     Raises:
         EnvelopeError: It refers to a string that did not come before, or has what JSON has not.

@@ -17,8 +17,6 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 
 ENVELOPE_VERSION: Final = 2
-"""Version of both envelopes."""
-
 _UP: Final = Struct("<BBIQ8sQQQ")
 _UP_MARK: Final = 0x55
 _DOWN_MARK: Final = 0x44
@@ -68,10 +66,7 @@ def encode_uplink(envelope: UplinkEnvelope) -> bytes:
 
 
 def decode_uplink(data: bytes) -> UplinkEnvelope:
-    """Decode an envelope.
-
-    Args:
-        data: Bytes from the tunnel, not trusted.
+    """Decode an envelope, not trusted.
 
     Raises:
         EnvelopeError: They are cut or of another kind or version.
@@ -103,10 +98,7 @@ def encode_downlink(envelope: DownlinkEnvelope) -> bytes:
 
 
 def decode_downlink(data: bytes) -> DownlinkEnvelope:
-    """Decode a message for a device.
-
-    Args:
-        data: Bytes from the tunnel, not trusted.
+    """Decode a message for a device, not trusted.
 
     Raises:
         EnvelopeError: They are cut or of another kind or version.

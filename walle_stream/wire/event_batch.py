@@ -35,12 +35,7 @@ class EventBatch:
     __slots__ = ("_count", "_encoded", "_events", "kept", "refused")
 
     def __init__(self, events: list[Event], encoded: bytes | None = None) -> None:
-        """Take over events.
-
-        Args:
-            events: Nobody else changes the list from now on.
-            encoded: Where they are in the journal already: whatever ``encoded`` shall be.
-        """
+        """Take over events, and what they are in the journal already."""
         self._events: list[Event] | None = events
         self._count = len(events)
         self._encoded = encoded
@@ -89,13 +84,8 @@ class EventBatch:
     def index_of(self, device_id: str, event_time_ms: int) -> int | None:
         """Return which event of the batch may have woken a run, as the source counts.
 
-        Args:
-            device_id: Of the run.
-            event_time_ms: Its clock.
-
-        Returns:
-            The device's last event of that time, else its last, else the last of all, for
-            a time-out. None where there is none.
+        The device's last event of that time, else its last, else the last of all, for a time-out.
+        None where there is none.
         """
         events = self.events()
         own = [index for index, event in enumerate(events) if event.device_id == device_id]

@@ -52,11 +52,7 @@ _FILE_HEAD: Final = Struct("<3sB12sI")
 _BLOCK_HEAD: Final = Struct("<12sIIIII")
 
 FILE_HEAD_BYTES: Final = _FILE_HEAD.size
-"""Where the first block begins."""
-
 BLOCK_HEAD_BYTES: Final = _BLOCK_HEAD.size
-"""How long a block's head is."""
-
 _CRC_BYTES: Final = 4
 
 
@@ -87,18 +83,14 @@ class BlockHeaders(NamedTuple):
 def encode_file_head(marker: bytes) -> bytes:
     """Encode what a file begins with.
 
-    Args:
-        marker: 12 bytes that no payload of the file contains: random ones, or a digest.
+    The marker is 12 bytes that no payload of the file contains: random ones, or a digest.
     """
     data = _FILE_HEAD.pack(MAGIC, _VERSION, marker, 0)[:-_CRC_BYTES]
     return data + zlib.crc32(data).to_bytes(_CRC_BYTES, "little")
 
 
 def decode_file_head(data: bytes) -> bytes:
-    """Return a file's marker.
-
-    Args:
-        data: Its first ``FILE_HEAD_BYTES``.
+    """Return the marker of a file's first ``FILE_HEAD_BYTES``.
 
     Raises:
         SourceFormatError: They are cut, damaged or of another version.
@@ -120,9 +112,7 @@ def decode_file_head(data: bytes) -> bytes:
 def try_decode_block_head(data: bytes, marker: bytes) -> BlockHead | None:
     """Decode a block's head; None where none stands whose sizes can be trusted.
 
-    Args:
-        data: What stands there, ``BLOCK_HEAD_BYTES`` unless the file ends before.
-        marker: The file's.
+    The data has ``BLOCK_HEAD_BYTES`` unless the file ends before.
     """
     if len(data) != BLOCK_HEAD_BYTES or not data.startswith(marker):
         return None
@@ -174,11 +164,7 @@ _codes: Final = {kind: code for code, kind in enumerate(KINDS)}
 
 
 def decode_headers(data: bytes, head: BlockHead) -> BlockHeaders:
-    """Decode a block's headers.
-
-    Args:
-        data: Not trusted.
-        head: The block's.
+    """Decode a block's headers, which are not trusted.
 
     Raises:
         SourceFormatError: They are altered, or do not fit each other or the head.
@@ -214,13 +200,7 @@ def decode_headers(data: bytes, head: BlockHead) -> BlockHeaders:
 def encode_block(
     marker: bytes, events: Sequence[Event], contents: Sequence[bytes], payloads: Sequence[bytes]
 ) -> bytes:
-    """Encode a block.
-
-    Args:
-        marker: The file's.
-        events: 1 to ``RECORDS_MAX``.
-        contents: Of each, its contents as JSON.
-        payloads: Of each.
+    """Encode 1 to ``RECORDS_MAX`` events with their contents, as JSON, and payloads.
 
     Raises:
         SourceFormatError: A number is larger than its place.

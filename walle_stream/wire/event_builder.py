@@ -25,12 +25,7 @@ class BlockBuilder:
     """Collects records into blocks. One thread."""
 
     def __init__(self, marker: bytes, block_bytes: int = BLOCK_BYTES) -> None:
-        """Begin.
-
-        Args:
-            marker: The file's.
-            block_bytes: How large a block should get at most.
-        """
+        """Begin; a block gets ``block_bytes`` at most."""
         self._marker = marker
         self._block_bytes = block_bytes
         self._begin()

@@ -19,8 +19,6 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 BODY_VERSION: Final = 4
-"""Version of the body's layout."""
-
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Features of a commit beyond this go into another frame."""
 
@@ -46,14 +44,7 @@ _decode = msgspec.msgpack.Decoder(list[FeatureRecord]).decode
 
 
 def split_records(records: Sequence[FeatureRecord]) -> Iterator[Sequence[FeatureRecord]]:
-    """Cut the features of a commit into parts that fit into a frame each.
-
-    Args:
-        records: As for ``encode_body``.
-
-    Yields:
-        Usually one part: all of them.
-    """
+    """Cut the features of a commit into parts, usually one, that fit into a frame each."""
     first = size_bytes = 0
     for index, record in enumerate(records):
         size_bytes += len(record.feature) + len(record.encoding)
@@ -65,11 +56,9 @@ def split_records(records: Sequence[FeatureRecord]) -> Iterator[Sequence[Feature
 
 
 def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:
-    """Encode the features of a commit.
+    """Encode a commit's features, grouped by device, ascending in sequence number.
 
-    Args:
-        records: Grouped by device, ascending in sequence number.
-        compression: ``zstd``, ``zlib`` or ``none``.
+    The compression is ``zstd``, ``zlib`` or ``none``.
 
     Raises:
         EnvelopeError: The compression is unknown.
@@ -78,10 +67,7 @@ def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:
 
 
 def decode_body(body: bytes) -> list[FeatureRecord]:
-    """Decode a body; the inverse of ``encode_body``.
-
-    Args:
-        body: Bytes from the tunnel, not trusted.
+    """Decode a body, not trusted; the inverse of ``encode_body``.
 
     Raises:
         EnvelopeError: They are cut, altered or of another version.

@@ -23,12 +23,7 @@ class FoundHeaders:
     """Headers of one record; not trusted."""
 
     def __init__(self, what: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
-        """Keep them.
-
-        Args:
-            what: What the record is, for messages.
-            headers: Of one name the last counts.
-        """
+        """Keep those of the record ``what``; of one name the last counts."""
         self._what = what
         self._found = dict(headers)
 
@@ -37,11 +32,7 @@ class FoundHeaders:
         return self._found.get(name) or b""
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a header as text.
-
-        Args:
-            name: The header.
-            default: Where there is none; None where there must be one.
+        """Return a header as text, the default where there is none.
 
         Raises:
             EnvelopeError: It is missing, or no text.
@@ -70,12 +61,7 @@ class FoundHeaders:
         return text
 
     def number(self, name: str, *, is_signed: bool = True, at_most: int = _INT64_MAX) -> int:
-        """Return a header as an integer of 64 bits.
-
-        Args:
-            name: The header.
-            is_signed: Whether it may be below 0.
-            at_most: The largest one.
+        """Return a header as an integer of 64 bits, not below 0 if it is not signed.
 
         Raises:
             EnvelopeError: It is missing, or no such number.
@@ -97,17 +83,9 @@ def read_headers(
     value: bytes | None,
     headers: Iterable[tuple[str, bytes | None]],
 ) -> tuple[str, bytes, FoundHeaders]:
-    """Check what every record must have.
+    """Check what every record, not trusted, must have; ``version`` is the one this side reads.
 
-    Args:
-        what: What the record is, for messages.
-        version: The one version of its envelope that this side reads.
-        key: Not trusted, as the rest.
-        value: The record's.
-        headers: The record's.
-
-    Returns:
-        The device, the value, and the headers to read on.
+    Returns the device, the value, and the headers to read on.
 
     Raises:
         EnvelopeError: It is of another version, something is missing or no text, or the key

@@ -45,7 +45,6 @@ class JournalBatch(msgspec.Struct, array_like=True, frozen=True):
 
 
 decode_batch: Final = RowDecoder(JournalBatch, "journal").decode
-"""Decodes a row."""
 
 
 def encode_batch(
@@ -56,14 +55,10 @@ def encode_batch(
     numbers: Sequence[DeviceNumbers],
     installs: Installs = (),
 ) -> bytes:
-    """Encode what a commit takes.
+    """Encode what a commit takes: the ``encoded`` of its batches, in order.
 
-    Args:
-        parts: Of each ``EventBatch`` what is ``encoded``, in order.
-        watermark_ms: Of the partition, before it.
-        is_end: Whether the source's natural end follows.
-        numbers: See ``JournalBatch``.
-        installs: The same.
+    The watermark is the partition's before it; ``is_end``: the source's natural end follows. For
+    the others see ``JournalBatch``.
     """
     row = (watermark_ms, is_end, [msgspec.Raw(part) for part in parts], numbers)
     return encode_row((*row, installs) if installs else row)

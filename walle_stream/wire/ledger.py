@@ -56,7 +56,6 @@ class Ledger(msgspec.Struct, frozen=True):
     """What all tasks of a partition sent; never changed, only replaced."""
 
     tasks: dict[str, TaskBytes] = {}
-    """By name."""
     measured_rows: int = 0
     """Rows whose raw bytes were at hand (``walle run --ledger``)."""
     measured_raw_bytes: int = 0
@@ -81,12 +80,8 @@ class Ledger(msgspec.Struct, frozen=True):
 def shares_of(total: int, weights: Sequence[int]) -> list[int]:
     """Share whole bytes in proportion; the shares add up to the total.
 
-    Args:
-        total: Bytes to share.
-        weights: At least one above 0, unless there is nothing to share.
-
-    Returns:
-        One share per weight, each less than a byte from the exact one.
+    Each is less than a byte from the exact one. A weight is above 0, unless there is nothing to
+    share.
     """
     weight_sum = sum(weights)
     shares, before, shared = [], 0, 0

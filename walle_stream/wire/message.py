@@ -17,7 +17,6 @@ from walle_stream.wire.envelope import DownlinkEnvelope
 from walle_stream.wire.headers import Headers, read_headers
 
 MESSAGE_VERSION: Final = 1
-"""Version of the envelope."""
 
 
 def encode_message(envelope: DownlinkEnvelope) -> tuple[bytes, bytes, Headers]:
@@ -37,12 +36,9 @@ def encode_message(envelope: DownlinkEnvelope) -> tuple[bytes, bytes, Headers]:
 def decode_message(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> DownlinkEnvelope:
-    """Read a record; the inverse of ``encode_message``.
+    """Read a record, not trusted; the inverse of ``encode_message``.
 
-    Args:
-        key: The record's; not trusted, as the rest.
-        value: The record's.
-        headers: The record's; of one name the last counts.
+    Of headers of one name the last counts.
 
     Raises:
         EnvelopeError: Something is missing, altered or of another version.

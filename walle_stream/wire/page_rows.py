@@ -22,9 +22,8 @@ class PageRows:
     def __init__(self, head: tuple[Any, ...], rows: list[Any]) -> None:
         """Pack nothing yet.
 
-        Args:
-            head: What a run sees of the page beside its rows, plain values.
-            rows: The page's own list: it may grow, what is in it never changes.
+        ``head`` has what a run sees of the page beside its rows, plain values. ``rows`` is the
+        page's own list: it may grow, what is in it never changes.
         """
         self.head = head
         self.rows = rows
@@ -34,11 +33,7 @@ class PageRows:
     def place(self, count: int) -> tuple[int, int, int]:
         """Pack what is not packed yet of the first rows; tell where the last one lies.
 
-        Args:
-            count: How many rows, ≥ 1.
-
-        Returns:
-            (count, where the last row begins, where it ends), in ``packed``.
+        Returns (count, where the last row begins, where it ends), in ``packed``.
 
         Raises:
             ValueError: A value is not plain, or nested too deep.
@@ -50,11 +45,7 @@ class PageRows:
         return count, ends[count - 2] if count > 1 else 0, ends[count - 1]
 
     def packed(self, end: int) -> bytes:
-        """Return the packed rows as far as a place; copies them.
-
-        Args:
-            end: As ``place`` returned it.
-        """
+        """Return the packed rows up to an end that ``place`` returned; copies them."""
         return bytes(memoryview(self._packed)[:end])
 
 

@@ -34,10 +34,7 @@ _CODECS: Final = {"none": 0, "zlib": 1, "zstd": 2}
 def pack_payload(version: int, payload: bytes, compression: str) -> bytes:
     """Compress a payload and put the header before it.
 
-    Args:
-        version: What the payload is.
-        payload: At most ``BODY_MAX_BYTES``.
-        compression: ``zstd``, ``zlib`` or ``none``.
+    It has ``BODY_MAX_BYTES`` at most. The compression is ``zstd``, ``zlib`` or ``none``.
 
     Raises:
         EnvelopeError: The compression is unknown.
@@ -55,11 +52,7 @@ def pack_payload(version: int, payload: bytes, compression: str) -> bytes:
 
 
 def unpack_payload(version: int, body: bytes) -> bytes:
-    """Check a body and return its payload.
-
-    Args:
-        version: What the payload must be.
-        body: Bytes from the tunnel, not trusted.
+    """Check a body, not trusted, and return its payload of a version.
 
     Raises:
         EnvelopeError: They are cut, altered or of another version.

@@ -31,12 +31,9 @@ from walle_stream.wire.compact import decode_compact, encode_compact
 from walle_stream.wire.headers import Headers, read_headers
 
 RECORD_VERSION: Final = 1
-"""Version of the envelope."""
-
 _PARTITION_MAX: Final = 2**32 - 1
 
 type ValueFormat = Literal["json", "msgpack", "compact"]
-"""How a record's value is written."""
 
 
 class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):
@@ -65,15 +62,7 @@ class RecordEnvelope(msgspec.Struct, kw_only=True, gc=False):
 def encode_record(
     envelope: RecordEnvelope, value: bytes, value_format: ValueFormat = "json"
 ) -> tuple[bytes, bytes, Headers]:
-    """Make a record.
-
-    Args:
-        envelope: What goes with the value.
-        value: JSON.
-        value_format: What it travels as.
-
-    Returns:
-        Key, value, headers.
+    """Return key, value and headers of a record; the value is JSON, and travels in the format.
 
     Raises:
         EnvelopeError: The value is no JSON, or has integers of more than 64 bits, and shall
@@ -104,15 +93,9 @@ def encode_record(
 def decode_record(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> tuple[RecordEnvelope, bytes]:
-    """Read a record; the inverse of ``encode_record``.
+    """Return the envelope and the value, as JSON, of a record, not trusted.
 
-    Args:
-        key: The record's; not trusted, as the rest.
-        value: The record's.
-        headers: The record's; of one name the last counts.
-
-    Returns:
-        The envelope, and the value as JSON.
+    Of headers of one name the last counts.
 
     Raises:
         EnvelopeError: Something is missing, altered or of another version, or what no frame can

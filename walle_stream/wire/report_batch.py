@@ -29,19 +29,12 @@ _decoder: Final = msgspec.msgpack.Decoder(list[_Frame])
 
 
 def encode_batch(frames: Iterable[_Fields]) -> bytes:
-    """Encode frames.
-
-    Args:
-        frames: Those of one partition in order.
-    """
+    """Encode frames of one partition in order."""
     return msgspec.msgpack.encode([tuple(frame) for frame in frames])
 
 
 def decode_batch(batch: bytes) -> list[_Fields]:
-    """Decode a batch; the inverse of ``encode_batch``.
-
-    Args:
-        batch: As received, not trusted. Bodies are not looked into.
+    """Decode a batch, not trusted; bodies are not looked into.
 
     Raises:
         EnvelopeError: It is no batch, or too large.

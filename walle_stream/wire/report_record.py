@@ -21,8 +21,6 @@ from walle_stream.wire.headers import Headers, read_headers
 from walle_stream.wire.reports import is_reports
 
 REPORT_RECORD_VERSION: Final = 2
-"""Version of the envelope."""
-
 _KIND: Final = ("kind", b"reports")
 _PARTITION_MAX: Final = 2**31
 _NUMBER_MAX: Final = 2**62
@@ -39,11 +37,7 @@ class ReportRecord(NamedTuple):
 
 
 def encode_report_record(record: ReportRecord) -> tuple[bytes, bytes, Headers]:
-    """Make a record.
-
-    Returns:
-        Key, value, headers.
-    """
+    """Return key, value and headers of a record."""
     headers: Headers = [
         ("v", b"%d" % REPORT_RECORD_VERSION),
         _KIND,
@@ -64,12 +58,9 @@ def is_report_record(headers: Iterable[tuple[str, bytes | None]]) -> bool:
 def decode_report_record(
     key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> ReportRecord:
-    """Read a record; the inverse of ``encode_report_record``.
+    """Read a record, not trusted; only the first byte of the value is looked at.
 
-    Args:
-        key: The record's; not trusted, as the rest.
-        value: The record's; only its first byte is looked at.
-        headers: The record's; of one name the last counts.
+    Of headers of one name the last counts.
 
     Raises:
         EnvelopeError: Something is missing, altered or of another version, or what a frame

@@ -16,8 +16,6 @@ from walle_stream.wire.buckets import BUCKET_MAX, CALL_BUCKETS, TIMED_MAX
 from walle_stream.wire.payload import pack_payload, unpack_payload
 
 REPORTS_VERSION: Final = 5
-"""Version of a body that holds reports."""
-
 FRAME_DEVICES: Final = 20_000
 """Devices of the reports of one frame; more go into another one."""
 
@@ -79,15 +77,7 @@ _decoder: Final = msgspec.msgpack.Decoder(list[TaskReport])
 
 
 def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:
-    """Encode reports.
-
-    Args:
-        reports: Each with at most ``FRAME_DEVICES`` devices.
-        compression: As for ``pack_payload``.
-
-    Yields:
-        Bodies; usually one.
-    """
+    """Encode reports, of ``FRAME_DEVICES`` devices each at most, to bodies, usually one."""
     part: list[TaskReport] = []
     devices = 0
     for report in reports:
@@ -101,28 +91,17 @@ def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[
 
 
 def is_reports(body: bytes) -> bool:
-    """Say whether a body holds reports, or claims to.
-
-    Args:
-        body: Of a frame; may be empty.
-    """
+    """Say whether a body holds reports, or claims to."""
     return body[:1] == bytes((REPORTS_VERSION,))
 
 
 def claimed_bytes(body: bytes) -> int:
-    """Return how long a body of reports is inflated, by what it says itself; 0 for others.
-
-    Args:
-        body: Not trusted; one that is longer is not decoded.
-    """
+    """Return how long a body of reports is inflated, by what it says itself; 0 for others."""
     return int.from_bytes(body[_SIZE], "little") if is_reports(body) else 0
 
 
 def decode_reports(body: bytes) -> list[TaskReport]:
-    """Decode a body; the inverse of ``encode_reports``.
-
-    Args:
-        body: Bytes from the tunnel, not trusted.
+    """Decode a body, not trusted; the inverse of ``encode_reports``.
 
     Raises:
         EnvelopeError: They are cut, altered, too large, of another version, or say what

@@ -119,15 +119,12 @@ class PartitionHead(msgspec.Struct):
     watermark_ms: int = -1
     """Highest ingest time of the partition's events, epoch milliseconds."""
     next_frame: int = 1
-    """Number of the next outbox frame."""
     next_dead_letter: int = 1
-    """Number of the next dead letter."""
     downlink_position: int = 0
     """Position of the last downlink message taken."""
     downlink_log: str = ""
     """Which log that position is of, as the tunnel names it; empty where it is not known."""
     next_batch: int = 1
-    """Number of the next batch of the journal."""
     is_ended: bool = False
     """Whether the last batch was the source's natural end."""
     ledger: Ledger = Ledger()
@@ -139,7 +136,6 @@ class PartitionHead(msgspec.Struct):
     told_losses: int = 0
     """Of ``Counters.losses``, how many were reported; noted behind the report."""
     numbering: Numbering = FIRST_NUMBERING
-    """Of the frames."""
     asked_epoch: int = 0
     """Epoch that the cloud side had seen when the frames were numbered."""
     counted_frame: int = 0
@@ -153,12 +149,7 @@ class PartitionHead(msgspec.Struct):
 def add_tasks(
     tasks: Mapping[str, TaskCounts], added: Mapping[str, TaskCounts]
 ) -> dict[str, TaskCounts]:
-    """Return the sum by task.
-
-    Args:
-        tasks: By name.
-        added: Another partition's, or what a commit adds.
-    """
+    """Return the sum by task."""
     return {
         **tasks,
         **{name: counts.plus(tasks.get(name, _NO_RUNS)) for name, counts in added.items()},

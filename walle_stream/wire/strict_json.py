@@ -34,24 +34,14 @@ _decode_object: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(dict[str, A
 def object_problem(data: bytes) -> str | None:
     """Say why bytes are not one JSON object; takes about twice what decoding takes.
 
-    Args:
-        data: Any bytes; their number is the caller's to bound.
-
-    Returns:
-        A short reason without a word of the bytes but a key; None where nothing is wrong.
+    The number of bytes is the caller's to bound. Returns a short reason without a word of the bytes
+    but a key; None where nothing is wrong.
     """
     return _problem(data, _decode_object)
 
 
 def value_problem(data: bytes) -> str | None:
-    """Say why bytes are not one JSON value.
-
-    Args:
-        data: As for ``object_problem``.
-
-    Returns:
-        As for ``object_problem``.
-    """
+    """Say why bytes are not one JSON value, as ``object_problem`` does."""
     return _problem(data, _decode_any)
 
 

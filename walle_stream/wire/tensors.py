@@ -45,8 +45,6 @@ from walle_stream.errors import FrameError
 from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, Node
 
 MAX_NODES: Final = 10_000
-"""Most nodes of a request."""
-
 MAX_CROSSING_NODES: Final = 250_000
 """Most nodes of all requests that cross together."""
 
@@ -54,8 +52,6 @@ EARLIER: Final = "earlier"
 """Operator of a node that is an output of a request before."""
 
 MAX_DIMS: Final = 8
-"""Most dimensions of a tensor."""
-
 _HEAD: Final = struct.Struct("<I")
 
 _Dims = Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=MAX_DIMS)]
@@ -77,9 +73,6 @@ def decode_graph(data: bytes) -> Graph:
 
 def decode_graphs(data: bytes) -> list[Graph]:
     """Read requests that cross together.
-
-    Returns:
-        One for each, in order.
 
     Raises:
         FrameError: One is malformed, or they are larger than the bounds.
@@ -130,11 +123,7 @@ def _decode(data: bytes, before: Sequence[Graph]) -> Graph:
 
 
 def encode_values(values: Sequence[Constant]) -> bytes:
-    """Write a response.
-
-    Args:
-        values: The outputs, in order.
-    """
+    """Write a response: the outputs, in order."""
     header = msgspec.json.encode({"outputs": [[value.dtype, value.shape] for value in values]})
     return b"".join((_HEAD.pack(len(header)), header, *(value.data for value in values)))
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.connectors import ConnectorModels
-from walle_stream.app.kinds import further_kinds
+from walle_stream.app.connectors import ConnectorModels, further_kinds
 from walle_stream.app.validation import validate_file
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.schema import json_schema

@@ -14,9 +14,8 @@ from walle_stream.errors import (
     StoreMissingError,
     TransactionStateError,
 )
-from walle_stream.store import keys, partition
+from walle_stream.store import keys, partition, rocks
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.rocks import RocksOptions
 
 
 @pytest.fixture
@@ -34,14 +33,15 @@ def options_in(place: Path) -> str:
     return newest.read_text() + (place / "LOG").read_text()
 
 
-def test_options_take_effect_on_a_second_opening_too(place: Path) -> None:
+def test_options_take_effect_on_a_second_opening_too(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for size in (5 << 20, 3 << 20):
-        options = RocksOptions(write_buffer_bytes=size, compression="none", max_open_files=50)
-        with PartitionStore.open(place, options=options):
+        monkeypatch.setattr(rocks, "WRITE_BUFFER_BYTES", size)
+        with PartitionStore.open(place):
             said = options_in(place)
         assert f"write_buffer_size={size}\n" in said
-        assert "compression=kNoCompression\n" in said
-        assert "max_open_files=50\n" in said
+        assert "max_open_files=64\n" in said
         assert "filter_policy=bloomfilter" in said
         assert "level0_file_num_compaction_trigger=8\n" in said
         assert f"capacity : {64 << 20}\n" in said
@@ -64,9 +64,11 @@ def test_databases_share_one_block_cache(place: Path) -> None:
     assert len(cache_in(place) | cache_in(place.with_name("01"))) == 1
 
 
-def test_small_write_buffers_are_flushed_by_themselves(place: Path) -> None:
-    options = RocksOptions(write_buffer_bytes=64 << 10)
-    with PartitionStore.open(place, options=options) as store:
+def test_small_write_buffers_are_flushed_by_themselves(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks, "WRITE_BUFFER_BYTES", 64 << 10)
+    with PartitionStore.open(place) as store:
         for number in range(20):
             with store.begin() as transaction:
                 transaction.put(b"k%d" % number, bytes(16 << 10))

@@ -24,13 +24,13 @@ from pathlib import Path
 from walle_stream.errors import StoreFullError
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.rocks import RocksOptions
+from walle_stream.store import rocks
 
 path, count, buffer_bytes, rows, size = sys.argv[1], *map(int, sys.argv[2:])
-options = RocksOptions(write_buffer_bytes=buffer_bytes)
+rocks.WRITE_BUFFER_BYTES = buffer_bytes
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-with PartitionStore.open(Path(path), options=options) as store:
-    table = BufferingTable(store, FlushPolicy(max_rows=rows // 2))
+with PartitionStore.open(Path(path)) as store:
+    table = BufferingTable(FlushPolicy(max_rows=rows // 2))
     number = int(store.get(b"n") or b"0")
     print("open", number, flush=True)
     try:
@@ -41,7 +41,7 @@ with PartitionStore.open(Path(path), options=options) as store:
                 transaction.put(b"n", value)
                 transaction.put(b"log%08d" % number, bytes(size))
                 for row in range(rows):
-                    table.put(b"k%d" % row, value)
+                    table.put_rows({b"k%d" % row: value}, 0)
             print("done", number, flush=True)
     except StoreFullError:
         print("full", number, flush=True)

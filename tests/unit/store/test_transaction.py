@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
@@ -13,14 +13,6 @@ class Rows(dict[bytes, bytes | None]):
     def __init__(self) -> None:
         self.writes = 0
         self.refusal: Exception | None = None
-
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return [self.get(key) for key in keys]
-
-    def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in sorted(self.items()):
-            if start <= key < end and value is not None:
-                yield key, value
 
     def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
         if self.refusal is not None:

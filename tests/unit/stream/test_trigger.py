@@ -115,7 +115,7 @@ def test_the_cursor_is_sorted_and_without_leaves():
     assert cursor_after(trie_of(t="b"), "b") == EMPTY_CURSOR
 
 
-# Install and uninstall with live matches
+# Live matches in a trie of other tasks
 
 
 def test_an_ongoing_match_survives_the_insertion_of_another_task():
@@ -125,19 +125,16 @@ def test_an_ongoing_match_survives_the_insertion_of_another_task():
     assert fired(trie, "c", cursor) == ["t"]
 
 
-def test_an_ongoing_match_survives_the_removal_of_another_task():
-    trie = trie_of(t="a b c", other="a b d")
-    cursor = cursor_after(trie, "a b")
-    trie.remove("other")
+def test_an_ongoing_match_goes_on_without_another_task():
+    cursor = cursor_after(trie_of(t="a b c", other="a b d"), "a b")
+    trie = trie_of(t="a b c")
     assert fired(trie, "d", cursor) == [""]
     assert fired(trie, "c", cursor) == ["t"]
 
 
-def test_the_match_of_a_removed_task_ends():
-    trie = trie_of(t="a b")
-    cursor = cursor_after(trie, "a")
-    trie.remove("t")
-    assert trie.advance(cursor, "b", "p") == (EMPTY_CURSOR, ())
+def test_the_match_of_a_task_that_is_gone_ends():
+    cursor = cursor_after(trie_of(t="a b"), "a")
+    assert TriggerTrie().advance(cursor, "b", "p") == (EMPTY_CURSOR, ())
 
 
 def test_a_task_joins_an_ongoing_match_of_its_path():
@@ -145,34 +142,6 @@ def test_a_task_joins_an_ongoing_match_of_its_path():
     cursor = cursor_after(trie, "a")
     trie.insert("later", ["a", "c"])
     assert fired(trie, "c", cursor) == ["later"]
-
-
-def test_a_condition_inserted_twice_is_gone_after_one_removal():
-    trie = trie_of(t="a b")
-    trie.insert("t", ["a", "b"])
-    trie.remove("t")
-    assert fired(trie, "a b") == ["", ""]
-    assert not trie.ids
-
-
-def test_removal_keeps_what_other_tasks_share():
-    trie = trie_of(t="a b c", prefix="a b", same="a b c")
-    trie.remove("t")
-    assert fired(trie, "a b c") == ["", "prefix", "same"]
-
-
-def test_removing_everything_leaves_no_node():
-    trie = trie_of(t="a b c", u="a b", v="b c")
-    for task in ("u", "t", "v"):
-        trie.remove(task)
-    assert not trie._root.children
-    assert not trie.ids
-
-
-def test_removing_an_unknown_task_changes_nothing():
-    trie = trie_of(t="a")
-    trie.remove("nobody")
-    assert fired(trie, "a") == ["t"]
 
 
 # Storing
@@ -188,9 +157,8 @@ def test_a_cursor_survives_storing_and_another_trie():
 
 
 def test_a_match_whose_path_is_gone_ends_at_the_next_event():
-    trie = trie_of(t="a b", u="a c d")
-    cursor = cursor_after(trie, "a c")
-    trie.remove("u")
+    cursor = cursor_after(trie_of(t="a b", u="a c d"), "a c")
+    trie = trie_of(t="a b")
     stored = trie.export_cursor(cursor)
     assert trie.import_cursor(stored) == cursor  # what is at rest is what is in memory
     assert trie.advance(cursor, "d", "p") == ((), ())
@@ -219,13 +187,11 @@ def test_a_condition_without_a_list_of_ids_is_refused(condition):
         trie.insert("ipv", condition)
 
 
-def test_a_very_long_condition_is_inserted_matched_and_removed():
+def test_a_very_long_condition_is_inserted_and_matched():
     condition = [str(number) for number in range(1_500)]  # deeper than Python recurses
     trie = TriggerTrie()
     trie.insert("t", condition)
     assert fired(trie, " ".join(condition))[-2:] == ["", "t"]
-    trie.remove("t")
-    assert not trie._root.children
 
 
 def test_ids_that_no_condition_names_do_not_fill_the_cache():

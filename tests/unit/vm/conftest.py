@@ -11,8 +11,9 @@ import pytest
 from walle_stream.vm import watchdog
 from walle_stream.vm.interpreters import live_count
 from walle_stream.vm.limits import RunLimits
-from walle_stream.vm.pool import GroupResult, VmPool
+from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram
+from walle_stream.vm.results import GroupResult
 
 LARGE = RunLimits(output_bytes=16 * 1024 * 1024)
 

@@ -9,8 +9,9 @@ import pytest
 
 from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.outputs import MALFORMED
-from walle_stream.vm.pool import GroupResult, VmPool
+from walle_stream.vm.pool import VmPool
 from walle_stream.vm.program import TaskProgram, compile_program, pack_program
+from walle_stream.vm.results import GroupResult
 
 pytestmark = [
     pytest.mark.vm,

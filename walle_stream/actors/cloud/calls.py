@@ -21,9 +21,8 @@ import msgspec
 from walle_stream.errors import EnvelopeError
 from walle_stream.faults import crash_point
 from walle_stream.ports import Downlink, DownlinkSender
-from walle_stream.wire.calls import OpenCall
+from walle_stream.wire.calls import REPLY_KIND, CloudReply, OpenCall, decode_reply, encode_reply
 from walle_stream.wire.envelope import decode_downlink
-from walle_stream.wire.replies import REPLY_KIND, CloudReply, decode_reply, encode_reply
 
 _log = logging.getLogger(__name__)
 

@@ -18,9 +18,8 @@ from walle_stream.actors.turns.turn import Turn
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, Downlink, HasLog
 from walle_stream.stream.commands import Reply
-from walle_stream.wire.calls import CloudCall, encode_calls
+from walle_stream.wire.calls import REPLY_KIND, CloudCall, decode_reply, encode_calls
 from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink
-from walle_stream.wire.replies import REPLY_KIND, decode_reply
 from walle_stream.wire.rows import PartitionHead
 
 _log = logging.getLogger(__name__)

@@ -405,7 +405,7 @@ class PartitionRows:
     def _table(self, task: str) -> BufferingTable:
         table = self._tables.get(task)
         if table is None:
-            table = self._tables[task] = BufferingTable(self._store, self._policy)
+            table = self._tables[task] = BufferingTable(self._policy)
         table.bind(self.batch)
         return table
 

@@ -8,7 +8,7 @@ import msgspec
 from walle_stream.ports import RECORD_MAX_BYTES, DeadLetter, Origins
 from walle_stream.stream.commands import RunTask
 from walle_stream.stream.pages import plain_page
-from walle_stream.vm.pool import RunResult
+from walle_stream.vm.results import RunResult
 from walle_stream.wire.event_batch import RefusedRow
 
 RAW_MAX_CHARACTERS: Final = 1_024

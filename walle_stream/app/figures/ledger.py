@@ -55,12 +55,7 @@ class LedgerReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, counters: Counters, ledger: Ledger) -> "LedgerReport":
-        """Make the report.
-
-        Args:
-            counters: Sums of all partitions.
-            ledger: The same.
-        """
+        """Make the report of sums of all partitions."""
         sent_bytes = sum(sums.sent_bytes for sums in ledger.tasks.values())
         return cls(
             source_rows=counters.source_rows,

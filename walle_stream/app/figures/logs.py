@@ -31,12 +31,8 @@ def configure_logging(
 ) -> None:
     """Send our log lines, and libraries' warnings, to stderr; a second call replaces the first.
 
-    Args:
-        format_: ``text`` for people, ``json`` for programs (an object a line:
-            ``timestamp`` in UTC, ``level``, ``logger``, ``message``, the ids that
-            the record has, ``exception``).
-        level: ``debug``, ``info``, ``warning`` or ``error``.
-        secrets: Values that must not appear, such as those from ``${VAR}``.
+    ``json`` writes an object a line: ``timestamp`` in UTC, ``level``, ``logger``, ``message``, the
+    ids that the record has, ``exception``. Secrets, such as values of ``${VAR}``, do not appear.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter(secrets) if format_ == "json" else _TextFormatter(secrets))
@@ -46,9 +42,7 @@ def configure_logging(
 def attach(handler: logging.Handler, level: int) -> None:
     """Have a handler get all lines that a run writes, instead of the one before.
 
-    Args:
-        handler: Gets them.
-        level: The lowest of our own lines; of libraries' it is warning at least.
+    Libraries' lines are of level warning at least.
     """
     for name in (*_OURS, *_LIBRARIES):
         logger = logging.getLogger(name)

@@ -73,11 +73,6 @@ class ObservedRun(Protocol):
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """Serve until the stack is closed.
 
-    Args:
-        stack: Gets the server's closing.
-        address: See ``MetricsServer``.
-        run: What is observed.
-
     Raises:
         MetricsAddressError: The address is malformed or taken.
     """

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
 from threading import Thread
-from typing import Final, Self, override
+from typing import Final, override
 from urllib.parse import urlsplit
 
 from walle_stream.errors import ActorError, MetricsAddressError
@@ -23,22 +23,16 @@ _log = logging.getLogger(__name__)
 
 
 class MetricsServer:
-    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` until closed.
-
-    Use it with ``with``, or call :meth:`close`.
-    """
+    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` until :meth:`close`."""
 
     def __init__(
         self, address: str, render: Callable[[], str], is_ready: Callable[[], bool]
     ) -> None:
         """Bind and start; blocks only for the binding.
 
-        Args:
-            address: ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``; without a
-                host the loopback address, port 0 takes a free one.
-            render: Gives the text of ``/metrics``; called in the client's thread.
-                Its ActorError or TimeoutError is answered with status 503.
-            is_ready: Whether events are taken; called in the client's thread.
+        The address is ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``; without a host the
+        loopback address, port 0 takes a free one. The functions are called in the clients' threads;
+        an ActorError or TimeoutError of ``render`` is answered with status 503.
 
         Raises:
             MetricsAddressError: The address is malformed, taken or not ours.
@@ -54,21 +48,12 @@ class MetricsServer:
                 f"--metrics {address!r} cannot be served ({error}): choose another port"
             ) from error
         self.host = host
-        """The address that is bound."""
         self.port = int(self._server.server_address[1])
         """The port that is bound; never 0."""
         self._thread = Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True
         )
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def close(self) -> None:
         """Stop serving and free the port; a second call does nothing."""

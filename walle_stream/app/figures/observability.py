@@ -1,9 +1,8 @@
 """A registry of counters, gauges and histograms in Prometheus' text format.
 
-Invariants: every method may be called from any thread; names and labels follow
-the format's rules, version 0.0.4; a metric without labels is shown from the
-start. Place in the data flow: beside it; no figure here reaches a feature or a
-state row. ``metrics_server`` shows the text.
+Invariants: every method may be called from any thread; names and labels that break the
+format's rules, version 0.0.4, are a ``ValueError``; a metric without labels is shown from the
+start; no figure here reaches a feature or a state row. ``metrics_server`` shows the text.
 """
 
 import re
@@ -71,32 +70,8 @@ class Counter(_Figures):
 
     kind = "counter"
 
-    def add(self, amount: float = 1, **labels: str) -> None:
-        """Count.
-
-        Args:
-            amount: ≥ 0.
-            labels: A value for each label of the metric.
-
-        Raises:
-            ValueError: The amount is negative or the labels are others.
-        """
-        if not amount >= 0:
-            raise ValueError(f"counter {self.name} cannot grow by {amount}")
-        values = self._values(labels)
-        with self._lock:
-            self._figures[values] = self._figures.get(values, 0) + amount
-
     def raise_to(self, total: float, **labels: str) -> None:
-        """Take over a total that is counted elsewhere; a lower one is ignored.
-
-        Args:
-            total: The count so far.
-            labels: A value for each label of the metric.
-
-        Raises:
-            ValueError: The labels are others.
-        """
+        """Take over a total that is counted elsewhere; a lower one is ignored."""
         values = self._values(labels)
         with self._lock:
             self._figures[values] = max(self._figures.get(values, 0), total)
@@ -108,15 +83,7 @@ class Gauge(_Figures):
     kind = "gauge"
 
     def set(self, value: float, **labels: str) -> None:
-        """Replace the value.
-
-        Args:
-            value: Any number.
-            labels: A value for each label of the metric.
-
-        Raises:
-            ValueError: The labels are others.
-        """
+        """Replace the value."""
         values = self._values(labels)
         with self._lock:
             self._figures[values] = value
@@ -133,12 +100,7 @@ class Histogram(_Metric):
     ) -> None:
         """Start empty; :meth:`Metrics.histogram` makes them.
 
-        Args:
-            name: Of the metric.
-            help_: One sentence.
-            labels: Names of its labels, without ``le``.
-            lock: The registry's.
-            bounds: Upper bounds (inclusive) of the buckets, rising; +Inf is added.
+        Bounds are inclusive, and rise; +Inf is added. Labels come without ``le``.
 
         Raises:
             ValueError: There are no bounds, or they do not rise.
@@ -151,33 +113,10 @@ class Histogram(_Metric):
         if not labels:
             self._series[()] = ([0] * (len(bounds) + 1), 0.0)
 
-    def observe(self, value: float, times: int = 1, **labels: str) -> None:
-        """Count an observation.
-
-        Args:
-            value: In the metric's unit.
-            times: How many observations had it.
-            labels: A value for each label of the metric.
-
-        Raises:
-            ValueError: The labels are others.
-        """
-        values = self._values(labels)
-        with self._lock:
-            below, total = self._series.get(values) or ([0] * (len(self._bounds) + 1), 0.0)
-            for index, bound in enumerate(self._bounds):
-                if value <= bound:
-                    below[index] += times
-            below[-1] += times
-            self._series[values] = (below, total + value * times)
-
     def replace(self, below: Sequence[int], total: float, **labels: str) -> None:
         """Take over what is counted elsewhere.
 
-        Args:
-            below: Observations ≤ each bound, rising, and as the last number all of them.
-            total: Sum of all observations.
-            labels: A value for each label of the metric.
+        ``below`` has the observations ≤ each bound, rising, and as the last number all of them.
 
         Raises:
             ValueError: Another number of buckets, or the labels are others.
@@ -209,12 +148,7 @@ class Metrics:
         self._names: set[str] = set()
 
     def counter(self, name: str, help_: str, labels: Sequence[str] = ()) -> Counter:
-        """Add a counter.
-
-        Args:
-            name: Unique, with the unit, ends in ``_total``.
-            help_: One sentence.
-            labels: Names of its labels.
+        """Add a counter; its name has the unit and ends in ``_total``, its help is one sentence.
 
         Raises:
             ValueError: A name is not allowed or taken.
@@ -224,27 +158,13 @@ class Metrics:
         return self._add(Counter(name, help_, labels, self._lock), labels)
 
     def gauge(self, name: str, help_: str, labels: Sequence[str] = ()) -> Gauge:
-        """Add a gauge.
-
-        Raises:
-            ValueError: A name is not allowed or taken.
-        """
+        """Add a gauge."""
         return self._add(Gauge(name, help_, labels, self._lock), labels)
 
     def histogram(
         self, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str] = ()
     ) -> Histogram:
-        """Add a histogram.
-
-        Args:
-            name: Unique, with the unit.
-            help_: One sentence.
-            bounds: Upper bounds (inclusive) of the buckets, rising; +Inf is added.
-            labels: Names of its labels.
-
-        Raises:
-            ValueError: A name is not allowed or taken, or the bounds do not rise.
-        """
+        """Add a histogram; its bounds are inclusive and rise, +Inf is added."""
         return self._add(Histogram(name, help_, labels, self._lock, bounds), labels)
 
     def render(self) -> str:

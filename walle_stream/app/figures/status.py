@@ -37,7 +37,6 @@ class HostStatus(msgspec.Struct, kw_only=True):
     step: str
     """``starting``, ``opening``, ``opened``, ``running`` or ``done``."""
     restarts: int = 0
-    """How often it was started again in this run."""
     unread: float = -1.0
     """The share of the source that it has yet to read, below 0 when unknown."""
     unread_rows: int = -1
@@ -53,14 +52,7 @@ class HostStatus(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, index: int, progress: float, unread: Unread, **fields: Any) -> Self:
-        """Make it of what the host's reader says.
-
-        Args:
-            index: Which host.
-            progress: Share of the source that was read, below 0 when unknown.
-            unread: What is left to read.
-            fields: The others.
-        """
+        """Make it of what the host's reader says; a share below 0 is unknown."""
         return cls(
             index=index,
             unread=1.0 - progress if progress >= 0 else -1.0,
@@ -102,12 +94,7 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, counters: Counters, **fields: Any) -> Self:
-        """Make it of what the partition counts.
-
-        Args:
-            counters: As committed.
-            fields: Those that are no counters.
-        """
+        """Make it of what the partition counts."""
         counted = {name: getattr(counters, name) for name in _COUNTED}
         return cls(**counted, **fields)
 
@@ -139,12 +126,7 @@ class RunStatus(msgspec.Struct, kw_only=True):
 
 
 def write_status(path: Path, status: RunStatus) -> None:
-    """Replace the file; a disk that is full is no reason to stop a run.
-
-    Args:
-        path: The file.
-        status: What to write; gets the time.
-    """
+    """Replace the file; a disk that is full is no reason to stop a run."""
     status.updated_ms = wall_ms()
     new = path.with_suffix(".json.new")
     with suppress(OSError):

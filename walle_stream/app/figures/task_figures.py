@@ -38,14 +38,10 @@ class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def task_figures(names: Iterable[str], parts: Iterable[Counted]) -> list[TaskFigures]:
-    """Add up what became of the tasks' runs.
+    """Add up what became of the tasks' runs in all partitions.
 
-    Args:
-        names: Of the definition's tasks: each is there, also one that never ran.
-        parts: Of all partitions.
-
-    Returns:
-        The definition's tasks in their order, then what was installed besides, by name.
+    The definition's tasks come first, in their order, also those that never ran; then what was
+    installed besides, by name.
     """
     tasks: dict[str, TaskCounts] = {}
     ledger = Ledger()
@@ -78,14 +74,10 @@ def task_problems(
 ) -> list[str]:
     """Say which of the definition's tasks did nothing at all, a line each.
 
-    A task is judged by what it ran in this run of the pipeline, and by all its runs over the
-    data directory where that is nothing: so the same command again gives the same answer.
-
-    Args:
-        before: Figures of the definition's tasks as the run began, in their order.
-        after: As it ended, in the same order; more may follow.
-        counters: Of the data directory.
-        is_whole: Whether it has seen its source to the end: else a task may fire yet.
+    A task is judged by what it ran in this run of the pipeline, and by all its runs over the data
+    directory where that is nothing: so the same command again gives the same answer. Both lists
+    begin with the definition's tasks in their order. Before the source's end (not ``is_whole``) a
+    task may fire yet.
     """
     problems = []
     for old, new in zip(before, after, strict=False):

@@ -18,15 +18,7 @@ from walle_stream.spec.models import FunctionReference
 def load_functions(
     kind: str, references: Mapping[str, FunctionReference]
 ) -> dict[str, Callable[..., Any]]:
-    """Import functions; runs the bodies of their modules.
-
-    Args:
-        kind: ``services`` or ``models``, for errors.
-        references: By name.
-
-    Raises:
-        FunctionError: A file or module cannot be imported, or has no such function.
-    """
+    """Import functions, each as ``load_function`` does."""
     return {
         name: load_function(f"spec.{kind}.{name}", reference.file, reference.function)
         for name, reference in references.items()
@@ -36,10 +28,8 @@ def load_functions(
 def load_function(place: str, file: Path | None, function: str) -> Callable[..., Any]:
     """Import a function; runs the body of its module.
 
-    Args:
-        place: Where the definition names it, for errors.
-        file: That it is in; None for an importable one.
-        function: NAME in the file, or package.module:NAME.
+    ``place`` names the definition in errors. Without a file the function is
+    ``package.module:NAME``.
 
     Raises:
         FunctionError: File or module cannot be imported, or has no such function.

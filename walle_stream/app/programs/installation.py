@@ -62,13 +62,8 @@ class Installation:
     def report_refusal(self, device_id: str, task: str, version: str, error: str) -> None:
         """Report that a device refused a version, as a failed run of it; blocks for a turn.
 
-        A pipeline without ``spec.reports`` reports nothing.
-
-        Args:
-            device_id: Of this run.
-            task: As the cloud knows it: ``SCENARIO/TASK``.
-            version: Of it.
-            error: Class of the failure.
+        A pipeline without ``spec.reports`` reports nothing. The cloud knows the task as
+        ``SCENARIO/TASK``.
         """
         refusal = Refusal(device_id, task, version, error)
         message = Refusals(self._by_partition({device_id: refusal}))
@@ -78,14 +73,9 @@ class Installation:
     def install(self, changes: Mapping[str, Mapping[str, Change]]) -> dict[str, str]:
         """Change tasks of devices, each from its next event on; blocks until it is committed.
 
-        Every device has all of its changes or none. VMs are made before the hosts are told,
-        so that events wait for no more than a commit.
-
-        Args:
-            changes: By task name by device id.
-
-        Returns:
-            The devices that stay as they were, and why.
+        Every device has all of its changes or none. VMs are made before the hosts are told, so that
+        events wait for no more than a commit. Changes are by device id, then by task. Returns the
+        devices that stay as they were, and why.
 
         Raises:
             PackageError: A package cannot be installed here; nothing has changed.

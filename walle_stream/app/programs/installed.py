@@ -59,12 +59,8 @@ class InstalledPrograms:
     ) -> None:
         """Begin with what is stored; loads nothing.
 
-        Args:
-            folder: Made when it is needed.
-            pool: Gets the programs.
-            quarantined: Gives (program, device id) pairs that are out.
-            is_shared: Other processes may have devices whose packages are here, too.
-            floor: Least isolation.
+        ``quarantined`` gives (program, device id) pairs that are out. Where the folder
+        ``is_shared``, other processes have devices whose packages are here, too.
         """
         self._folder = folder
         self._pool = pool
@@ -78,9 +74,6 @@ class InstalledPrograms:
 
     def store(self, version: NewVersion) -> tuple[str, InstalledTask]:
         """Store a package and what belongs to it, durably; blocks.
-
-        Returns:
-            The task's name, and the task for sets.
 
         Raises:
             PackageError: It is no package, or not for this interpreter.
@@ -103,12 +96,7 @@ class InstalledPrograms:
         return ready.name, msgspec.structs.replace(task, resources=digests, **facts)
 
     def ensure(self, task: str, installed: InstalledTask) -> None:
-        """Load a program into the pool; see ``ProgramSource``.
-
-        Raises:
-            PackageError: Its package is not stored, altered, or not for this interpreter.
-            VmStartError: No VM can be made.
-        """
+        """Load a program into the pool; see ``ProgramSource``."""
         ready = self._unpacked.pop(installed.program, None)
         if not installed.package or installed.program in self._loaded:
             return
@@ -129,9 +117,6 @@ class InstalledPrograms:
         """Take all other installed programs out of the pool, and delete their packages.
 
         In a folder that is shared packages stay: another process's device may have them.
-
-        Args:
-            programs: All that some device has, by program.
         """
         kept = {
             digest

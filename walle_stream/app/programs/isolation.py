@@ -27,10 +27,6 @@ _log = logging.getLogger(__name__)
 def check_machine(tasks: Iterable[ReadyTask], places: Mapping[tuple[str, str], str]) -> None:
     """Refuse tasks that require what this machine has not; starts a process to see.
 
-    Args:
-        tasks: Of a definition.
-        places: Of the definition, see ``LoadedPipeline``.
-
     Raises:
         IsolationError: Such a task; the first.
     """
@@ -53,11 +49,7 @@ def _lacking(task: ReadyTask) -> str:
 
 
 def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
-    """Compile the scripts of a definition, and decide how isolated its packages run.
-
-    Raises:
-        ScriptError: A script is wrong, or a file of it cannot be read.
-    """
+    """Compile the scripts of a definition, and decide how isolated its packages run."""
     floor = loaded.pipeline.spec.runtime.minimum_isolation
     return [
         admit(task, floor, is_signed=False) if isinstance(task, ReadyTask) else compile_task(task)
@@ -66,15 +58,9 @@ def ready_tasks(loaded: LoadedPipeline[ReadyTask]) -> list[ReadyTask]:
 
 
 def admit(task: ReadyTask, floor: Policy, *, is_signed: bool) -> ReadyTask:
-    """Decide how isolated a task runs that came as a package.
+    """Return a packaged task as isolated as it has to run; a line of the log says so.
 
-    Args:
-        task: As the package says.
-        floor: Least isolation.
-        is_signed: Whether a signature that was checked covers it.
-
-    Returns:
-        The task, more isolated where that is needed; a line of the log says so.
+    ``is_signed``: a signature that was checked covers it.
     """
     isolation = task.program.isolation
     least, reason = floor, f"spec.runtime.minimumIsolation is {floor}"
@@ -95,9 +81,6 @@ def note_built(package: bytes) -> None:
     """Remember that this user built a package on this machine.
 
     Where that cannot be written down, the package is a stranger's to later runs.
-
-    Args:
-        package: The file's bytes.
     """
     with suppress(OSError, RuntimeError):
         path, digest = _built(), hashlib.sha256(package).hexdigest()

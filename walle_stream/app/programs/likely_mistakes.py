@@ -42,13 +42,10 @@ class LikelyMistakes:
         source: Source | None = None,
         places: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
-        """Take what is known.
+        """Take what is known; a source's ``declared`` says what it knows of its events.
 
-        Args:
-            tasks: Of the definition.
-            source: Its ``declared``, where it has that, says what it knows of its events.
-            places: ``FILE:LINE:COLUMN`` of a task's trigger ids and pages, and of the source's
-                keys (task ``""``).
+        Places are ``FILE:LINE:COLUMN`` of tasks' trigger ids and pages, and of the source's keys
+        (task ``""``).
         """
         self._tasks = tuple(tasks)
         self._source = source
@@ -71,11 +68,7 @@ class LikelyMistakes:
             self._examples.setdefault(unit, time_ms)
 
     def look_at_file(self) -> list[str]:
-        """Read the first rows of a source that is a file, where it is there; keeps nothing.
-
-        Returns:
-            What is wrong with the file, or with its rows, a line each.
-        """
+        """Read the first rows of a source that is a file; return what is wrong, a line each."""
         path: Path | None = getattr(self._source, "path", None)
         if self._source is None or path is None or not path.is_file():
             return []

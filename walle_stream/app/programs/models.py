@@ -28,12 +28,8 @@ class OnnxModel:
     ) -> None:
         """Keep what is needed to read it.
 
-        Args:
-            place: Where the definition names it, for errors.
-            file: Of the model.
-            backend: Of the tensor engine.
-            threads: Of products of matrices; None: one, if numpy's library can be told.
-            batch: Rows of each evaluation; None: as many as are asked for.
+        Threads are of products of matrices (None: one, if numpy's library can be told), ``batch``
+        rows of each evaluation (None: as many as are asked for).
         """
         self._place = place
         self._file = file
@@ -45,11 +41,7 @@ class OnnxModel:
         self._is_closed = False
 
     def check(self) -> None:
-        """Read it, and keep nothing.
-
-        Raises:
-            EngineError: As ``read``.
-        """
+        """Read it, and keep nothing."""
         self._read()
 
     def read(self) -> "HostedModel | BatchedModel":
@@ -77,14 +69,7 @@ class OnnxModel:
             self._model = None
 
     def blueprint(self) -> "ModelBlueprint":
-        """Read it for other processes, which may have what its backend needs; keeps nothing.
-
-        Returns:
-            What they need.
-
-        Raises:
-            EngineError: As ``read``, but for its backend and threads.
-        """
+        """Read it for other processes, which may have what its backend needs; keeps nothing."""
         from walle_stream.actors.engine.worker import (  # noqa: PLC0415 - see _read
             ModelBlueprint,
         )
@@ -121,14 +106,9 @@ class BatchedOnnxModel(OnnxModel):
 def load_models(
     references: Mapping[str, ModelReference], threads: int | None = None
 ) -> dict[str, Callable[..., Any]]:
-    """Import functions, and prepare ONNX files, which are not read yet.
+    """Import functions, and prepare ONNX files as ``OnnxModel``, which are not read yet.
 
-    Args:
-        references: By name.
-        threads: Of ONNX models that do not say their own; see ``OnnxModel``.
-
-    Returns:
-        Functions of arrays; those of ONNX files are ``OnnxModel``.
+    Threads are of ONNX models that do not say their own.
 
     Raises:
         FunctionError: A function cannot be imported.
@@ -140,14 +120,7 @@ def load_models(
 
 
 def onnx_models(models: Mapping[str, Callable[..., Any]]) -> dict[str, OnnxModel]:
-    """Say which models are ONNX files.
-
-    Args:
-        models: As ``load_models`` made them.
-
-    Returns:
-        Those, by name.
-    """
+    """Return those of ``load_models`` that are ONNX files."""
     return {name: model for name, model in models.items() if isinstance(model, OnnxModel)}
 
 

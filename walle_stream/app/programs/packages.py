@@ -70,11 +70,7 @@ class SizeReport(msgspec.Struct, frozen=True):
 
 
 def find_task(file: Path, name: str | None = None) -> Task:
-    """Load the task of a file.
-
-    Args:
-        file: A Task, or a pipeline with its tasks.
-        name: Which of several.
+    """Load the task of a file: a Task, or one of a pipeline's by its name.
 
     Raises:
         SpecFileError: The file is wrong, does not say which task, or has it as a package.
@@ -109,13 +105,6 @@ def find_task(file: Path, name: str | None = None) -> Task:
 def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
     """Build the package of a task; blocks for some 0.2 s per other interpreter.
 
-    Args:
-        task: As ``find_task`` gives it.
-        pythons: Other interpreters, see ``build_package``.
-
-    Returns:
-        The file's bytes.
-
     Raises:
         ScriptError: The script is wrong, or it or a resource cannot be read.
         PackageError: An interpreter cannot take part, or the resources are too large.
@@ -141,11 +130,7 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
 
 
 def write_package(data: bytes, path: Path) -> None:
-    """Write a package, whole or not at all.
-
-    Args:
-        data: The file's bytes.
-        path: Where; what lies there is replaced.
+    """Write a package, whole or not at all; what lies there is replaced.
 
     Raises:
         OSError: The disk is full.
@@ -162,11 +147,7 @@ def write_package(data: bytes, path: Path) -> None:
 
 
 def size_report(package: TaskPackage) -> SizeReport:
-    """Measure a package beside this machine's Python; reads all of that, some 5 s.
-
-    Raises:
-        PackageError: This interpreter does not answer.
-    """
+    """Measure a package beside this machine's Python; reads all of that, some 5 s."""
     tree = ast.parse(package.parts[SCRIPT])
     needs = ask_interpreter(sys.executable, {"imports": sorted(gate.imported_modules(tree))})
     (base, named), (added, named_too) = needs["base"], needs["modules"]

@@ -26,25 +26,21 @@ class ReadyTask(msgspec.Struct, frozen=True):
     version: str
     """Stands beside every feature."""
     triggers: tuple[tuple[str, ...], ...]
-    """Each of them wakes the task."""
     fields: tuple[str, ...] | None
     """Contents of events that the script reads; all when None."""
     pages: tuple[str, ...] | None
     """Only events on these pages wake the task; on any page when None."""
     program: CompiledProgram
     on_error: FailurePolicy = FailurePolicy()
-    """What becomes of a run that fails."""
     state_version: int = 1
     """Layout of its states."""
     package: str = ""
     """SHA-256 of the package that it came in; empty for a script."""
 
     def installed(self, program: str = "", package: str = "") -> InstalledTask:
-        """Return it as devices have it.
+        """Return it as devices have it; VMs know it by ``program``, its name by default.
 
-        Args:
-            program: What the pool of VMs knows it by; its name by default.
-            package: Where it lies in the data directory; empty for one of a definition.
+        The package is where it lies in the data directory, empty for one of a definition.
         """
         return InstalledTask(
             self.version,
@@ -79,29 +75,19 @@ def compile_task(task: Task) -> ReadyTask:
 
 
 def confinement_of(spec: IsolationSpec) -> Confinement:
-    """Return how a task's processes are confined.
-
-    Args:
-        spec: ``spec.isolation`` of a task.
-    """
+    """Return how a task's processes are confined."""
     return Confinement(spec.memory_bytes, spec.cpu_ms or 0, tuple(sorted(spec.require)))
 
 
 def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
-    """Return attempts, pause in milliseconds, and whether a dead letter is left.
-
-    Args:
-        spec: ``spec.onError`` of a task.
-    """
+    """Return attempts, pause in milliseconds, and whether a dead letter is left."""
     return spec.retry.attempts, spec.retry.backoff_ms, spec.dead_letter
 
 
 def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -> ReadyTask:
     """Read a package, check every byte of it and compile its script.
 
-    Args:
-        file: Where it lies, or its bytes.
-        beside: Resources that the package has not; of one name these.
+    Resources of ``beside`` come before the package's.
 
     Raises:
         PackageError: It is no package, altered, cut, or its script may not run here.

@@ -11,25 +11,14 @@ from walle_stream.store.datadir import DataDir
 
 
 def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
-    """Iterate over all dead letters, by partition and order of arrival.
-
-    Yields:
-        Dead letters.
-    """
+    """Iterate over all dead letters, by partition and order of arrival."""
     for _, store in open_partitions(data_dir):
         for _, value in store.scan(keys.DEAD_LETTER_PREFIX):
             yield decode_letter(value)
 
 
 def kept_letters(data_dir: Path) -> Iterator[KeptLetter]:
-    """Iterate over all dead letters with their records, by partition and order of arrival.
-
-    Yields:
-        Dead letters.
-
-    Raises:
-        StoreMissingError: There is no such data directory.
-    """
+    """Iterate over all dead letters with their records, by partition and order of arrival."""
     with DataDir.open_read_only(data_dir) as opened:
         meta = opened.meta
     for partition, store in open_partitions(data_dir):

@@ -66,8 +66,7 @@ def features_lines(
 def features_sample(data_dir: Path, count: int) -> tuple[list[bytes], MalformedRowError | None]:
     """Return some features for a person: those of the device with most, of few.
 
-    Returns:
-        Them, and what was left out where anything was.
+    The second value says what was left out where anything was.
     """
     best: list[bytes] = []
     try:
@@ -118,11 +117,8 @@ def run_state(data_dir: Path) -> RunState:
 def canonical_state(data_dir: Path) -> Iterator[bytes]:
     """Iterate over what must be equal in every run over the same source.
 
-    Devices with their cursors, open pages, sequence numbers and task state;
-    the cloud's features; the counters that do not depend on batches.
-
-    Yields:
-        JSON lines in a fixed order.
+    Devices with their cursors, open pages, sequence numbers and task state; the cloud's features;
+    the counters that do not depend on batches. JSON lines in a fixed order.
 
     Raises:
         MalformedRowError: Rows were left out; at the end.
@@ -131,14 +127,7 @@ def canonical_state(data_dir: Path) -> Iterator[bytes]:
 
 
 def full_state(data_dir: Path) -> Iterator[bytes]:
-    """Iterate over everything that the partitions hold, for people.
-
-    Yields:
-        JSON lines.
-
-    Raises:
-        MalformedRowError: As ``canonical_state``.
-    """
+    """Iterate over everything that the partitions hold, for people: JSON lines."""
     yield from _good(data_dir, _all_rows(data_dir, is_canonical=False))
 
 
@@ -331,14 +320,7 @@ def _feature_line(record: FeatureRecord) -> bytes | _BadRow:
 
 
 def open_partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
-    """Iterate over the partitions of a data directory, each open until the next is asked for.
-
-    Yields:
-        Number and database, for reading.
-
-    Raises:
-        StoreMissingError: There is no such data directory.
-    """
+    """Iterate over partitions, number and database, each open until the next is asked for."""
     with DataDir.open_read_only(data_dir) as opened:
         opened.check_parts()
         for number in range(opened.meta.partition_count):

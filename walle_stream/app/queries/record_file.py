@@ -20,13 +20,15 @@ _PAGE_PARTS: Final = 6
 
 
 class RecordFile:
-    """Implements ``RecordReturn``, but for its end: what was put counts with ``commit``."""
+    """Implements ``RecordReturn``, but for its end: what was put counts with ``commit``.
+
+    Every method raises ``SourceError`` where the file cannot be written.
+    """
 
     def __init__(self, path: Path) -> None:
         """Begin a file beside the one that it becomes.
 
-        Args:
-            path: Must not be there yet: it may hold what somebody corrected.
+        That must not be there yet: it may hold what somebody corrected.
 
         Raises:
             SourceError: It is there, or cannot be written.
@@ -41,11 +43,7 @@ class RecordFile:
             raise self._unwritable(error) from error
 
     def put(self, kept: KeptLetter) -> None:
-        """Write a record's line, or a line per event of a page; see ``RecordReturn.put``.
-
-        Raises:
-            SourceError: The file cannot be written.
-        """
+        """Write a record's line, or a line per event of a page; see ``RecordReturn.put``."""
         letter = kept.letter
         if letter.holds == "page":
             lines = _event_lines(letter.device_id, letter.record)
@@ -59,11 +57,7 @@ class RecordFile:
             raise self._unwritable(error) from error
 
     def flush(self) -> None:
-        """Write what was put to the disk; see ``RecordReturn.flush``.
-
-        Raises:
-            SourceError: The file cannot be written.
-        """
+        """Write what was put to the disk; see ``RecordReturn.flush``."""
         try:
             self._stream.flush()
             os.fsync(self._stream.fileno())
@@ -71,11 +65,7 @@ class RecordFile:
             raise self._unwritable(error) from error
 
     def commit(self) -> None:
-        """Give the file its name.
-
-        Raises:
-            SourceError: It cannot be written.
-        """
+        """Give the file its name."""
         self.flush()
         try:
             self._stream.close()

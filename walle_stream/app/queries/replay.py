@@ -13,7 +13,6 @@ import msgspec
 from walle_stream.ports import DeadLetterRoute, Holds, KeptLetter, RecordReturn
 
 MARK_EVERY: Final = 500
-"""Letters between two marks."""
 
 type Mark = Callable[[Sequence[str]], None]
 """Marks letters by their idempotency keys."""
@@ -28,7 +27,6 @@ class Wanted(msgspec.Struct, frozen=True):
     task: str | None = None
     device_id: str | None = None
     limit: int | None = None
-    """Most letters."""
     is_again: bool = False
     """Also those that were replayed before."""
     takes_pages: bool = False
@@ -70,16 +68,9 @@ def replay(
 ) -> ReplayReport:
     """Replay letters; blocks.
 
-    Args:
-        letters: All there are; one may come several times.
-        done: Idempotency keys of those that were replayed before; added to.
-        wanted: Which of them.
-        target: Takes the records; None for a dry run.
-        mark: Marks letters whose records are durable.
-        on_progress: Told how many were replayed, at each mark.
-
-    Returns:
-        What was done.
+    A letter may come several times. ``done`` has the idempotency keys of those replayed before, and
+    is added to. Without a target it is a dry run. ``mark`` takes letters whose records are durable;
+    ``on_progress`` is then told how many were replayed.
 
     Raises:
         WalleError: The target or the marks failed: what was marked is done.
@@ -129,8 +120,6 @@ def _hindrance(kept: KeptLetter, done: set[str], wanted: Wanted) -> str:
 
 
 class _Unmarked:
-    """Letters whose records were put, and are not marked yet."""
-
     def __init__(self, target: RecordReturn | None, mark: Mark) -> None:
         self._target = target
         self._mark = mark

@@ -33,14 +33,7 @@ class Worker:
     """One worker process. One thread, the driver's."""
 
     def __init__(self, ray: Any, name: str, make: Callable[[], Any], here: Versions) -> None:
-        """Start it; does not wait.
-
-        Args:
-            ray: The module.
-            name: For logs and errors.
-            make: Makes the Ray actor.
-            here: What it must have in common with this process.
-        """
+        """Start it; does not wait."""
         self.name = name
         self.step: Step = "starting"
         self.pid = 0
@@ -91,8 +84,7 @@ class Worker:
     def take(self) -> str:
         """Take the answer that is there, which may be that the worker died.
 
-        Returns:
-            The method that answered; empty when the worker was started again.
+        Returns the method that answered; empty when the worker was started again.
 
         Raises:
             ClusterError: It cannot be started, or the cluster is gone.
@@ -141,10 +133,6 @@ class Worker:
 
     def restart(self, why: str, *, is_death: bool = True) -> None:
         """End what is left of the process and start another one; does not wait.
-
-        Args:
-            why: For the log.
-            is_death: Whether it counts as a death.
 
         Raises:
             ActorDeadError: It died too often in a row.

@@ -22,11 +22,7 @@ _GCS: Final = b"--gcs-address="
 
 
 def adopt_auth_mode(address: str) -> None:
-    """Set the mode of the cluster at an address for this process, unless it is set.
-
-    Args:
-        address: ``HOST:PORT`` or ``auto``.
-    """
+    """Set the mode of the cluster at ``HOST:PORT`` or ``auto`` for this process, unless set."""
     if os.environ.get(MODE):
         return
     port = address.rpartition(":")[2] if ":" in address else ""

@@ -36,11 +36,7 @@ class CloudProcess:
     def __init__(self, assembly: Assembly, data_dir: str, cwd: str, log_level: int) -> None:
         """Keep what it needs; nothing is opened.
 
-        Args:
-            assembly: The pipeline.
-            data_dir: Of the driver, which has it locked.
-            cwd: The driver's working directory: paths are relative to it.
-            log_level: Of the driver's log.
+        The driver has the data directory locked; paths are relative to its ``cwd``.
         """
         os.chdir(cwd)
         self._logs = LogQueue(log_level)
@@ -54,11 +50,7 @@ class CloudProcess:
         return os.getpid(), versions_here()
 
     def open(self) -> None:
-        """Open log and table and begin to merge; blocks for a dying owner.
-
-        Raises:
-            WalleError: They cannot be opened.
-        """
+        """Open log and table and begin to merge; blocks for a dying owner."""
         assembly, stack = self._assembly, self._stack
         wait_for_locks([self._path / "tunnel", self._path / "cloud"])
         assembly.open_cloud(stack, self._path)
@@ -108,10 +100,7 @@ class CloudProcess:
         return CloudState(failure, losses, process_cpu_s(), self._logs.take())
 
     def close(self) -> CloudReport:
-        """Merge all that is in the log, close it; blocks.
-
-        Returns:
-            What the cloud side holds.
+        """Merge all that is in the log, close it, return what the cloud side holds; blocks.
 
         Raises:
             ActorDeadError: It was not open, or has failed.

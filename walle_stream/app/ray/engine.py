@@ -25,11 +25,7 @@ def engine_versions() -> Versions:
 
 
 def engine_needs(assembly: Assembly) -> dict[str, int]:
-    """Say what a cluster of our own has to have for the engine actors.
-
-    Returns:
-        Arguments of ``ray_session``.
-    """
+    """Return the arguments of ``ray_session`` for a cluster of our own with engine actors."""
     if assembly.engine is None:
         return {}
     weights_bytes = sum(blueprint.size_bytes for blueprint in assembly.blueprints.values())
@@ -40,16 +36,9 @@ def engine_needs(assembly: Assembly) -> dict[str, int]:
 def start_engine(
     ray: Any, stack: ExitStack, assembly: Assembly, hosts: int
 ) -> "EngineActors | None":
-    """Start the engine actors of a pipeline that has some; does not wait.
+    """Start the engine actors of a pipeline, which end with the stack; does not wait.
 
-    Args:
-        ray: The module.
-        stack: Gets their end.
-        assembly: Its blueprints are taken: the object store has them.
-        hosts: Processes that call them.
-
-    Returns:
-        Them; None where hosts run their models.
+    None where hosts run their models. The object store takes the assembly's blueprints.
 
     Raises:
         ClusterError: The cluster cannot keep the models.

@@ -19,13 +19,9 @@ _LOCK: Final = "walle.lock"
 
 @contextmanager
 def cluster_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder for a cluster, and remove those of dead drivers; blocks on the disk.
+    """Make a cluster's folder, removed behind it, and remove those of dead drivers; blocks.
 
-    Args:
-        parent: Where; None for a place whose name is short.
-
-    Yields:
-        The folder, which is removed behind it.
+    Without a parent it lies where its name is short.
     """
     parent = parent or _short_place()
     for left in parent.glob(f"{_PREFIX}*"):

@@ -24,16 +24,13 @@ from walle_stream.actors.cloud.holdings import CloudHoldings
 from walle_stream.actors.cloud.remote_tunnel import RemoteDownlink, RemoteUplink
 from walle_stream.actors.device_host import (
     Close,
-    DeviceHost,
     GetOffsets,
     GetStatus,
     Pull,
     Settle,
     delivery_events,
 )
-from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.plan.partition_plan import PartitionStatus
-from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.actors.turns.turn import Delivery
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import FLUSH_TIMEOUT_S, REPLIES_TIMEOUT_S, calm_collector
@@ -68,7 +65,6 @@ class HostState(msgspec.Struct, kw_only=True):
     progress: float
     """Share of the source that was read, below 0 when unknown."""
     unread: Unread
-    """What is left of it."""
     is_ended: bool
     """Whether one of its partitions was told of the source's natural end."""
     missing_replies: int
@@ -89,15 +85,7 @@ class HostProcess:
     def __init__(
         self, assembly: Assembly, options: RunOptions, index: int, cwd: str, log_level: int
     ) -> None:
-        """Keep what it needs; nothing is opened.
-
-        Args:
-            assembly: The pipeline.
-            options: Of the run.
-            index: Which host.
-            cwd: The driver's working directory: paths are relative to it.
-            log_level: Of the driver's log.
-        """
+        """Keep what it needs; nothing is opened. Paths are relative to ``cwd``, the driver's."""
         os.chdir(cwd)
         self._logs = LogQueue(log_level)
         self._assembly = assembly
@@ -143,15 +131,9 @@ class HostProcess:
     ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         """Open the partitions; blocks for a dying owner.
 
-        Args:
-            cloud: Ray's handle of the cloud side; None where that is another program.
-            engine: ``EngineHandles`` of the engine actors; None where there are none.
-
-        Returns:
-            The committed offset of every partition that has one, and their figures.
-
-        Raises:
-            WalleError: They cannot be opened.
+        ``cloud`` is Ray's handle, None where the cloud side is another program; ``engine`` are the
+        engine actors' ``EngineHandles``. Returns the committed offset of every partition that has
+        one, and their figures.
         """
         assembly, stack, options = self._assembly, self._stack, self._options
         stack.enter_context(calm_collector())
@@ -166,20 +148,7 @@ class HostProcess:
         if engine is not None:
             open_engine(stack, assembly, engine, self._index)
         assembly.open_host(stack, options, place)
-
-        def open_partitions() -> list[PartitionHost]:
-            return [assembly.open_partition(number) for number in numbers]
-
-        placed = assembly.open_partition if assembly.is_placed else None
-        self._devices = DeviceHost(
-            f"host-{self._index}",
-            open_partitions,
-            RestartPolicy(),
-            self._sizer,
-            placed,
-            incarnation=assembly.incarnation,
-            may_begin_anew=assembly.has_snapshots,
-        )
+        self._devices = assembly.make_host(self._index, numbers, self._sizer)
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._end, self._host)
         return self._ask(GetOffsets()), self._ask(GetStatus())
@@ -204,9 +173,8 @@ class HostProcess:
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
         """Read the source in a thread of its own, to its end or the run's limit.
 
-        Args:
-            offsets: Of all partitions when the run began, which a limit counts from.
-            own: Of its partitions, now.
+        A limit counts from ``offsets``, those of all partitions when the run began; ``own`` are
+        those of its partitions now.
         """
         Thread(target=self._work, args=(offsets, own), name="walle-source", daemon=True).start()
 

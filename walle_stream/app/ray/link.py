@@ -18,11 +18,7 @@ class RayLink:
         self._is_closed = False
 
     def connect(self, actor: Any) -> None:
-        """Call this actor from now on.
-
-        Args:
-            actor: Ray's handle of a ``CloudProcess``.
-        """
+        """Call this actor, Ray's handle of a ``CloudProcess``, from now on."""
         with self._condition:
             self._actor = actor
             self._condition.notify_all()

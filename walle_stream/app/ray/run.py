@@ -89,18 +89,7 @@ class RayRun:
     def run(
         self, on_progress: OnProgress | None = None, cpu_before_s: float | None = None
     ) -> RunReport:
-        """Run to the end of the source, to the limit or to ``stop``; blocks.
-
-        Args:
-            on_progress: See ``OnProgress``; called in this thread.
-            cpu_before_s: See ``LocalRun.run``.
-
-        Returns:
-            What was done.
-
-        Raises:
-            WalleError: A part failed for good; what was committed stays.
-        """
+        """Run to the end of the source, to the limit or to ``stop``; see ``LocalRun.run``."""
         started_ms = monotonic_ms()
         started_cpu_s = process_cpu_s() if cpu_before_s is None else cpu_before_s
         assembly, options = self._assembly, self._options

@@ -63,12 +63,7 @@ def versions_here() -> Versions:
 
 
 def check_worker(name: str, here: Versions, there: Versions) -> None:
-    """Refuse a worker that is not like this process.
-
-    Args:
-        name: The worker.
-        here: This process's versions.
-        there: The worker's; a name that it does not know is another version.
+    """Refuse a worker that is not like this process; a name that it lacks is another version.
 
     Raises:
         ClusterError: They differ.
@@ -102,15 +97,9 @@ def check_cluster() -> None:
 def ray_session(hosts: int, *, more_cpus: int = 0, more_bytes: int = 0) -> Iterator[Any]:
     """Join the cluster of ``RAY_ADDRESS``, or start one on this machine; blocks.
 
-    A cluster that this process has joined already is used and left as it is.
-
-    Args:
-        hosts: Actors that shall run beside the cloud side's.
-        more_cpus: What other actors reserve, of a cluster that is started.
-        more_bytes: What they keep in its object store.
-
-    Yields:
-        The module ``ray``.
+    A cluster that this process has joined already is used and left as it is. Other actors need
+    ``more_cpus``, and ``more_bytes`` of the object store, of a cluster that is started. Yields the
+    module ``ray``.
 
     Raises:
         ClusterError: Ray is not installed, or its cluster is not there or not

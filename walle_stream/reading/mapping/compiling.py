@@ -56,17 +56,10 @@ class MappingError(ValueError):
 def compile_mapping(
     model: "RowKeys", layout: RowLayout, *, has_record: bool = False
 ) -> Callable[[Any], RowResult]:
-    """Build the row function.
+    """Build the function of a row as ``records`` yields it; it does not raise.
 
-    Args:
-        model: The mapping.
-        layout: Where the values of columns are found in a row; afterwards it
-            knows which are used.
-        has_record: Whether a row comes with the key (text) and the time of its record:
-            then it is a tuple of these three.
-
-    Returns:
-        A function of one row as ``records`` yields it; it does not raise.
+    ``layout`` says where the values of columns are in a row; afterwards it knows which are used.
+    With ``has_record`` a row is a tuple of itself, and of its record the key (text) and the time.
 
     Raises:
         MappingError: An expression is wrong.
@@ -76,11 +69,7 @@ def compile_mapping(
 
 
 def check_mapping(model: "RowKeys") -> None:
-    """Check every expression of a mapping without rows.
-
-    Raises:
-        MappingError: An expression is wrong.
-    """
+    """Check every expression of a mapping without rows."""
     layout: RowLayout = CsvLayout(model.columns, None)
     if model.format == "jsonl":
         layout = JsonLayout(model.explode)
@@ -92,8 +81,6 @@ def check_mapping(model: "RowKeys") -> None:
 
 
 class _Block:
-    """Statements of one block, and the names known in it."""
-
     def __init__(
         self, body: list[ast.stmt], bound: dict[str, Typed], each: frozenset[str] = frozenset()
     ) -> None:
@@ -427,8 +414,6 @@ class _Compiler:
 
 
 class _Filler(ast.NodeTransformer):
-    """Puts trees in the place of a template's names."""
-
     def __init__(self, parts: Mapping[str, ast.expr]) -> None:
         self._parts = parts
 

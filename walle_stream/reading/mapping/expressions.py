@@ -83,13 +83,7 @@ def literals(text: str) -> set[str] | None:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """Parse an expression and check that it is in the language.
-
-    Args:
-        text: The expression as written in YAML.
-
-    Returns:
-        Its tree, of allowed nodes only.
+    """Parse an expression of YAML to a tree of allowed nodes only.
 
     Raises:
         ExpressionError: It is not an expression of the language.

@@ -56,12 +56,9 @@ class CsvLayout(RowLayout):
     has_types = True
 
     def __init__(self, types: Mapping[str, ColumnType], header: Sequence[str] | None) -> None:
-        """Begin.
+        """Begin; columns without a declared type are text.
 
-        Args:
-            types: Declared types of columns; others are text.
-            header: The file's columns; None when only the definition is
-                checked and any column may be there.
+        Without a header, when only the definition is checked, any column may be there.
         """
         self._types = types
         self._header = header
@@ -106,11 +103,7 @@ class JsonLayout(RowLayout):
     has_types = False
 
     def __init__(self, explode: str | None) -> None:
-        """Begin.
-
-        Args:
-            explode: Name of the list whose elements are the rows, if any.
-        """
+        """Begin; the rows are the elements of the list ``explode``, if any."""
         self.explode = explode
         self._row = "r" if explode is None else "(r, p)"
         self.fields: dict[str, str] = {}

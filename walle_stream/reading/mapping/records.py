@@ -91,13 +91,9 @@ class CsvRecords:
     """Rows of a CSV stream as lists of texts."""
 
     def __init__(self, stream: BinaryIO, delimiter: str, quote: str, max_bytes: int) -> None:
-        """Begin at the stream's position.
+        """Begin at the position of a stream of decompressed bytes with a bounded ``readline``.
 
-        Args:
-            stream: Decompressed bytes with a bounded ``readline``.
-            delimiter: One character.
-            quote: One character, or empty when quotes mean nothing.
-            max_bytes: Longest record with its line ends.
+        An empty quote means nothing. The longest record counts with its line ends.
         """
         self._lines = _Lines(stream, max_bytes)
         self._delimiter = delimiter
@@ -118,11 +114,7 @@ class CsvRecords:
         return None
 
     def rows(self, width: int) -> Iterator[Record]:
-        """Yield the rows.
-
-        Args:
-            width: Number of columns that every row must have.
-        """
+        """Yield the rows, each of which must have ``width`` columns."""
         return self._records(width)
 
     def _records(self, width: int | None) -> Iterator[Record]:
@@ -203,11 +195,7 @@ class JsonRows:
     """Decodes JSON records to rows: structs of the used fields."""
 
     def __init__(self, layout: JsonLayout) -> None:
-        """Begin.
-
-        Args:
-            layout: Which fields are used, and the list to explode.
-        """
+        """Begin."""
         self._row_type = layout.row_type()
         self._explode = layout.explode
         record_type = (
@@ -256,12 +244,9 @@ class JsonRecords:
     """Rows of a JSON Lines stream."""
 
     def __init__(self, stream: BinaryIO, rows: JsonRows, max_bytes: int) -> None:
-        """Begin at the stream's position.
+        """Begin at the position of a stream of decompressed bytes with a bounded ``readline``.
 
-        Args:
-            stream: Decompressed bytes with a bounded ``readline``.
-            rows: Decodes a line.
-            max_bytes: Longest record with its line end.
+        The longest record counts with its line end.
         """
         self._lines = _Lines(stream, max_bytes)
         self._decode = rows.decode
@@ -279,13 +264,7 @@ class JsonRecords:
 
 
 def csv_decoder(delimiter: str, quote: str, width: int) -> Callable[[bytes], list[Row]]:
-    """Return what decodes one record of CSV, as ``JsonRows.decode`` does one of JSON.
-
-    Args:
-        delimiter: One character.
-        quote: One character, or empty when quotes mean nothing.
-        width: Number of columns that it must have.
-    """
+    """Return what decodes one record of CSV, as ``JsonRows.decode`` does one of JSON."""
 
     def decode(text: bytes) -> list[Row]:
         records = CsvRecords(BytesIO(text), delimiter, quote, len(text))

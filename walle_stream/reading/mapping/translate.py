@@ -50,12 +50,9 @@ class Translator(ABC):
 
     @abstractmethod
     def value(self, name: str, node: ast.expr, *, is_sure: bool) -> Typed:
-        """Return the value of a column or a computed value.
+        """Return the value of a column or a computed value; ``node`` is for errors.
 
-        Args:
-            name: As written.
-            node: Where, for errors.
-            is_sure: Whether the expression needs it whatever the row holds.
+        ``is_sure``: the expression needs it whatever the row holds.
         """
 
     @abstractmethod
@@ -69,11 +66,9 @@ class Translator(ABC):
     def translate(  # noqa: C901, PLR0911 - one case per node type
         self, node: ast.expr, *, is_sure: bool = True
     ) -> Typed:
-        """Translate one tree of allowed nodes.
+        """Translate one tree from ``parse_expression``, which is not changed.
 
-        Args:
-            node: From ``parse_expression``; not changed.
-            is_sure: False inside a branch that a row may not take.
+        It is not ``is_sure`` inside a branch that a row may not take.
 
         Raises:
             ExpressionError: It can never give a value.

@@ -36,13 +36,9 @@ _TOO_DEEP: Final = "nested too deep for JSON, or a container contains itself"
 
 
 def encode_json(value: Any) -> bytes:
-    """Encode a plain value.
+    """Encode a JSON value as UTF-8 without spaces.
 
-    Args:
-        value: JSON values; keys that are int, float, bool or None become text.
-
-    Returns:
-        UTF-8 without spaces.
+    Keys that are int, float, bool or None become text.
 
     Raises:
         TypeError: A value is not JSON.
@@ -61,9 +57,7 @@ def encode_json(value: Any) -> bytes:
 def cut_json(value: Any, kind: type[Any]) -> tuple[list[bytes], list[Any]]:
     """Encode a value that has objects of one kind in it, and cut it where they stand.
 
-    Args:
-        value: JSON values and such objects, anywhere but as keys.
-        kind: Exactly this class.
+    Objects of exactly that class may stand anywhere but as keys.
 
     Returns:
         Pieces of the text, one more than there are objects, and the objects in

@@ -22,8 +22,6 @@ ENCODING_MAX_BYTES: Final = 65_535
 """Longest encoding: its length travels in 16 bits."""
 
 SERVICE_MAX_BYTES: Final = 200
-"""Longest name of a service."""
-
 _NO_CALLS: Final[list[bytes]] = []
 """Of a run that made none; only read."""
 
@@ -249,9 +247,6 @@ class Context:
 
         ``tolist``, ``item``, ``tobytes``, ``shape`` and ``dtype`` do it by
         themselves for one. The time it takes does not count as the run's.
-
-        Args:
-            *tensors: Which; those that have their value cost nothing.
 
         Raises:
             RuntimeError: The host refused: shapes do not fit, or it is too much.

@@ -230,15 +230,7 @@ class Deferral:
 
 
 def fill(pieces: Sequence[bytes], tensors: Sequence[Tensor], room_bytes: int) -> bytes | None:
-    """Put tensors' elements into a feature's text.
-
-    Args:
-        pieces: The text, cut where they stand.
-        tensors: That have their values.
-        room_bytes: Most bytes that it may have.
-
-    Returns:
-        The text; None where it would have more.
+    """Put tensors' elements, which are known, into a feature's text; None beyond its room.
 
     Raises:
         ValueError: NaN or infinity.

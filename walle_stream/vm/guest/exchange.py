@@ -62,13 +62,9 @@ class Exchange(ABC):
     def serve(self, wake: int, done: int, spins: int) -> None:
         """Do what the host orders until it says to leave; the VM's thread stays here.
 
-        A host that calls often finds the guest spinning: waking a thread that
-        sleeps costs more than a whole short call. It spins ever more seldom in vain.
-
-        Args:
-            wake: Descriptor that the host rings.
-            done: Descriptor to ring when an order was done.
-            spins: Most looks for an order before sleeping.
+        A host that calls often finds the guest spinning: waking a thread that sleeps costs more
+        than a whole short call. It spins ever more seldom in vain. The host rings the descriptor
+        ``wake``; ``done`` is rung when an order was done.
         """
         packed, orders, last = self._packed, self._orders, self._order_number
         self._wake, self._done = wake, done

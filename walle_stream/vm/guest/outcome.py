@@ -76,15 +76,9 @@ def write_changes(words: list[int], parts: list[bytes], changes: Overlay) -> Non
 
 
 def describe(error: BaseException, file: str) -> tuple[str, str]:
-    """Put an exception of a script into words.
+    """Return an exception's class, and ``file:line: class: message`` with the script's line.
 
-    Args:
-        error: What the script raised.
-        file: The script's file name.
-
-    Returns:
-        The class, and one text ``file:line: class: message`` with the line of
-        the script that was running; never raises, whatever the exception does.
+    Never raises, whatever the exception does.
     """
     try:
         line = 0

@@ -25,15 +25,9 @@ def needs_earlier(wanted: Iterable[Tensor]) -> bool:
 
 
 def encode_request(wanted: Sequence[Tensor], number: int = 0) -> tuple[bytes, int]:
-    """Say what the host has to compute.
+    """Return a request as ``wire.tensors`` has it, for tensors without a value, and its nodes.
 
-    Args:
-        wanted: Tensors without a value.
-        number: Of the request, among those that one crossing takes together; 0 for
-            one that crosses alone.
-
-    Returns:
-        The request as ``wire.tensors`` has it, and how many nodes it has.
+    ``number`` tells requests apart that cross together; 0 for one that crosses alone.
 
     Raises:
         RuntimeError: One needs what the host did not answer.

@@ -72,11 +72,8 @@ class Session(Exchange):
     ) -> None:
         """Take the buffers.
 
-        Args:
-            inbox: Where the host writes orders.
-            outbox: Where results go.
-            pulse: One u64 for the number of the run at hand, 0 for none.
-            allowed: Audit events that what serves the session needs later.
+        ``pulse`` is one u64: the number of the run at hand, 0 for none. ``allowed`` are audit
+        events that what serves the session needs later.
         """
         super().__init__(inbox, outbox)
         self._pulse = pulse.cast("Q")
@@ -134,9 +131,6 @@ class Session(Exchange):
         """Ask the host something in the middle of a run; blocks until it answers.
 
         The time that takes is the host's: it does not count as the run's.
-
-        Returns:
-            The answer.
 
         Raises:
             RuntimeError: The host refused; its text says why. Or the run has asked

@@ -50,11 +50,9 @@ class State:
         return default if data is None else decode_json(data)
 
     def put(self, key: str, value: Any) -> None:
-        """Store a value; what the script does to it later is not stored.
+        """Store a JSON value; what the script does to it later is not stored.
 
-        Args:
-            key: The entry's name: 1 to 1,024 bytes of UTF-8.
-            value: JSON values.
+        A key has 1 to 1,024 bytes of UTF-8.
 
         Raises:
             TypeError: The key is not text, or the value is not JSON.
@@ -130,14 +128,8 @@ def merge(state: dict[str, bytes], overlay: Overlay) -> None:
 def grown_bytes(state: dict[str, bytes], view: State, held_bytes: int, max_bytes: int) -> int:
     """Refuse a run that lets a state grow beyond its bound.
 
-    Args:
-        state: Before the run.
-        view: The run's, with changes.
-        held_bytes: Most that the state has before the run; -1 where nobody knows.
-        max_bytes: The bound.
-
-    Returns:
-        Most that it has after the run, or -1.
+    ``held_bytes`` is the most that the state has before the run, the result the most after it; -1
+    where nobody knows.
 
     Raises:
         ValueError: It grows beyond the bound; one that shrinks is let through.

@@ -46,12 +46,9 @@ class Stopper:
     """
 
     def __init__(self, pulse: memoryview, max_steps: int, code: CodeType) -> None:
-        """Prepare.
+        """Prepare; ``max_steps`` 0 counts none.
 
-        Args:
-            pulse: The number of the run at hand, 0 between runs; a u64.
-            max_steps: Most steps of a run; 0 counts none.
-            code: The script's, for counting.
+        ``pulse`` is a u64, the number of the run at hand, 0 between runs.
         """
         self._pulse = pulse
         self._max_steps = max_steps

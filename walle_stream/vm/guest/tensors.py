@@ -69,12 +69,7 @@ class Tensor:
     ) -> None:
         """Make an expression; scripts use ``ctx.tensor``.
 
-        Args:
-            host: The way to it.
-            operator: The host's name of it; ``const`` has a value.
-            inputs: What it is computed from.
-            parameters: Of the operator.
-            value: Dtype, shape and elements, when it is known.
+        The operator ``const`` has a value: dtype, shape and elements.
         """
         self._host_ = host
         self._operator_ = operator
@@ -146,10 +141,9 @@ class Tensor:
         return self._then_("softmax", axis=axis)
 
     def round(self, digits: int = 0) -> "Tensor":
-        """Return the nearest numbers with so many digits behind the point, ties to even.
+        """Return the nearest numbers with 0 to 15 digits behind the point, ties to even.
 
-        Args:
-            digits: 0 to 15; float32 holds about seven digits in all, float64 fifteen.
+        float32 holds about seven digits in all, float64 fifteen.
         """
         return self._then_("round", digits=digits)
 
@@ -174,38 +168,21 @@ class Tensor:
         return self._then_("argmax", axis=axis)
 
     def reshape(self, *shape: int) -> "Tensor":
-        """Return the same elements in another shape.
-
-        Args:
-            *shape: Its dimensions; one may be -1.
-        """
+        """Return the same elements in another shape; one dimension may be -1."""
         return self._then_("reshape", shape=list(shape))
 
     def transpose(self, *axes: int) -> "Tensor":
-        """Return it with its dimensions in another order.
-
-        Args:
-            *axes: The order; none reverses it.
-        """
+        """Return it with its dimensions in another order; no order reverses it."""
         return self._then_("transpose", axes=list(axes) or None)
 
     def take(self, indices: "Tensor | Sequence[int]", axis: int = 0) -> "Tensor":
-        """Return the slices at some places, as an embedding does.
-
-        Args:
-            indices: The places.
-            axis: Along which dimension.
-        """
+        """Return the slices at some places of a dimension, as an embedding does."""
         if not isinstance(indices, Tensor):
             indices = make_tensor(self._host_, indices, None if indices else "int64", None)
         return Tensor(self._host_, "take", (self, indices), {"axis": axis})
 
     def astype(self, dtype: str) -> "Tensor":
-        """Return it with elements of another kind.
-
-        Args:
-            dtype: See ``dtype``.
-        """
+        """Return it with elements of another kind; see ``dtype``."""
         return self._then_("astype", dtype=dtype)
 
     def __repr__(self) -> str:

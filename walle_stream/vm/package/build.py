@@ -51,17 +51,10 @@ def build_package(
     resources: Mapping[str, bytes] | None = None,
     pythons: Sequence[str] = (),
 ) -> bytes:
-    """Check a task and pack it.
+    """Check a task and pack it; the same input gives the same bytes.
 
-    Args:
-        task: The definition.
-        source: Text of its script.
-        resources: Contents by name.
-        pythons: Other interpreters to check the script with, some 0.2 s each: paths,
-            names on PATH, or versions like ``3.13``.
-
-    Returns:
-        The bytes of the file; the same for the same input.
+    The script is checked with ``pythons``, too, some 0.2 s each: paths, names on PATH, or versions
+    like ``3.13``.
 
     Raises:
         ScriptError: The script is wrong, for this interpreter or another.
@@ -95,9 +88,7 @@ def _check_with(python: str, program: TaskProgram) -> str:
 def ask_interpreter(python: str, request: Mapping[str, object]) -> dict[str, Any]:
     """Ask an interpreter as ``asking`` documents; blocks for some 0.2 s.
 
-    Args:
-        python: A path, a name on PATH, or a version.
-        request: What; where walle_stream lies is added.
+    ``python`` is a path, a name on PATH, or a version.
 
     Raises:
         PackageError: It is not there, or cannot take part.

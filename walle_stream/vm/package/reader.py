@@ -41,14 +41,8 @@ FORMAT: Final = 2
 """Version of the layout above."""
 
 MANIFEST: Final = "manifest.json"
-"""Name of the first member."""
-
 SCRIPT: Final = "script.py"
-"""Name of the second member."""
-
 SUFFIX: Final = ".walle"
-"""Of a package's file."""
-
 SEAL: Final = b"walle-sha256:"
 """Begins the zip's comment; the digest's 64 digits follow."""
 
@@ -56,14 +50,10 @@ RESOURCE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-
 """What a resource may be called: relative, no part of it begins with a dot."""
 
 RESOURCE_NAME_MAX: Final = 200
-"""Longest name of a resource."""
-
 PACKAGE_MAX_BYTES: Final = 256 * 1024 * 1024
 """Largest package, and largest sum of its inflated members."""
 
 MANIFEST_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Largest manifest."""
-
 SCRIPT_MAX_BYTES: Final = 1024 * 1024
 """Largest script: parsing one takes some hundred times its size."""
 
@@ -114,7 +104,6 @@ class PackagedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """Only events on these pages wake the task; on any page when null."""
     isolation: Isolation = "shared"
     confinement: Confinement = Confinement()
-    """Of its processes."""
     entry: Literal["run"] = "run"
     """The function that is called for each page sequence."""
     on_error: tuple[_Attempts, _BackoffMs, bool] = (1, 100, True)
@@ -149,7 +138,6 @@ class TaskPackage(msgspec.Struct, frozen=True):
     """Of the whole file."""
     manifest: Manifest
     manifest_bytes: int
-    """Size of its text."""
     parts: Mapping[str, bytes]
     """The other members by their full names, inflated."""
     packed_bytes: Mapping[str, int]

@@ -81,11 +81,7 @@ class GuardSettings(NamedTuple):
 
 
 def tie_to_host(host_pid: int) -> bool:
-    """Die when the host dies; ends the process when the host is gone already.
-
-    Returns:
-        Whether the kernel sees to it.
-    """
+    """Die when the host dies, at once if it is gone; says whether the kernel sees to it."""
     done = _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != host_pid:
         os._exit(0)
@@ -93,25 +89,16 @@ def tie_to_host(host_pid: int) -> bool:
 
 
 def lock_down(settings: GuardSettings, fds: Collection[int]) -> tuple[str, ...]:
-    """Take all measures that this platform has; for the rest of the process's life.
-
-    Returns:
-        The measures in force.
-    """
+    """Take all measures that this platform has, for the process's life; return those in force."""
     return tuple(
         name for name, take in _STEPS.items() if name not in settings.off and take(settings, fds)
     )
 
 
 def filter_program(architecture: str, pid: int) -> bytes:
-    """Assemble the filter of system calls.
+    """Assemble the BPF filter of system calls; only the process ``pid`` may be signalled.
 
-    Args:
-        architecture: As the kernel calls it: ``x86_64`` or ``aarch64``.
-        pid: The one process that may be signalled.
-
-    Returns:
-        BPF instructions.
+    The architecture is ``x86_64`` or ``aarch64``.
     """
     one = struct.Struct("<HBBI").pack
     code = [

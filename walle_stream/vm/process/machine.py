@@ -109,9 +109,6 @@ class ProcessMachine(Machine):
     def call(self, groups: Sequence[DeviceGroup], packed: bytes) -> list[GroupResult]:
         """Run a batch; blocks until the guest is done, or the child dead.
 
-        Returns:
-            One result per group, in order.
-
         Raises:
             VmCrashedError: The child ended, was killed, or ended the call
                 without its completion mark.

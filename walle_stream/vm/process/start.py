@@ -56,9 +56,6 @@ def start_child(
         required: Measures without which it binds no script.
         fds: What it inherits, in the order of ``child.main``.
         packed: The program, as ``CompiledProgram.packed``.
-
-    Raises:
-        OSError: No process can be started.
     """
     arguments: Any = (
         boot_code(),

@@ -17,11 +17,9 @@ _numbers: Final = count(os.getpid() * 64)
 
 
 def take_uid(first: int, amount: int) -> int:
-    """Choose a user for a child.
+    """Return a user id for a child, which no other child of this process has.
 
-    Returns:
-        An id that no other child of this process has; ``STAYS`` when this
-        process may not change users, or all ids are taken.
+    ``STAYS`` when this process may not change users, or all ids are taken.
     """
     if not _may_change_user():
         return STAYS

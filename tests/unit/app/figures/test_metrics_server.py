@@ -118,10 +118,3 @@ def test_a_client_that_goes_away_disturbs_nobody(serve, capfd):
         client.sendall(b"GET /metrics HT")
     assert get(server, "/healthz") == (200, "ok\n")
     assert capfd.readouterr() == ("", "")
-
-
-def test_leaving_the_block_closes(serve):
-    with serve() as server:
-        pass
-    with pytest.raises(ConnectionRefusedError):
-        get(server, "/healthz")
