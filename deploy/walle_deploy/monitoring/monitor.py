@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from walle_deploy.monitoring.attribution import AttributedReport, Attribution, ReadReceipt
-from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
+from walle_deploy.monitoring.counting import ReportBatch
 from walle_deploy.monitoring.folding import fold_step
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.port import ReleaseStore
@@ -188,13 +188,11 @@ class Monitor:
                     moved[frame.partition] = device or _device_of(frame), frame.number
                     counted += 1
             new.append(counted)
-        batch.write(transaction, now_ms)
+        number = batch.write(transaction, now_ms)
         transaction.put_marks(moved, now_ms)
         for device in {moved[partition][0] for partition in moved.keys() - marks.keys()}:
             transaction.trim_marks(device, _DEVICE_MARKS)
-        if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
-            transaction, now_ms // WINDOW_MS
-        ):
+        if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(transaction, number):
             self._fold_ms = now_ms
         return new
 

@@ -14,6 +14,7 @@ from tests.unit.deploy.monitoring.reporting import (
     MINUTE,
     TASK,
     Clocked,
+    begin_step,
     frame,
     grouped,
     publish,
@@ -22,7 +23,6 @@ from tests.unit.deploy.monitoring.reporting import (
 )
 from walle_deploy.model.health import ReleaseHealthQuery
 from walle_deploy.model.receipts import Receipt, ReceiptKeys
-from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import read_batch
@@ -30,7 +30,7 @@ from walle_deploy.release.gates import judge
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
-from walle_deploy.store.rows import Scope, StoredRelease
+from walle_deploy.store.rows import Scope
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.wire.buckets import bucket_of
 from walle_stream.wire.report_batch import encode_batch
@@ -139,19 +139,12 @@ def test_failures_of_one_device_are_one_failing_device_however_many(store):
     assert (window.failures_at_risk[0], window.failures_reached[0]) == (51, 1)
 
 
-def begin_step(store, revision):
-    offer = ActiveRelease("r1", TASK, "v2", "gray", is_watched=True, step_ms=store.now)
-    fields = {"release_id": "r1", "task": TASK, "version": "v2", "is_open": True, "created_ms": 1}
-    with store.writing() as writing:
-        writing.put_release(StoredRelease(revision=revision, state="{}", offer=offer, **fields))
-    return structs.replace(QUERY, step_ms=store.now)
-
-
 def test_a_device_is_compared_once_a_step_however_often_it_runs(store):
     """Else a few that run always would outweigh all others, whoever they are."""
     monitor, reader, numbers = Monitor(store, read), HealthReader(store), count()
     for step in range(1, 4):
-        query = begin_step(store, step)
+        begin_step(store, step)
+        query = structs.replace(QUERY, step_ms=store.now)
         for minute in range(20):
             devices = ["always", *(["seldom"] if minute in {3, 12} else [])]
             for each in devices:
@@ -252,8 +245,9 @@ def test_reports_without_receipts_are_shown_for_a_month_where_nothing_else_comes
         monitor.take([])  # what is due is folded
         assert shown() == [20 * (day + 1)]
         store.now += DAY
-    store.now += 3 * DAY
-    monitor.take([])
+    for _ in range(3):
+        store.now += DAY
+        monitor.take([])
     assert (shown(), rows(store)) == ([], [[], [], [], []])
 
 
@@ -281,30 +275,39 @@ def test_the_clock_of_a_device_decides_nothing(store, wrong_ms):
     assert (found.number, found.failures_reached[0]) == (window, 1)
 
 
-@pytest.mark.parametrize("wrong_ms", [-DAY, 0, DAY])
-def test_a_clock_that_is_wrong_for_ten_minutes_blinds_no_gate(store, wrong_ms):
-    """The version begins to fail five minutes after the clock is right again."""
+@pytest.mark.parametrize(
+    ("moved_ms", "back_ms"),
+    [
+        (0, 0),
+        *((wrong, -wrong) for wrong in (-DAY, DAY, 2 * DAY, 400 * DAY)),
+        *((wrong, 0) for wrong in (-140 * MINUTE, -15 * MINUTE, 2 * DAY)),
+    ],
+)
+def test_a_clock_that_is_wrong_blinds_no_gate(store, moved_ms, back_ms):
+    """The version begins to fail 15 minutes after the clock moved, 5 after it moved back."""
     monitor, reader, memory = (
         Monitor(store, read, needs_receipts=True),
         HealthReader(store),
         Memory(),
     )
+    begin_step(store, 1)
     begun_ms = store.now
     for minute in range(40):
-        store.now += MINUTE + wrong_ms * ((minute == 10) - (minute == 20))
+        store.now += MINUTE + moved_ms * (minute == 10) + back_ms * (minute == 20)
         for name, version in (("new", "v2"), ("control", "v1")):
             fails = version == "v2" and minute >= 25
             devices = [(f"{name}-{n}", 1, {"E": 1} if fails and n < 5 else {}) for n in range(100)]
             made = grouped(devices, name, version)
             made.latency_us = {bucket_of(1_000 * (1 + 2 * fails)): 100}
             monitor.take([frame(minute, made, partition=name == "new")])
+        monitor.take([])  # more is folded
         query = structs.replace(QUERY, step_ms=begun_ms, after=memory.window)
         memory = look(memory, Gates(), reader.release_health(query), 1, control_percent=50.0)
         verdict = judge(Gates(), memory).verdicts[0]
         assert (verdict.outcome == "stop") == (minute >= 27), minute
-    # of the minutes in which it changed a few are not compared
-    assert 3_740 - 300 <= memory.failures.at_risk[0] <= 3_740
-    assert memory.health.new.step.device_minutes >= 3_000
+    # every minute counts once; of five devices the first failure is in minute 25
+    assert memory.failures.at_risk == (38 * 100 - 12 * 5, 38 * 100)
+    assert memory.health.new.step.device_minutes == 40 * 100
 
 
 @pytest.mark.parametrize("late", [{"new"}, {"control"}, {"new", "control"}])
