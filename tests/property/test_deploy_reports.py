@@ -224,10 +224,9 @@ class Fleet:
 
 
 def weighed(said, since):
-    """Devices that count by times: each once in the step, but not in its first minute."""
-    first = {each.device: each.minute for each in reversed(said)}
-    later = {e.device for e in said if e.minute >= since and e.minute > first[e.device]}
-    return len(later)
+    """Devices that count by times: each once, in its second minute in the step."""
+    minutes = {(each.device, each.minute) for each in said if each.minute >= since}
+    return sum(count > 1 for count in Counter(device for device, _ in minutes).values())
 
 
 def expect(found, said, devices=None):

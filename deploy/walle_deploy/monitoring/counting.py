@@ -103,12 +103,14 @@ class _Turn(NamedTuple):
         """Return whether times and sizes of a device's first report in this window count.
 
         For a version once a minute, for a group of a release once a step: there devices are
-        compared, and those that run always are no more than others. The first minute of a device
-        in a group does not count: its first run with a version pays for loading it.
+        compared, and those that run always are no more than others. It is the second minute of
+        the step in which it runs: the first run with a version pays for loading it, and a device
+        that has the version from before, or never gets it, is not to be sooner than one that just
+        got it, or those of them that run often would be most of theirs.
         """
         if self.stored.scope.group not in _BESIDE:
             return True
-        return device.seen != _NEVER and device.weighed < self.stored.step_from
+        return device.weighed < self.stored.step_from <= device.seen
 
 
 def _count_devices(

@@ -39,6 +39,7 @@ DAY = 24 * 60 * MINUTE
 NOW = 10**12
 TABLES = ("walle_scopes", "walle_counted", "walle_windows", "walle_marks")
 USUAL_US, SLOW_US = 20_000, 60_000
+VERSIONS = {"new": "v2", "control": "v1"}
 QUERY = ReleaseHealthQuery(release_id="r1", task=TASK, version="v2", before="v1", step_ms=0)
 
 
@@ -155,6 +156,30 @@ def test_a_device_is_compared_once_a_step_however_often_it_runs(store):
         found = reader.release_health(query).new.step
         assert found.latency_us == {bucket_of(USUAL_US): 1, bucket_of(SLOW_US): 1}, step
         assert found.device_minutes == 22
+
+
+def test_a_device_that_just_got_the_version_is_compared_as_soon_as_one_that_never_gets_it(store):
+    """Else those that run often, and are slower, would be most of the new ones early in a step."""
+    monitor, reader, numbers = Monitor(store, read), HealthReader(store), count()
+
+    def take(name, devices):
+        made = [grouped([(f"{name}-{each}", 1, {})], name, VERSIONS[name]) for each in devices]
+        for each, report_ in zip(devices, made, strict=True):
+            report_.latency_us = {bucket_of(SLOW_US if each < 10 else USUAL_US): 1}
+        monitor.take([frame(next(numbers), *made)])
+
+    for _ in range(2):
+        take("control", range(100))
+        store.now += MINUTE
+    begin_step(store, 1)
+    # ten devices run each minute, of the others each second one once, and a tenth twice
+    for devices in ((*range(10), *range(50, 100)), range(10), (*range(10), *range(50, 60))):
+        take("control", devices)
+        take("new", devices)
+        store.now += MINUTE
+    found = reader.release_health(structs.replace(QUERY, step_ms=store.now - 3 * MINUTE))
+    assert found.new.step.latency_us == found.control.step.latency_us
+    assert found.new.step.latency_us == {bucket_of(SLOW_US): 10, bucket_of(USUAL_US): 10}
 
 
 # What is invented leaves no row
