@@ -47,7 +47,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     last_reports_ms: dict[str, int]
     """By version of both groups: when one of its devices reported last; 0 for never."""
     silent: tuple[str, ...]
-    """Versions of groups of which no device has reported since the step began."""
+    """Versions of groups of which hardly a device has reported since the step began."""
     bare_reports: int
     wrong_reports: int
     """Of devices that reported it with an invalid one."""
@@ -136,8 +136,8 @@ def _step_waits_for(
     if left_ms > 0:
         yield f"{left_ms / 1000:,.0f} s to go by"
     for group in judgement.silent:
-        since = f"since {shown_time(group.last_ms)}" if group.last_ms else "yet"
-        yield f"reports of {group.version}: nobody has sent one {since}"
+        last = f"the last one came at {shown_time(group.last_ms)}" if group.last_ms else "none came"
+        yield f"reports of {group.version}: hardly a device sent one in this step, {last}"
     missing = step.min_devices - judgement.step_devices
     if missing > 0:
         # a share of a small fleet may hold too few, for ever
