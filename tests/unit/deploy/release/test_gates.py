@@ -353,6 +353,7 @@ def test_a_step_of_which_nobody_reports_waits_whatever_the_steps_before_saw():
         (1, (1, 8), (1, 8), set()),
         (99, (300, 0), (300, 0), set()),
         (1, (3, 0), (3, 0), {"control"}),
+        (1e-300, (0, 0), (0, 9), {"new"}),
         (0, (0, 9), (0, 9), {"new"}),
         # without a control group, such as in a beta
         (100, (100, 0), (9, 0), {"new"}),
