@@ -12,7 +12,7 @@ from walle_deploy.release.steps import Step
 from walle_deploy.release.stored_health import judge_stored, read_memory
 from walle_deploy.store.port import LEADER
 from walle_deploy.store.reader import ReadTransaction
-from walle_deploy.store.receipt_keys import open_until_ms
+from walle_deploy.store.receipt_keys import read_open_mode
 from walle_deploy.store.rows import Scope, StoredRelease
 
 
@@ -97,7 +97,9 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         bare_reports=counted.bare if counted is not None else 0,
         wrong_reports=counted.wrong if counted is not None else 0,
         gates=judgement.verdicts,
-        is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
+        is_unauthenticated=read_open_mode(transaction).includes(
+            stored.release_id, state.created_ms
+        ),
     )
 
 

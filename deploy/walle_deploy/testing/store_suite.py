@@ -17,7 +17,7 @@ from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
 from walle_deploy.store.adapters import StoredRows, StoredTables
 from walle_deploy.store.port import ReleaseStore
-from walle_deploy.store.receipt_keys import StoredReceiptKeys, open_until_ms
+from walle_deploy.store.receipt_keys import StoredReceiptKeys, read_open_mode
 from walle_deploy.store.rows import (
     LAST,
     AuditHead,
@@ -141,10 +141,10 @@ class ReleaseStoreSuite(ABC):
             found = [each.keys.read(token, receipt.issued_ms) for token in tokens]
             _expect(found, [receipt] * _WRITERS)
         with stores[0].reading() as reading:
-            _expect(open_until_ms(reading), 0)
+            _expect(read_open_mode(reading).until_ms, 0)
         StoredReceiptKeys(stores[0], is_open=True).refresh()
         with stores[1].reading() as reading:
-            _expect(open_until_ms(reading) > reading.now_ms(), wanted=True)
+            _expect(read_open_mode(reading).until_ms > reading.now_ms(), wanted=True)
         for store in stores:
             store.close()
 
