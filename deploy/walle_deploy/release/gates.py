@@ -167,33 +167,29 @@ def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
 def _silent(memory: Memory, health: ReleaseHealth) -> Iterator[VersionHealth]:
     """Yield the groups that hardly reported in this step: no reports are no evidence.
 
-    A group's share of the devices is expected, as many as it is of those that reported in the
-    release so far, and as many as go with those of the other group in this step.
+    A group's share of all devices that reported in the release so far is expected. Those of the
+    control group in this step tell nothing of the other one: many of them have moved there since.
     """
     share = memory.control_percent / 100
     known = max(health.new.release.devices, health.control.release.devices)
-    for group, other, part in (
-        (health.new, health.control, 1 - share),
-        (health.control, health.new, share),
+    for group, expected, is_needed in (
+        (health.new, known * (1 - share), True),
+        (health.control, known * share, _expects_control(memory, health)),
     ):
-        devices, others = group.step.devices, other.step.devices
-        beside = _expected(others, part)
-        expected = max(known * part, beside if others > _EXPECTED else 0.0)
-        is_nobody = not devices and (group is health.new or beside > _EXPECTED)
-        if is_nobody or (expected > _EXPECTED and devices < _FEW * expected):
+        devices = group.step.devices
+        if (is_needed and not devices) or (expected > _EXPECTED and devices < _FEW * expected):
             yield group.release
-
-
-def _expected(others: int, share: float) -> float:
-    """Return how many devices a group of some share has where the others are so many."""
-    return others * share / (1 - share) if share < 1 else 0.0
 
 
 def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
     """Return whether there is a group to compare with; a hold-out of few devices may hold none."""
+    is_there = memory.control_percent > 0 and health.control.release.devices > 0
+    return is_there or _expects_control(memory, health)
+
+
+def _expects_control(memory: Memory, health: ReleaseHealth) -> bool:
     share = memory.control_percent / 100
-    is_there = share > 0 and health.control.release.devices > 0
-    return is_there or _expected(health.new.step.devices, share) > _EXPECTED
+    return health.new.step.devices * share > _EXPECTED * (1 - share)
 
 
 class _Tests:

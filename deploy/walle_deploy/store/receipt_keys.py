@@ -131,7 +131,8 @@ def read_open_mode(transaction: ReadTransaction) -> OpenMode:
     try:
         return OpenMode() if data is None else msgspec.json.decode(data, type=OpenMode)
     except msgspec.MsgspecError as error:
-        raise altered("which releases were there in the open mode", error) from error
+        wrong: IntegrityError = altered("which releases were there in the open mode", error)
+        raise wrong from error
 
 
 def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:

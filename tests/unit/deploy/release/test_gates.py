@@ -346,9 +346,9 @@ def test_a_step_of_which_nobody_reports_waits_whatever_the_steps_before_saw():
         (99, (1_977, 1_900), (197, 2), set()),
         (99, (1_977, 1_900), (195, 2), {"new"}),
         (99, (1_977, 1_900), (1_000, 1), {"control"}),
-        # and of what goes with the other group
         (50, (2, 2_000), (2, 2_000), {"new"}),
-        (99, (3, 20), (3, 20), {"new"}),
+        # devices that have moved since the step began are in both
+        (99, (9_900, 9_900), (9_900, 4_950), set()),
         # of few devices nothing is expected
         (1, (1, 8), (1, 8), set()),
         (99, (300, 0), (300, 0), set()),
