@@ -1,7 +1,6 @@
 """``walle release publish``: a version from its tag to where releases and devices find it."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,8 @@ def add(commands: Any) -> None:
 
 def run_publish(options: argparse.Namespace) -> int:
     """Publish a version."""
-    import msgspec  # noqa: PLC0415 - of this alone
-
     from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra
+    from walle_deploy.cli.output import print_json, print_line  # noqa: PLC0415 - msgspec is heavy
     from walle_deploy.cli.release_api import given_releases  # noqa: PLC0415 - beside it
     from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
     from walle_deploy.model.releases import VersionFiles  # noqa: PLC0415 - beside it
@@ -57,20 +55,12 @@ def run_publish(options: argparse.Namespace) -> int:
 
         repository = TrustedRepository(options.repository, options.keys)
         published = publish_tag(group, ref, repository, make_known, options.python)
-    package = published.files.shared[0]
-    if options.json:
-        line = msgspec.json.encode(
-            {"ref": str(ref), "commit": published.commit, "files": published.files}
+    commit, files = published.commit, published.files
+    if not print_json(options, {"ref": str(ref), "commit": commit, "files": files}):
+        package = files.shared[0]
+        own = f", exclusive files for {len(files.exclusive):,}" if files.exclusive else ""
+        print_line(
+            f"published {ref} of commit {commit[:12]}: {package.size_bytes:,} bytes, "
+            f"SHA-256 {package.sha256[:12]}{own}"
         )
-        sys.stdout.write(line.decode() + "\n")
-        return 0
-    own = (
-        f", exclusive files for {len(published.files.exclusive):,}"
-        if published.files.exclusive
-        else ""
-    )
-    sys.stdout.write(
-        f"published {ref} of commit {published.commit[:12]}: {package.size_bytes:,} bytes, "
-        f"SHA-256 {package.sha256[:12]}{own}\n"
-    )
     return 0

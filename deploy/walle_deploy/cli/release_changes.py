@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from walle_deploy.cli.output import print_line, write_json
+from walle_deploy.cli.output import print_json, print_line
 from walle_deploy.cli.release_api import given_releases, path_of
 from walle_deploy.cli.release_file import load_whole_release
 from walle_deploy.model.names import TaskRef
@@ -41,22 +41,13 @@ def _change(options: argparse.Namespace, path: str, **wanted: Any) -> int:
             path, why=" ".join(options.why.split()), by=options.by or "", **wanted
         )
     if progress is None:
-        stable = {"task": wanted["task"], "stable": wanted["version"]}
-        if options.json:
-            write_json(stable)
-        else:
-            print_line(
-                "{task}: {stable} is stable: devices that no release takes in get it".format(
-                    **stable
-                )
-            )
-        return 0
-    if options.json:
-        write_json(progress)
-        return 0
-    paused = ", paused" if progress.is_paused else ""
-    print_line(
-        f"release {progress.release}: {progress.task}@{progress.version}, "
-        f"{progress.stage.replace('_', ' ')}{paused} (revision {progress.revision})"
-    )
+        task, version = wanted["task"], wanted["version"]
+        if not print_json(options, {"task": task, "stable": version}):
+            print_line(f"{task}: {version} is stable: devices that no release takes in get it")
+    elif not print_json(options, progress):
+        paused = ", paused" if progress.is_paused else ""
+        print_line(
+            f"release {progress.release}: {progress.task}@{progress.version}, "
+            f"{progress.stage.replace('_', ' ')}{paused} (revision {progress.revision})"
+        )
     return 0

@@ -38,9 +38,7 @@ def serve(
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     listener = listen(address, "--host, --port")
     url = f"http://{host}:{listener.getsockname()[1]}/"
-    line = json.dumps({"url": url}) if options.json else f"serving {folder} at {url}"
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    print(json.dumps({"url": url}) if options.json else f"serving {folder} at {url}", flush=True)
     end_on_signals()
     config = uvicorn.Config(app, log_level="warning", server_header=False)
     # Ctrl-C and SIGTERM are how it ends; uvicorn passes them on when it has

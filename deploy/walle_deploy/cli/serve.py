@@ -4,7 +4,6 @@ import argparse
 import json
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,12 +89,10 @@ def run_serve(options: argparse.Namespace) -> int:
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     mode = spec.authentication.mode
     fields = {"url": url, "workers": options.workers, "store": options.store}
-    fields["authentication"] = mode
-    fields["operators"] = spec.operators is not None
+    fields |= {"authentication": mode, "operators": spec.operators is not None}
     line = f"release service: {url}, {options.workers} worker(s), authentication: {mode}"
     line += ", operators: " + ("by tokens" if spec.operators else "none, it takes no changes")
-    sys.stdout.write((json.dumps(fields) if options.json else line) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(fields) if options.json else line, flush=True)
     end_on_signals()
     with listener:  # also where the store cannot be opened
         serve(options.file, setup, listener, options.workers, OPENER)
