@@ -77,6 +77,10 @@ def settings() -> list[Setting]:
         Setting(_MOST, *each, kind=kind)
         for kind, each in product(KINDS, product(BASES, STEPS[:2], (True,)))
     ]
+    found += [
+        Setting(_MOST, BASES[0], *each, kind=kind)
+        for kind, each in product(("busy 5 %", "busy 10 %"), product((10, 30, 60), (False, True)))
+    ]
     found += [Setting(1_000, *each, kind="busy") for each in product(BASES, (60,), (True,))]
     found += [Setting(_MOST, *each, failing) for failing, each in product(FAILING, grid)]
     return found + [

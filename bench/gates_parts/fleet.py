@@ -45,7 +45,8 @@ _SLOW: Final = 60
 """The same of slow devices, and minutes from report to report."""
 _SLOW_SHARE: Final = 0.1
 _BROKEN_SHARE: Final = 0.005
-_BUSY_SHARE: Final = 0.002
+_BUSY: Final = {"busy": (0.002, 15.5), "busy 5 %": (0.05, 3.0), "busy 10 %": (0.1, 4.0)}
+"""Share of the devices that run always, and how many times as long their runs take."""
 _MOST: Final = max(LEVELS) + 8
 """Failures of a device that are looked at where all its runs fail."""
 
@@ -66,7 +67,7 @@ class Setting(NamedTuple):
     """Of devices: ``alike``; ``spread``, with very different numbers of runs and of failures;
     ``slow``, a tenth is late to install and to report, and fails more often; ``broken``, half a
     percent fails always, under any version; ``busy``, two of a thousand run always, and slowly, the
-    others once an hour."""
+    others once an hour; ``busy 5 %`` and ``busy 10 %``, so many do, 3 and 4 times as slowly."""
 
 
 class Counted(NamedTuple):
@@ -190,16 +191,21 @@ class Fleet:
         count = setting.devices
         step = np.searchsorted(PERCENTS, rng.random(count) * 100, side="right")
         asked = rng.uniform(0, _ASKED, count)
-        self.pace, self.frailty = np.ones(count), np.ones(count)
+        self.pace, self.frailty, self.slower = np.ones(count), np.ones(count), np.zeros(count)
         is_slow = np.zeros(count, bool)
         if setting.kind == "slow":
             is_slow = rng.random(count) < _SLOW_SHARE
-            self.pace[is_slow], self.frailty[is_slow] = -1.0, 5.0
+            self.pace[is_slow], self.frailty[is_slow], self.slower[is_slow] = -1.0, 5.0, 0.5
         elif setting.kind == "spread":
             self.pace = rng.choice([0.25, 1.0, 4.0], count)
+            self.slower = 0.5 * np.log(self.pace)
             self.frailty = np.minimum(np.exp(rng.normal(-1.125, 1.5, count)), 0.3 / setting.base)
-        elif setting.kind == "busy":
-            self.pace = np.where(rng.random(count) < _BUSY_SHARE, 12.0, 0.05)
+        elif setting.kind in _BUSY:
+            share, factor = _BUSY[setting.kind]
+            is_busy = rng.random(count) < share
+            self.pace = np.where(is_busy, 12.0, 0.05)
+            self.slower = np.where(is_busy, np.log(factor), 0.0)
+        """``slower``: logarithm of how many times as long a device's runs take."""
         installing = rng.exponential(np.where(is_slow, _SLOW, _INSTALLED))
         self.begins = self._begins(setting, clock, step, rng)
         """Minute in which each step begins, and after them the end."""

@@ -27,6 +27,8 @@ _KINDS: Final = {
     "slow": ", a tenth slow",
     "broken": ", 0.5 % broken",
     "busy": ", 0.2 % run always",
+    "busy 5 %": ", 5 % run always",
+    "busy 10 %": ", 10 % run always",
 }
 
 

@@ -1,6 +1,6 @@
 """Times and sizes of runs of a simulated fleet: devices differ, and so do runs of one.
 
-As the product weighs them: each device once a step, by a report after its first one in the group.
+As the product weighs them: each device once a step, by its second minute with a report in it.
 """
 
 import math
@@ -16,8 +16,6 @@ _SPREAD: Final = 0.3
 _MIDDLE: Final = {"latency_us": 500, "output_bytes": 300}
 """Bucket of the median: 22 ms, and 400 bytes."""
 _WIDTH: Final = 1 / math.log(GAMMA)
-_PACED: Final = 0.5
-"""Exponent of the pace in times: devices that run more often are slower."""
 _HOURLY: Final = 0.2
 """Of the logarithm of times, with the rhythm of the day."""
 
@@ -34,9 +32,8 @@ class Values:
             rng: What is random.
         """
         self._clock, self._fleet, self._rng = clock, fleet, rng
-        slower = _PACED * np.log(np.abs(fleet.pace)) + 0.5 * (fleet.pace < 0)
         self._own = [
-            rng.normal(0, _SPREAD, len(slower)) + (slower if name == "latency_us" else 0)
+            rng.normal(0, _SPREAD, len(fleet.pace)) + fleet.slower * (name == "latency_us")
             for name in _MIDDLE
         ]
         self._step = -1
@@ -64,8 +61,8 @@ class Values:
     def _weighed(self, entered: Floats, begin: float) -> Floats:
         """Return when devices are weighed in a step; the end for never."""
         clock, pace = self._clock, self._fleet.pace
-        first = clock.next_run(entered, pace, self._rng)
-        ran = clock.next_run(np.maximum(np.floor(first) + 1, begin), pace, self._rng)
+        first = clock.next_run(np.maximum(entered, begin), pace, self._rng)
+        ran = clock.next_run(np.floor(first) + 1, pace, self._rng)
         return self._fleet.reported(slice(None), ran)
 
     def _group(self, version: str, weighed: Floats, minute: float) -> GroupHealth:

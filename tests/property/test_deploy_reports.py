@@ -18,6 +18,7 @@ from tests.unit.deploy.monitoring.reporting import (
     MINUTE,
     TASK,
     Clocked,
+    begin_step,
     frame,
     publish,
     receipt,
@@ -26,6 +27,7 @@ from tests.unit.deploy.monitoring.reporting import (
 from walle_deploy.model.health import LEVELS, ReleaseHealthQuery
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.store.rows import END
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.errors import ServiceUnreachableError
 
@@ -93,6 +95,7 @@ class Fleet:
         self.monitors = [self.monitor() for _ in range(MONITORS)]
         self.readers = [HealthReader(self.store) for _ in range(2)]
         self.groups = {f"d{n}": "control" for n in range(DEVICES)}
+        self.steps, self.step_ms, self.begun = 0, 0, 0
 
     def monitor(self):
         return Monitor(
@@ -151,7 +154,7 @@ class Fleet:
         else:
             sender.answered = len(sender.frames)
         for number in range(before + 1, self.mark(sender) + 1):
-            sender.minutes[number] = self.store.now // MINUTE
+            sender.minutes[number] = self.window()
             self.arrived.append((sender, number))
         assert all(number in sender.minutes for number in self.counting(sender))
 
@@ -162,10 +165,18 @@ class Fleet:
         with self.store.store.counting() as counting:
             return counting.marks([(sender.name, 0)]).get((sender.name, 0), -1)
 
+    def window(self):
+        with self.store.store.reading() as reading:
+            return reading.window_at(self.store.now)
+
     def step(self):
-        act = self.choose.choices(["send", "later", "look", "move"], [8, 3, 2, 3])[0]
+        act = self.choose.choices(["send", "later", "look", "move", "begin"], [8, 3, 2, 3, 1])[0]
         if act == "send":
             self.send()
+        elif act == "begin":
+            self.store.now += MINUTE  # no two in one minute
+            self.steps, self.step_ms, self.begun = self.steps + 1, self.store.now, len(self.arrived)
+            begin_step(self.store, self.steps)
         elif act == "look":
             self.check()
         elif act == "move" and all(each.answered == len(each.frames) for each in self.senders):
@@ -173,33 +184,28 @@ class Fleet:
             self.groups = {name: self.choose.choice(sorted(VERSIONS)) for name in self.groups}
             self.store.now += MINUTE
         else:
-            self.store.now += self.choose.choice([1, 2, 90, 700, 2_900]) * MINUTE
+            self.store.now += self.choose.choice([1, 2, 90, 700, 2_900, -50, -9_000]) * MINUTE
 
-    def every(self):
+    def every(self, first=0):
         found = []
-        for sender, number in self.arrived:
+        for sender, number in self.arrived[first:]:
             minute = sender.minutes[number]
             found += [Said(**vars(each) | {"minute": minute}) for each in sender.said[number]]
         return found
 
     def check(self):
-        every, now = self.every(), self.store.now // MINUTE
-        since = now - self.choose.choice([0, 1, 5, 300, 1_000])
-        reader = self.choose.choice(self.readers)
+        every, reader = self.every(), self.choose.choice(self.readers)
         for version in VERSIONS.values():
-            own = [each for each in every if each.version == version]
-            expect(reader.health(TASK, version), own)
-            late = [each for each in own if each.minute >= since]
-            expect(reader.health(TASK, version, since * MINUTE), late)
-        self.check_groups(every, since, reader)
+            expect(reader.health(TASK, version), [e for e in every if e.version == version])
+        self.check_groups(every, reader)
         last = {e.device: e.version for e in sorted(every, key=lambda each: each.minute)}
         with self.store.reading() as reading:
             assert reading.device_counts(TASK) == Counter(last.values())
 
-    def check_groups(self, every, since, reader):
+    def check_groups(self, every, reader):
         found = reader.release_health(
             ReleaseHealthQuery(
-                release_id="r1", task=TASK, version="v2", before="v1", step_ms=since * MINUTE
+                release_id="r1", task=TASK, version="v2", before="v1", step_ms=self.step_ms
             )
         )
         for group, version in VERSIONS.items():
@@ -207,18 +213,20 @@ class Fleet:
             named = [e for e in every if e.version == version and e.group is not None]
             expect(told.release, named)
             own = [each for each in named if each.group == group]
-            expect(told.step, [e for e in own if e.minute >= since], weighed(own, since))
+            # a step begins with its first report
+            later = [e.minute for e in self.every(self.begun) if e.group == group]
+            since = min(later, default=END)
+            if since > self.window() - 26 * 60:  # else it is known to the hour
+                expect(told.step, [e for e in own if e.minute >= since], weighed(own, since))
             for window in told.windows:
-                assert window.number <= self.store.now // MINUTE - 2
+                assert window.number <= self.window() - 2
                 expect_window(window, own, every)
 
 
 def weighed(said, since):
-    """Devices that count by times: each once, in its second minute in the group."""
-    minutes = {each.device: set() for each in said}
-    for each in said:
-        minutes[each.device].add(each.minute)
-    return sum(len(each) > 1 and sorted(each)[1] >= since for each in minutes.values())
+    """Devices that count by times: each once, in its second minute in the step."""
+    minutes = {(each.device, each.minute) for each in said if each.minute >= since}
+    return sum(count > 1 for count in Counter(device for device, _ in minutes).values())
 
 
 def expect(found, said, devices=None):

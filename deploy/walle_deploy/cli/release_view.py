@@ -98,7 +98,7 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
 def step_line(progress: Progress) -> str:
     """Return where a release stands, in a line."""
     why = f": {progress.reason}" if progress.reason else ""
-    silent = f"; nobody reports {' and '.join(progress.silent)}" if progress.silent else ""
+    silent = f"; hardly a device reports {' and '.join(progress.silent)}" if progress.silent else ""
     return f"{shown_time(progress.since_ms):<20}  {_stage(progress)}, {progress.reach}{why}{silent}"
 
 

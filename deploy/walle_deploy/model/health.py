@@ -51,7 +51,7 @@ GAMMA = (1 + 0.01) / (1 - 0.01)
 
 
 class GroupWindow(msgspec.Struct, frozen=True):
-    """One group of one release in one minute of the database's clock.
+    """One group of one release in one window.
 
     By level of ``LEVELS``: how many devices ran in the window and had fewer failed runs than the
     level before it, and how many of these reached it within. A device counts in the group that
@@ -59,7 +59,7 @@ class GroupWindow(msgspec.Struct, frozen=True):
     """
 
     number: int
-    """Epoch milliseconds // 60,000, of when reports arrived."""
+    """See ``ReadTransaction.window_at``."""
     failures_at_risk: tuple[int, ...]
     failures_reached: tuple[int, ...]
     crashes_at_risk: tuple[int, ...]
@@ -86,11 +86,6 @@ class ReleaseHealth(msgspec.Struct, frozen=True, kw_only=True):
     new: GroupHealth
     control: GroupHealth
     """Of the version before; zeros where there is none."""
-    closed: int = 2**62
-    """Number of the last window that is closed, by the clock as it is now."""
-    ahead: tuple[int, ...] = ()
-    """Numbers of windows after that one: of the last minutes, or counted by a clock that was wrong
-    then, ahead of what it is now."""
 
 
 class ReleaseHealthQuery(msgspec.Struct, frozen=True, kw_only=True):

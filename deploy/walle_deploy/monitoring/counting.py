@@ -14,9 +14,6 @@ from walle_deploy.monitoring.folding import NEVER_FOLDED, kept_from
 from walle_deploy.store.counter import CountTransaction
 from walle_deploy.store.rows import LAST, CountedDevice, CountedWindow, Scope, StoredScope
 
-WINDOW_MS: Final = 60_000
-"""A window of the database's clock."""
-
 type _Device = tuple[int, int]
 type _Moves = dict[tuple[int, int], list[int]]
 
@@ -49,12 +46,15 @@ class ReportBatch:
             self._last.setdefault(task, {}).update(dict.fromkeys(report.devices, report.version))
         return bool(report.parts)
 
-    def write(self, transaction: CountTransaction, now_ms: int) -> None:
-        """Write what was counted; what counts for nothing makes no row."""
+    def write(self, transaction: CountTransaction, now_ms: int) -> int:
+        """Write what was counted, and return the number of the window at hand.
+
+        What counts for nothing makes no row.
+        """
+        number = transaction.begin_window(now_ms)
         transaction.add_unproven(self._unproven)
         if not self._parts:
-            return
-        number = now_ms // WINDOW_MS
+            return number
         beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
         wanted = {*self._parts, *self._last, *beside.values()}
         scopes = dict(transaction.scopes(wanted))
@@ -74,19 +74,15 @@ class ReportBatch:
         rows = dict(
             transaction.counted(own | {(others[i], device) for i, device in own if i in others})
         )
-        releases = [
-            transaction.release(release_id) for release_id in {scope.release for scope in beside}
-        ]
-        steps = {
-            release.release_id: release.offer.step_ms
-            for release in releases
-            if release and release.offer
-        }
+        names = {scope.release for scope in self._parts if scope.release}
+        releases = {name: transaction.release(name) for name in names}
         moves: _Moves = defaultdict(lambda: [0, 0, 0])
         for scope, part in self._parts.items():
-            stored = scopes[scope]
-            turn = _Turn(stored, number, steps.get(scope.release, 0) // WINDOW_MS)
-            _count_devices(part, turn, rows, moves, others.get(stored.id))
+            stored, release = scopes[scope], releases.get(scope.release)
+            if release and release.offer and release.offer.step_ms != stored.step_ms:
+                stored = stored._replace(step_ms=release.offer.step_ms, step_from=number)
+                transaction.put_edges(stored)
+            _count_devices(part, _Turn(stored, number), rows, moves, others.get(stored.id))
             row = stored.row_of(number)
             before = transaction.window(stored.id, row)
             moved = moves.pop((stored.id, row), [0, 0, 0])
@@ -99,24 +95,25 @@ class ReportBatch:
                     transaction.put_window(stored.id, CountedWindow(version, 0, 0, 0, 0, b""))
         transaction.put_counted({key: rows[key] for key in own})
         transaction.move_devices({key: (s, f, c) for key, (s, f, c) in moves.items()})
+        return number
 
 
 class _Turn(NamedTuple):
     stored: StoredScope
     number: int
-    step: int
-    """Window in which the step of its release began."""
 
     def is_weighed(self, device: CountedDevice) -> bool:
         """Return whether times and sizes of a device's first report in this window count.
 
         For a version once a minute, for a group of a release once a step: there devices are
-        compared, and those that run always are no more than others. The first minute of a device
-        in a group does not count: its first run with a version pays for loading it.
+        compared, and those that run always are no more than others. It is the second minute of
+        the step in which it runs: the first run with a version pays for loading it, and a device
+        that has the version from before, or never gets it, is not to be sooner than one that just
+        got it, or those of them that run often would be most of theirs.
         """
         if self.stored.scope.group not in _BESIDE:
             return True
-        return device.seen != _NEVER and not self.step <= device.weighed <= self.number
+        return device.weighed < self.stored.step_from <= device.seen
 
 
 def _count_devices(
@@ -190,7 +187,7 @@ def _grown(
         old.seen + seen,
         old.failed + failed,
         old.crashed + crashed,
-        max(old.last_ms, now_ms),
+        now_ms,
         encode_counts(grown),
     )
 

@@ -63,7 +63,7 @@ def _fold(
             sum(row.seen for row in rows),
             sum(row.failed for row in rows),
             sum(row.crashed for row in rows),
-            max(row.last_ms for row in rows),
+            rows[-1].last_ms,
             encode_counts(merged_counts(row.data for row in rows)),
         ),
     )

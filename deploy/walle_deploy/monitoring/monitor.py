@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from walle_deploy.monitoring.attribution import AttributedReport, Attribution, ReadReceipt
-from walle_deploy.monitoring.counting import WINDOW_MS, ReportBatch
+from walle_deploy.monitoring.counting import ReportBatch
 from walle_deploy.monitoring.folding import fold_step
 from walle_deploy.store.counter import CountTransaction, Mark
 from walle_deploy.store.port import ReleaseStore
@@ -190,13 +190,11 @@ class Monitor:
             elif _add(batch, frame, published, counts):
                 moved |= dict.fromkeys(marks, frame.number)
                 new[turn_index] += 1
-        batch.write(transaction, now_ms)
+        number = batch.write(transaction, now_ms)
         transaction.put_marks(moved, now_ms)
         if added := {device for device, _, _ in moved.keys() - stored.keys()}:
             transaction.trim_marks(added, _DEVICE_MARKS)
-        if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(
-            transaction, now_ms // WINDOW_MS
-        ):
+        if abs(now_ms - self._fold_ms) >= _FOLD_MS and not fold_step(transaction, number):
             self._fold_ms = now_ms
         return new
 

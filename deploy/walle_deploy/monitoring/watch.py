@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from walle_deploy.model.health import VersionHealth
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
-from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import merged_counts
 from walle_deploy.monitoring.definition import AlarmsSpec
 from walle_deploy.monitoring.reader import health_of
@@ -52,17 +51,17 @@ class FleetView:
         wanted = self._wanted()
         with self._store.reading() as transaction:
             now_ms, before = transaction.now_ms(), self._since_ms
-            end = now_ms // WINDOW_MS + 1  # none of a clock that was ahead
+            first = transaction.window_at(now_ms) - RECENT_WINDOWS + 1
             scopes = transaction.scopes([Scope(*version) for version in wanted])
             self._since_ms = {version: before.get(version, now_ms) for version in wanted}
             self._windows.clear()
             for scope, stored in scopes.items():
-                windows = transaction.windows(stored.id, end - RECENT_WINDOWS, end=end)
+                windows = transaction.windows(stored.id, first)
                 self._windows[scope[:2]] = list(windows)
                 # of one that is silent when it was not
-                last = windows or transaction.windows(stored.id, 0, END, end)
-                if last:
-                    self._since_ms[scope[:2]] = max(window.last_ms for window in last)
+                last = windows or transaction.windows(stored.id, 0, END)
+                if last and last[-1].last_ms <= now_ms:  # the clock is not set back since
+                    self._since_ms[scope[:2]] = last[-1].last_ms
         return dict(self._since_ms)
 
     def recent(self, task: str, version: str) -> VersionHealth:

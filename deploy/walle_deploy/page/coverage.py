@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 from walle_deploy.monitoring.attribution import group_scope
-from walle_deploy.monitoring.counting import WINDOW_MS
 from walle_deploy.monitoring.counts import active_devices
 from walle_deploy.page.templates import Html, filled
 from walle_deploy.release.audit import AuditEntry
 from walle_deploy.release.progress import Progress
 from walle_deploy.store.reader import ReadTransaction
+from walle_deploy.store.rows import WINDOW_MS
 
 _LEFT, _RIGHT, _WIDTH, _LABEL = 84, 884, 900, 84
 """Of the picture, and the width of a step's name."""
@@ -66,8 +66,11 @@ def _moments(
         scope = group_scope(progress.task, progress.release, group)
         for stored in look.scopes([scope]).values():
             # 0 is all that is longer ago than a month, and the minute at hand is not over
-            for window in look.windows(stored.id, 1, end=end):
-                counted.setdefault(window.number, [0, 0])[index] += active_devices(window.data)
+            for window in look.windows(stored.id, 1):
+                at = window.last_ms // WINDOW_MS
+                at -= at % 60 * (window.number < stored.minutes_from)
+                if at < end:
+                    counted.setdefault(at, [0, 0])[index] += active_devices(window.data)
     first, last = min(counted, default=0), max(counted, default=0)
     size = _size(last - first, _BINS)
     sums: dict[int, list[int]] = {}

@@ -13,7 +13,7 @@ from walle_deploy.release.progress import describe
 from walle_deploy.release.rates import Rate, share_of
 from walle_deploy.release.stored_health import read_memory
 from walle_deploy.store.reader import ReadTransaction
-from walle_deploy.store.receipt_keys import open_until_ms
+from walle_deploy.store.receipt_keys import read_open_mode
 from walle_stream.errors import ConflictError, ForbiddenError, ReleaseStateError
 
 STOPS: Final = ("rollback", "pause")
@@ -26,13 +26,13 @@ def _releases(look: ReadTransaction, _: str, __: Mapping[str, str]) -> Html:
     every = sorted(look.releases(), key=lambda release: release.is_open)[::-1]
     tasks = {release.task for release in every[:_ROWS]}
     devices = {task: look.device_counts(task) for task in tasks}
-    open_ms = open_until_ms(look)
+    open_mode = read_open_mode(look)
     rows = [
         {
             "of": release,
             "state": read_state(release),
             "devices": devices[release.task].get(release.version, 0),
-            "unproven": "" if open_ms >= release.created_ms else None,
+            "unproven": "" if open_mode.includes(release.release_id, release.created_ms) else None,
         }
         for release in every[:_ROWS]
     ]
@@ -40,7 +40,7 @@ def _releases(look: ReadTransaction, _: str, __: Mapping[str, str]) -> Html:
     return filled(
         "releases",
         count=len(every),
-        warning="" if open_ms >= look.now_ms() else None,
+        warning="" if open_mode.until_ms >= look.now_ms() else None,
         left=max(0, len(every) - _ROWS) or None,
         rows=rows,
         none=None if rows else "",

@@ -40,7 +40,11 @@ GATES: Final = 4
 _HOUR: Final = 60
 
 _EXPECTED: Final = 5.0
-"""Where so many devices of the control group are expected, they are there, and only late."""
+"""Where so many devices of a group are expected, they are there, and only late."""
+
+_FEW: Final = 0.1
+"""Share of the devices that are expected of a group: with fewer it tells nothing of the others. At
+night, and where devices run seldom, a step lasts until so many have reported."""
 
 _WEAK: Final = math.log(2)
 """Evidence against the control group that does where that one keeps what is tolerated: then a
@@ -118,8 +122,8 @@ class Judgement(msgspec.Struct, frozen=True):
     exposure: float = 0.0
     """Minutes in which each of these ran in this step, on average."""
     silent: tuple[VersionHealth, ...] = ()
-    """Of each group of which no device reported in this step, though some are expected: how it did
-    before."""
+    """Of each group of which far fewer devices than expected reported in this step, or none: how it
+    did in the release so far."""
 
     @property
     def why(self) -> str:
@@ -161,11 +165,20 @@ def judge(gates: Gates, memory: Memory, *, is_over: bool = False) -> Judgement:
 
 
 def _silent(memory: Memory, health: ReleaseHealth) -> Iterator[VersionHealth]:
-    """Yield the groups that did not report in this step: no reports are no evidence."""
-    if not health.new.step.devices:
-        yield health.new.release
-    if not health.control.step.devices and _expects_control(memory, health):
-        yield health.control.release
+    """Yield the groups that hardly reported in this step: no reports are no evidence.
+
+    A group's share of all devices that reported in the release so far is expected. Those of the
+    control group in this step tell nothing of the other one: many of them have moved there since.
+    """
+    share = memory.control_percent / 100
+    known = max(health.new.release.devices, health.control.release.devices)
+    for group, expected, is_needed in (
+        (health.new, known * (1 - share), True),
+        (health.control, known * share, _expects_control(memory, health)),
+    ):
+        devices = group.step.devices
+        if (is_needed and not devices) or (expected > _EXPECTED and devices < _FEW * expected):
+            yield group.release
 
 
 def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
@@ -176,7 +189,7 @@ def _has_control(memory: Memory, health: ReleaseHealth) -> bool:
 
 def _expects_control(memory: Memory, health: ReleaseHealth) -> bool:
     share = memory.control_percent / 100
-    return health.new.step.devices * share / (1 - share) > _EXPECTED
+    return health.new.step.devices * share > _EXPECTED * (1 - share)
 
 
 class _Tests:

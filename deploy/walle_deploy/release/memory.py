@@ -41,9 +41,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: int = 0
     """When the step of the last look began."""
     window: int = -1
-    """The last one that was folded, by the clock as it was then."""
-    early: tuple[int, ...] = ()
-    """Windows after that one that were folded, too, by a clock that was ahead."""
+    """The last one that was folded."""
     failures: Folded = Folded()
     crashes: Folded = Folded()
     latency: float = 0.0
@@ -66,19 +64,11 @@ def look(
             latency=memory.latency + moved_latency(gates.latency, new, old).evidence(),
             output=memory.output + moved_output(gates.output, new, old).evidence(),
         )
-    # a clock that was ahead must hide no window of the right one, and none may count twice
-    early = {*memory.early, *(number for number in health.ahead if number <= memory.window)}
-    folded = min(memory.window, health.closed)
     new_windows, control_windows = (
-        [
-            window
-            for window in group.windows
-            if window.number > folded and window.number not in early
-        ]
+        [window for window in group.windows if window.number > memory.window]
         for group in (health.new, health.control)
     )
-    every = (*health.new.windows, *health.control.windows)
-    window = max((folded, *(entry.number for entry in every)))
+    every = (*new_windows, *control_windows)
     return replace(
         memory,
         health=replace(
@@ -86,8 +76,7 @@ def look(
         ),
         control_percent=control_percent,
         step_ms=step_ms,
-        window=window,
-        early=tuple(sorted(number for number in early if number > window)),
+        window=max((memory.window, *(window.number for window in every))),
         failures=_fold(memory.failures, "failures", new_windows, control_windows),
         crashes=_fold(memory.crashes, "crashes", new_windows, control_windows),
     )

@@ -12,7 +12,13 @@ from pydantic import Field, StrictInt, model_validator
 from walle_deploy.model.names import TaskRef
 from walle_deploy.policy.model import Policy
 from walle_deploy.release.limits import Gates
-from walle_deploy.release.steps import BetaStep, GrayStep, SimulationStep, Step
+from walle_deploy.release.steps import (
+    LEAST_PERCENT,
+    BetaStep,
+    GrayStep,
+    SimulationStep,
+    Step,
+)
 from walle_stream.errors import RefNotFoundError, SpecFileError
 from walle_stream.spec.models import Name
 from walle_stream.spec.strict import Strict
@@ -63,6 +69,8 @@ class ReleaseSpec(Strict):
             Policy.of(self.policy.plain)
         except SpecFileError as error:
             raise ValueError(f"policy: {error.message}") from None
+        if 0 < self.hold_out < LEAST_PERCENT:
+            raise ValueError(f"holdOut: expected 0, or at least {LEAST_PERCENT:g}")
         percents = [step.percent for step in self.gray]
         if any(later <= earlier for earlier, later in pairwise(percents)):
             raise ValueError("gray: each step must have more percent than the one before")

@@ -12,7 +12,7 @@ from walle_deploy.release.steps import Step
 from walle_deploy.release.stored_health import judge_stored, read_memory
 from walle_deploy.store.port import LEADER
 from walle_deploy.store.reader import ReadTransaction
-from walle_deploy.store.receipt_keys import open_until_ms
+from walle_deploy.store.receipt_keys import read_open_mode
 from walle_deploy.store.rows import StoredRelease
 
 
@@ -47,7 +47,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     last_reports_ms: dict[str, int]
     """By version of both groups: when one of its devices reported last; 0 for never."""
     silent: tuple[str, ...]
-    """Versions of groups of which no device has reported since the step began."""
+    """Versions of groups of which hardly a device has reported since the step began."""
     bare_reports: int
     wrong_reports: int
     """Of devices that reported it with an invalid one."""
@@ -96,7 +96,9 @@ def describe(transaction: ReadTransaction, stored: StoredRelease) -> Progress:
         bare_reports=bare,
         wrong_reports=wrong,
         gates=judgement.verdicts,
-        is_unauthenticated=open_until_ms(transaction) >= state.created_ms,
+        is_unauthenticated=read_open_mode(transaction).includes(
+            stored.release_id, state.created_ms
+        ),
     )
 
 
@@ -135,8 +137,8 @@ def _step_waits_for(
     if left_ms > 0:
         yield f"{left_ms / 1000:,.0f} s to go by"
     for group in judgement.silent:
-        since = f"since {shown_time(group.last_ms)}" if group.last_ms else "yet"
-        yield f"reports of {group.version}: nobody has sent one {since}"
+        last = f"the last one came at {shown_time(group.last_ms)}" if group.last_ms else "none came"
+        yield f"reports of {group.version}: hardly a device sent one in this step, {last}"
     missing = step.min_devices - judgement.step_devices
     if missing > 0:
         # a share of a small fleet may hold too few, for ever

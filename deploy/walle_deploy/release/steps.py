@@ -12,6 +12,8 @@ from walle_deploy.release.limits import Duration
 from walle_stream.spec.models import PathMarker
 from walle_stream.spec.strict import Strict
 
+LEAST_PERCENT: Final = 1e-6
+"""One device of a hundred million; far below, 100 less a share is 100 and groups have no ratio."""
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 
 type Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -111,7 +113,7 @@ class BetaStep(Step):
 class GrayStep(Step):
     """A share of all devices that the policy lets in."""
 
-    percent: Annotated[float, Field(gt=0, le=100)]
+    percent: Annotated[float, Field(ge=LEAST_PERCENT, le=100)]
 
 
 class SimulationStep(Strict):

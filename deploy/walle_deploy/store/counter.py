@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from walle_deploy.store.reader import SCOPE, ReadTransaction
-from walle_deploy.store.rows import CountedDevice, CountedWindow, Scope, StoredScope
+from walle_deploy.store.rows import WINDOW_MS, CountedDevice, CountedWindow, Scope, StoredScope
 
 _DEVICE: Final = ", ".join(CountedDevice._fields)
 _WINDOW: Final = ", ".join(CountedWindow._fields)
@@ -32,6 +32,17 @@ class CountTransaction(ReadTransaction):
 
     Each method is about any number of rows, and asks the database once.
     """
+
+    def begin_window(self, now_ms: int) -> int:
+        """Return the number of the window at hand, which all that is counted now belongs to."""
+        number, minute = self.window_at(now_ms), now_ms // WINDOW_MS
+        self._execute(
+            "INSERT INTO walle_clock VALUES (1, ?, ?) ON CONFLICT (one) DO UPDATE"
+            " SET number = excluded.number, minute = excluded.minute"
+            " WHERE walle_clock.minute <> excluded.minute",
+            (number, minute),
+        )
+        return number
 
     def marks(self, wanted: Collection[Mark]) -> Mapping[Mark, int]:
         """Return the number of the last frame that was counted of each; nothing where none was."""
@@ -77,9 +88,9 @@ class CountTransaction(ReadTransaction):
     def make_scope(self, scope: Scope, minutes_from: int, hours_from: int) -> StoredScope:
         """Begin to count for a scope that is not there."""
         # at random: no later scope may have the id of one that is gone
-        stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from)
+        stored = StoredScope(secrets.randbits(62), scope, minutes_from, hours_from, 0, 0)
         self._execute(
-            f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO walle_scopes ({SCOPE}) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
             (stored.id, *scope, minutes_from, hours_from),
         )
         return stored
@@ -153,10 +164,11 @@ class CountTransaction(ReadTransaction):
         return None if row is None else StoredScope(row[0], Scope(*row[1:5]), *row[5:])
 
     def put_edges(self, scope: StoredScope) -> None:
-        """Keep ``minutes_from`` and ``hours_from`` of a scope."""
+        """Keep which windows of a scope are folded, and where its release's step began."""
         self._execute(
-            "UPDATE walle_scopes SET minutes_from = ?, hours_from = ? WHERE id = ?",
-            (scope.minutes_from, scope.hours_from, scope.id),
+            "UPDATE walle_scopes SET minutes_from = ?, hours_from = ?, step_ms = ?, step_from = ?"
+            " WHERE id = ?",
+            (scope.minutes_from, scope.hours_from, scope.step_ms, scope.step_from, scope.id),
         )
 
     def drop_windows(self, scope: int, first: int, end: int) -> None:

@@ -9,6 +9,7 @@ from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFile
 from walle_deploy.store.rows import (
     END,
     LAST,
+    WINDOW_MS,
     AuditHead,
     CountedWindow,
     Scope,
@@ -18,7 +19,8 @@ from walle_deploy.store.rows import (
 )
 from walle_deploy.store.schema import Dialect, Execute, altered, no_head
 
-SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from"
+SCOPE: Final = "id, task, version, release_id, kind, minutes_from, hours_from, step_ms, step_from"
+_DAY: Final = 1_440
 _RELEASE: Final = "release_id, task, version, revision, is_open, created_ms, state, offer"
 
 
@@ -36,6 +38,19 @@ class ReadTransaction:
     def now_ms(self) -> int:
         """Return the database's clock: one for all processes, epoch milliseconds."""
         return int(self._execute(f"SELECT {self._dialect.now}", ()).fetchone()[0])
+
+    def window_at(self, now_ms: int) -> int:
+        """Return the number of the window at hand: it never falls, whatever the clock does.
+
+        It grows with the minutes of the clock, by one where that is set back, and by a day at most
+        between two transactions that count.
+        """
+        minute = now_ms // WINDOW_MS
+        row = self._execute("SELECT number, minute FROM walle_clock", ()).fetchone()
+        if row is None:
+            return minute
+        number, last = map(int, row)
+        return number if minute == last else number + min(max(minute - last, 1), _DAY)
 
     def generation(self) -> int:
         """Return a number that grows whenever ``table`` gives something else."""

@@ -13,6 +13,7 @@ import msgspec
 from walle_deploy.model.receipts import ReceiptKeys, new_key
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.reader import ReadTransaction
+from walle_deploy.store.schema import altered
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import IntegrityError
 
@@ -29,6 +30,19 @@ class _StoredKey(msgspec.Struct, frozen=True):
     id: str
     secret: bytes
     made_ms: int
+
+
+class OpenMode(msgspec.Struct, frozen=True):
+    """When services asked nobody who he is: what was reported then may be from anybody."""
+
+    until_ms: int = 0
+    """The next look of the last one that did."""
+    releases: frozenset[str] = frozenset()
+    """That were there meanwhile: whatever clocks do, these stay."""
+
+    def includes(self, release_id: str, created_ms: int) -> bool:
+        """Return whether a release was there meanwhile."""
+        return release_id in self.releases or self.until_ms >= created_ms
 
 
 class StoredReceiptKeys:
@@ -87,7 +101,9 @@ class StoredReceiptKeys:
             if self._is_open:
                 with self._store.writing() as transaction:
                     # until the next look, or a release that begins before it would seem proven
-                    transaction.put_snapshot(_KIND, _OPEN, b"%d" % (now_ms + LOOK_MS))
+                    names = {release.release_id for release in transaction.releases()}
+                    mode = OpenMode(now_ms + LOOK_MS, read_open_mode(transaction).releases | names)
+                    transaction.put_snapshot(_KIND, _OPEN, msgspec.json.encode(mode))
             signing = next((e for e in keys if now_ms - e.made_ms >= _SETTLED_MS), keys[0])
             ordered = sorted(keys, key=lambda key: key is not signing)
             self._keys = ReceiptKeys((key.id, key.secret) for key in ordered)
@@ -105,12 +121,18 @@ class StoredReceiptKeys:
         return keys, now_ms
 
 
-def open_until_ms(transaction: ReadTransaction) -> int:
-    """Return until when services asked nobody who he is; 0 for never.
+def read_open_mode(transaction: ReadTransaction) -> OpenMode:
+    """Return what the store knows of services that asked nobody who he is.
 
-    What was reported, or asked for, before may be from anybody.
+    Raises:
+        IntegrityError: What is stored is not that.
     """
-    return int(transaction.snapshot(_KIND, _OPEN) or b"0")
+    data = transaction.snapshot(_KIND, _OPEN)
+    try:
+        return OpenMode() if data is None else msgspec.json.decode(data, type=OpenMode)
+    except msgspec.MsgspecError as error:
+        wrong: IntegrityError = altered("which releases were there in the open mode", error)
+        raise wrong from error
 
 
 def _is_due(keys: Sequence[_StoredKey], now_ms: int) -> bool:

@@ -63,6 +63,9 @@ last. Its windows are no times: their numbers are ids of the versions' scopes.""
 END: Final = 2**62
 """Behind the numbers of all windows."""
 
+WINDOW_MS: Final = 60_000
+"""How long a window lasts."""
+
 
 class Scope(NamedTuple):
     """What reports are counted for: a version, or a group of devices of a release with it."""
@@ -78,7 +81,7 @@ class Scope(NamedTuple):
 class StoredScope(NamedTuple):
     """A scope in the store, and how its windows are kept.
 
-    A window is a minute of the database's clock: ``number`` is epoch ms // 60,000. Old ones are
+    A window is a minute of the database's clock, see ``ReadTransaction.window_at``. Old ones are
     folded: those before ``minutes_from`` into hours, those before ``hours_from`` into one, 0.
     """
 
@@ -88,6 +91,10 @@ class StoredScope(NamedTuple):
     """A whole hour."""
     hours_from: int
     """The same, not above ``minutes_from``."""
+    step_ms: int
+    """The step of its release of which something was counted last; 0 for none."""
+    step_from: int
+    """The first window in which something was counted of it."""
 
     def row_of(self, number: int) -> int:
         """Return the number of the window in which one is kept."""

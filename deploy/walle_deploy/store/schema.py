@@ -83,7 +83,9 @@ CREATE TABLE walle_unproven (task TEXT NOT NULL, version TEXT NOT NULL, bare BIG
   wrong BIGINT NOT NULL, PRIMARY KEY (task, version));
 CREATE TABLE walle_scopes (id BIGINT PRIMARY KEY, task TEXT NOT NULL, version TEXT NOT NULL,
   release_id TEXT NOT NULL, kind TEXT NOT NULL, minutes_from BIGINT NOT NULL,
-  hours_from BIGINT NOT NULL, UNIQUE (task, version, release_id, kind));
+  hours_from BIGINT NOT NULL, step_ms BIGINT NOT NULL, step_from BIGINT NOT NULL,
+  UNIQUE (task, version, release_id, kind));
+CREATE TABLE walle_clock (one INTEGER PRIMARY KEY, number BIGINT NOT NULL, minute BIGINT NOT NULL);
 CREATE INDEX walle_scopes_due ON walle_scopes (minutes_from);
 CREATE TABLE walle_counted (scope BIGINT NOT NULL, device BIGINT NOT NULL,
   failures BIGINT NOT NULL, crashes BIGINT NOT NULL, seen BIGINT NOT NULL, failed BIGINT NOT NULL,

@@ -8,6 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import ActiveRelease, VersionFiles
 from walle_deploy.store.adapters import StoredRows, StoredTables
 from walle_deploy.store.port import ReleaseStore
-from walle_deploy.store.receipt_keys import StoredReceiptKeys, open_until_ms
+from walle_deploy.store.receipt_keys import StoredReceiptKeys, read_open_mode
 from walle_deploy.store.rows import (
     LAST,
     AuditHead,
@@ -140,10 +141,10 @@ class ReleaseStoreSuite(ABC):
             found = [each.keys.read(token, receipt.issued_ms) for token in tokens]
             _expect(found, [receipt] * _WRITERS)
         with stores[0].reading() as reading:
-            _expect(open_until_ms(reading), 0)
+            _expect(read_open_mode(reading).until_ms, 0)
         StoredReceiptKeys(stores[0], is_open=True).refresh()
         with stores[1].reading() as reading:
-            _expect(open_until_ms(reading) > reading.now_ms(), wanted=True)
+            _expect(read_open_mode(reading).until_ms > reading.now_ms(), wanted=True)
         for store in stores:
             store.close()
 
@@ -272,6 +273,19 @@ class ReleaseStoreSuite(ABC):
             _expect(dict(counting.device_counts("shop/x")), {})
         store.close()
 
+    def test_numbers_of_windows_never_fall_and_never_jump(self, tmp_path: Path) -> None:
+        """Whatever the clock does, and whoever counts."""
+        minutes = (100, 101, 101, 161, 100, 99, 9_999, 9_999, 9_998, 9_999)
+        numbers = []
+        for minute in minutes:
+            with closing(self.make_store(tmp_path)) as store:
+                with store.reading() as reading:
+                    ahead = reading.window_at(minute * 60_000)
+                with store.counting() as counting:
+                    numbers.append(counting.begin_window(minute * 60_000 + 59_999))
+                _expect(numbers[-1], ahead)
+        _expect(numbers, [100, 101, 101, 161, 162, 163, 1_603, 1_603, 1_604, 1_605])
+
     def test_a_scope_is_due_and_goes_in_steps(self, tmp_path: Path) -> None:
         """While it goes, another one of its name may begin."""
         store = self.make_store(tmp_path)
@@ -281,7 +295,9 @@ class ReleaseStoreSuite(ABC):
             second = counting.make_scope(name._replace(version="v2"), 120, 60)
             _expect(counting.due_scope(60), None)
             _expect(counting.due_scope(180), first)
-            counting.put_edges(first._replace(minutes_from=180, hours_from=120))
+            first = first._replace(minutes_from=180, hours_from=120, step_ms=5, step_from=130)
+            counting.put_edges(first)
+            _expect(counting.scopes([name]), {name: first})
             _expect(counting.due_scope(200), second)
             devices = {(first.id, each): CountedDevice(0, 0, 1, -1, -1, -1) for each in range(5)}
             counting.put_counted(devices)

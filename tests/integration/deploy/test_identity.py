@@ -33,7 +33,7 @@ from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import HttpReportSink
 from walle_deploy.release.commands import ReleaseCommands
 from walle_deploy.store.opening import open_store
-from walle_deploy.store.receipt_keys import StoredReceiptKeys, open_until_ms
+from walle_deploy.store.receipt_keys import StoredReceiptKeys, read_open_mode
 from walle_stream.wire.report_batch import encode_batch
 
 pytestmark = pytest.mark.integration
@@ -157,7 +157,7 @@ def devices(folder):
 
 def open_ms(folder):
     with closing(open_store(str(folder / "releases.db"))) as store, store.reading() as reading:
-        return open_until_ms(reading)
+        return read_open_mode(reading).until_ms
 
 
 def test_with_tokens_each_speaks_for_itself_and_relays_for_all(folder, caplog):

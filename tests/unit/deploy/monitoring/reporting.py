@@ -3,8 +3,9 @@
 from contextlib import contextmanager
 
 from walle_deploy.model.receipts import Receipt, ReceiptKeys
-from walle_deploy.model.releases import VersionFiles
+from walle_deploy.model.releases import ActiveRelease, VersionFiles
 from walle_deploy.monitoring.reader import HealthReader
+from walle_deploy.store.rows import StoredRelease
 from walle_stream.ports import ReportFrame
 from walle_stream.wire.buckets import bucket_of
 from walle_stream.wire.reports import DeviceRuns, TaskReport, encode_reports
@@ -38,8 +39,16 @@ def publish(store, *versions, task=TASK):
             transaction.put_version(task, version, VersionFiles(()))
 
 
-def health(store, version="v1", since_ms=0, task=TASK):
-    return HealthReader(store).health(task, version, since_ms)
+def health(store, version="v1", task=TASK):
+    return HealthReader(store).health(task, version)
+
+
+def begin_step(store, revision):
+    """A step of release r1 begins now."""
+    offer = ActiveRelease("r1", TASK, "v2", "gray", is_watched=True, step_ms=store.now)
+    fields = {"release_id": "r1", "task": TASK, "version": "v2", "is_open": True, "created_ms": 1}
+    with store.writing() as writing:
+        writing.put_release(StoredRelease(revision=revision, state="{}", offer=offer, **fields))
 
 
 def receipt(device, version="v1", release="", group="", issued_ms=10**12, task=TASK, keys=KEYS):

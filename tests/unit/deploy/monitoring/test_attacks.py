@@ -14,6 +14,7 @@ from tests.unit.deploy.monitoring.reporting import (
     MINUTE,
     TASK,
     Clocked,
+    begin_step,
     frame,
     grouped,
     publish,
@@ -22,7 +23,6 @@ from tests.unit.deploy.monitoring.reporting import (
 )
 from walle_deploy.model.health import ReleaseHealthQuery
 from walle_deploy.model.receipts import Receipt, ReceiptKeys
-from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import read_batch
@@ -30,7 +30,6 @@ from walle_deploy.release.gates import judge
 from walle_deploy.release.limits import Gates
 from walle_deploy.release.memory import Memory, look
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
-from walle_deploy.store.rows import StoredRelease
 from walle_deploy.store.sqlite import SqliteStore
 from walle_stream.wire.buckets import bucket_of
 from walle_stream.wire.report_batch import encode_batch
@@ -39,6 +38,7 @@ DAY = 24 * 60 * MINUTE
 NOW = 10**12
 TABLES = ("walle_scopes", "walle_counted", "walle_windows", "walle_marks")
 USUAL_US, SLOW_US = 20_000, 60_000
+VERSIONS = {"new": "v2", "control": "v1"}
 QUERY = ReleaseHealthQuery(release_id="r1", task=TASK, version="v2", before="v1", step_ms=0)
 
 
@@ -144,19 +144,12 @@ def test_failures_of_one_device_are_one_failing_device_however_many(store):
     assert (window.failures_at_risk[0], window.failures_reached[0]) == (51, 1)
 
 
-def begin_step(store, revision):
-    offer = ActiveRelease("r1", TASK, "v2", "gray", is_watched=True, step_ms=store.now)
-    fields = {"release_id": "r1", "task": TASK, "version": "v2", "is_open": True, "created_ms": 1}
-    with store.writing() as writing:
-        writing.put_release(StoredRelease(revision=revision, state="{}", offer=offer, **fields))
-    return structs.replace(QUERY, step_ms=store.now)
-
-
 def test_a_device_is_compared_once_a_step_however_often_it_runs(store):
     """Else a few that run always would outweigh all others, whoever they are."""
     monitor, reader, numbers = Monitor(store, read), HealthReader(store), count()
     for step in range(1, 4):
-        query = begin_step(store, step)
+        begin_step(store, step)
+        query = structs.replace(QUERY, step_ms=store.now)
         for minute in range(20):
             devices = ["always", *(["seldom"] if minute in {3, 12} else [])]
             for each in devices:
@@ -167,6 +160,30 @@ def test_a_device_is_compared_once_a_step_however_often_it_runs(store):
         found = reader.release_health(query).new.step
         assert found.latency_us == {bucket_of(USUAL_US): 1, bucket_of(SLOW_US): 1}, step
         assert found.device_minutes == 22
+
+
+def test_a_device_that_just_got_the_version_is_compared_as_soon_as_one_that_never_gets_it(store):
+    """Else those that run often, and are slower, would be most of the new ones early in a step."""
+    monitor, reader, numbers = Monitor(store, read), HealthReader(store), count()
+
+    def take(name, devices):
+        made = [grouped([(f"{name}-{each}", 1, {})], name, VERSIONS[name]) for each in devices]
+        for each, report_ in zip(devices, made, strict=True):
+            report_.latency_us = {bucket_of(SLOW_US if each < 10 else USUAL_US): 1}
+        monitor.take([frame(next(numbers), *made)])
+
+    for _ in range(2):
+        take("control", range(100))
+        store.now += MINUTE
+    begin_step(store, 1)
+    # ten devices run each minute, of the others each second one once, and a tenth twice
+    for devices in ((*range(10), *range(50, 100)), range(10), (*range(10), *range(50, 60))):
+        take("control", devices)
+        take("new", devices)
+        store.now += MINUTE
+    found = reader.release_health(structs.replace(QUERY, step_ms=store.now - 3 * MINUTE))
+    assert found.new.step.latency_us == found.control.step.latency_us
+    assert found.new.step.latency_us == {bucket_of(SLOW_US): 10, bucket_of(USUAL_US): 10}
 
 
 # What is invented leaves no row
@@ -276,30 +293,39 @@ def test_the_clock_of_a_device_decides_nothing(store, wrong_ms):
     assert (found.number, found.failures_reached[0]) == (window, 1)
 
 
-@pytest.mark.parametrize("wrong_ms", [-DAY, 0, DAY])
-def test_a_clock_that_is_wrong_for_ten_minutes_blinds_no_gate(store, wrong_ms):
-    """The version begins to fail five minutes after the clock is right again."""
+@pytest.mark.parametrize(
+    ("moved_ms", "back_ms"),
+    [
+        (0, 0),
+        *((wrong, -wrong) for wrong in (-DAY, DAY, 2 * DAY, 400 * DAY)),
+        *((wrong, 0) for wrong in (-140 * MINUTE, -15 * MINUTE, 2 * DAY)),
+    ],
+)
+def test_a_clock_that_is_wrong_blinds_no_gate(store, moved_ms, back_ms):
+    """The version begins to fail 15 minutes after the clock moved, 5 after it moved back."""
     monitor, reader, memory = (
         Monitor(store, read, needs_receipts=True),
         HealthReader(store),
         Memory(),
     )
+    begin_step(store, 1)
     begun_ms = store.now
     for minute in range(40):
-        store.now += MINUTE + wrong_ms * ((minute == 10) - (minute == 20))
+        store.now += MINUTE + moved_ms * (minute == 10) + back_ms * (minute == 20)
         for name, version in (("new", "v2"), ("control", "v1")):
             fails = version == "v2" and minute >= 25
             devices = [(f"{name}-{n}", 1, {"E": 1} if fails and n < 5 else {}) for n in range(100)]
             made = grouped(devices, name, version)
             made.latency_us = {bucket_of(1_000 * (1 + 2 * fails)): 100}
             monitor.take([frame(minute, made, partition=name == "new")])
+        monitor.take([])  # more is folded
         query = structs.replace(QUERY, step_ms=begun_ms, after=memory.window)
         memory = look(memory, Gates(), reader.release_health(query), 1, control_percent=50.0)
         verdict = judge(Gates(), memory).verdicts[0]
         assert (verdict.outcome == "stop") == (minute >= 27), minute
-    # of the minutes in which it changed a few are not compared
-    assert 3_740 - 300 <= memory.failures.at_risk[0] <= 3_740
-    assert memory.health.new.step.device_minutes >= 3_000
+    # every minute counts once; of five devices the first failure is in minute 25
+    assert memory.failures.at_risk == (38 * 100 - 12 * 5, 38 * 100)
+    assert memory.health.new.step.device_minutes == 40 * 100
 
 
 @pytest.mark.parametrize("late", [{"new"}, {"control"}, {"new", "control"}])

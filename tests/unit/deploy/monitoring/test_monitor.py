@@ -8,6 +8,7 @@ from tests.unit.deploy.monitoring.reporting import (
     MINUTE,
     TASK,
     Clocked,
+    begin_step,
     frame,
     grouped,
     health,
@@ -131,24 +132,29 @@ def test_the_last_minutes_forget(store):
     assert view.recent(TASK, "v1").runs == view.recent(TASK, "v9").runs == 0
 
 
-def test_what_happened_since_a_moment_is_known_to_the_minute_then_to_the_hour(store):
-    monitor, reader = Monitor(store), HealthReader(store)
+@pytest.mark.parametrize(
+    ("begun", "runs"), [(240, 0), (234, 6), (233, 7), (90, 150), (30, 210), (33, 210)]
+)
+def test_what_happened_since_a_step_began_is_known_to_the_minute_then_to_the_hour(
+    store, begun, runs
+):
+    monitor, reader = Monitor(store, read), HealthReader(store)
     store.now -= store.now % HOUR
-    start = store.now
+    step_ms = store.now + begun * 10 * MINUTE
     for number in range(40 * 6):  # one report in ten minutes
-        monitor.take([frame(number, report([(f"d{number % 12}", 1, {"E": number % 2})]))])
+        if number == begun:
+            begin_step(store, 1)
+        devices = [(f"d{number % 12}", 1, {"E": number % 2})]
+        monitor.take([frame(number, grouped(devices, "new", "v2"))])
         store.now += 10 * MINUTE
-    for hours in (1, 2, 25):
-        since = store.now - hours * HOUR
-        found = reader.health(TASK, "v1", since + MINUTE - 1)
-        assert found == health(store, "v1", since)
-        assert (found.runs, found.devices) == (6 * hours, min(12, 6 * hours))
-        assert found.failing_devices == min(6, 3 * hours)
-        assert health(store, "v1", since + MINUTE).runs == 6 * hours - 1
-    assert health(store, "v1", start + 5 * HOUR + 1).runs == 35 * 6
-    assert health(store, "v1", start + 5 * HOUR + 30 * MINUTE).runs == 35 * 6
-    assert health(store).runs == 240
-    assert row_counts(store)[2] <= 2 * (27 * 6 + 14)
+        step = release_health(store, step_ms=step_ms, reader=reader).new.step
+        assert step.runs == max(0, number + 1 - begun) or number > 26 * 6
+    assert step.runs in {runs, 240 - begun}  # whoever has looked before knows better
+    step = release_health(store, step_ms=step_ms).new.step
+    assert (step.runs, step.devices) == (runs, min(12, runs))
+    assert step.failing_devices == min(6, (runs + 1) // 2)
+    assert health(store, "v2").runs == 240
+    assert row_counts(store)[2] <= 4 * (27 * 6 + 14)
 
 
 def test_months_of_reports_take_no_more_room_than_days(store):
@@ -175,8 +181,12 @@ def test_what_is_silent_for_a_month_goes_and_begins_anew(store):
 
     take(1, [(f"d{n}", 1, {"E": 1}) for n in range(2_500)])
     take(2, [("a", 1, {})], "v2")
-    store.now += 31 * DAY
+    for _ in range(30):
+        store.now += DAY
+        monitor.take([])
+    store.now += DAY
     take(3, [("a", 1, {})], "v2")
+    monitor.take([])
     assert health(store).devices == 0
     take(4, [("d1", 1, {})])  # while its rows are being deleted
     for _ in range(9):
@@ -348,6 +358,8 @@ def test_only_closed_windows_after_the_known_ones_are_told(store):
     monitor, reader = Monitor(store, read), HealthReader(store)
     first = store.now // MINUTE
     for number in range(5):
+        if number == 2:
+            begin_step(store, 1)
         monitor.take([frame(number, grouped([("a", 1, {})], "new", "v2"))])
         told = release_health(store, reader=reader).new.windows
         assert [each.number for each in told] == list(range(first, first + max(0, number - 1)))

@@ -98,6 +98,7 @@ def write_minute(
     """Count what both groups did in one minute: devices as (control, new), which ran 10 times."""
     classes = classes or {"KeyError": failures}
     with store.counting() as counting:
+        number, step = counting.begin_window(number * MINUTE), counting.release(release).offer
         for group, version, count in zip(("control", "new"), versions, devices, strict=True):
             failed = classes if group == "new" else dict.fromkeys(classes, 0) | {"Timeout": 1}
             total, runs = sum(failed.values()), count * 10
@@ -116,6 +117,8 @@ def write_minute(
             )
             for scope in (group_scope(TASK, release, group), Scope(TASK, version, release)):
                 stored = counting.scopes([scope]).get(scope) or counting.make_scope(scope, 1, 0)
+                if step and stored.step_ms != step.step_ms:
+                    counting.put_edges(stored._replace(step_ms=step.step_ms, step_from=number))
                 left = count  # those that reported last before report last here now
                 for each in counting.windows(stored.id, 0)[::-1]:
                     gone = min(each.seen, left)

@@ -332,3 +332,44 @@ def test_a_step_of_which_nobody_reports_waits_whatever_the_steps_before_saw():
         found = judge(GATES, look(Memory(), GATES, now, 2, control_percent=50.0))
         assert (found.outcome, [each.version for each in found.silent]) == ("wait", [silent])
     assert judged({"devices": 23}, {"devices": 77}).silent == ()
+
+
+@pytest.mark.parametrize(
+    ("percent", "seen", "step", "silent"),
+    [
+        # of all that reported before, a tenth of each group's share has to
+        (1, (20, 1_980), (2, 1), {"control"}),
+        (5, (15, 1_980), (1, 1_000), {"new"}),
+        (20, (60, 1_980), (1, 1), {"new", "control"}),
+        (20, (60, 1_980), (39, 159), {"new"}),
+        (20, (60, 1_980), (40, 159), set()),
+        (99, (1_977, 1_900), (197, 2), set()),
+        (99, (1_977, 1_900), (195, 2), {"new"}),
+        (99, (1_977, 1_900), (1_000, 1), {"control"}),
+        (50, (2, 2_000), (2, 2_000), {"new"}),
+        # devices that have moved since the step began are in both
+        (99, (9_900, 9_900), (9_900, 4_950), set()),
+        # of few devices nothing is expected
+        (1, (1, 8), (1, 8), set()),
+        (99, (300, 0), (300, 0), set()),
+        (1, (3, 0), (3, 0), {"control"}),
+        (1e-300, (0, 0), (0, 9), {"new"}),
+        (0, (0, 9), (0, 9), {"new"}),
+        # without a control group, such as in a beta
+        (100, (100, 0), (9, 0), {"new"}),
+        (100, (100, 0), (10, 0), set()),
+    ],
+)
+def test_a_step_waits_while_far_fewer_devices_report_than_their_share(percent, seen, step, silent):
+    health = ReleaseHealth(
+        **{
+            name: GroupHealth(
+                release=VersionHealth(task="t", version=name, devices=known),
+                step=VersionHealth(task="t", version=name, devices=now),
+            )
+            for name, known, now in zip(("new", "control"), seen, step, strict=True)
+        }
+    )
+    found = judge(GATES, look(Memory(), GATES, health, 1, control_percent=100.0 - percent))
+    assert {each.version for each in found.silent} == silent
+    assert found.outcome == ("wait" if silent else "go")

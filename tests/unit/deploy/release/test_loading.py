@@ -54,7 +54,15 @@ def test_a_whole_release_is_read_and_comes_back_from_its_json(tmp_path):
             TASK + "  gray: [{percent: 5}, {percent: 5}]\n",
             r":7:\d+: spec.gray: each step must have more",
         ),
-        (TASK + "  gray: [{percent: 0}]\n", r":7:20: spec.gray\[0\].percent: expected more than 0"),
+        (
+            TASK + "  gray: [{percent: 0}]\n",
+            r":7:20: spec.gray\[0\].percent: expected at least 1e-06",
+        ),
+        (
+            TASK + "  gray: [{percent: 1e-300}]\n",
+            r":7:20: spec.gray\[0\].percent: expected at least",
+        ),
+        (TASK + "  holdOut: 1e-300\n", r"holdOut: expected 0, or at least 1e-06"),
         (TASK + "  beta: {devices: []}\n", r":7:19: spec.beta.devices: expected at least 1"),
         (TASK + "  full: {minDuration: 5}\n", ":7:23: spec.full.minDuration: expected a duration"),
         (TASK + "  full: {notBefore: soon}\n", ":7:21: spec.full.notBefore: expected a time like"),

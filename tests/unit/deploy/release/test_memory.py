@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from tests.unit.deploy.release.groups import group, window
 from walle_deploy.model.health import LEVELS, GroupWindow, ReleaseHealth
@@ -63,21 +62,3 @@ def test_a_step_without_a_control_group_adds_nothing_to_drift():
         memory = look(Memory(), GATES, seen, 1, control_percent=percent)
         memory = look(memory, GATES, seen, 2, control_percent=50.0)
         assert (memory.latency > 1) == (percent > 0)
-
-
-@given(windows(), windows(), st.lists(st.integers(-1, 21), max_size=6))
-def test_a_clock_that_is_wrong_for_a_while_hides_no_window_and_doubles_none(new, control, clocks):
-    """Whatever the clock said between, windows up to the end are folded once."""
-    numbers = {each.number for each in (*new, *control)}
-    parts = Memory()
-    for closed in [*clocks, 99]:
-        seen = health(new, control, min(parts.window, closed), closed)
-        ahead = tuple(sorted(each for each in numbers if each > closed))
-        seen = replace(seen, closed=closed, ahead=ahead)
-        parts = look(parts, GATES, seen, 1, control_percent=50.0)
-    whole = look(Memory(), GATES, health(new, control), 1, control_percent=50.0)
-    assert (parts.early, parts.failures.at_risk) == ((), whole.failures.at_risk)
-    assert (parts.failures.reached, parts.crashes.reached) == (
-        whole.failures.reached,
-        whole.crashes.reached,
-    )

@@ -1,9 +1,10 @@
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from walle_deploy.model.receipts import Receipt, peek
-from walle_deploy.store.receipt_keys import LOOK_MS, StoredReceiptKeys
+from walle_deploy.store.receipt_keys import LOOK_MS, StoredReceiptKeys, read_open_mode
 from walle_stream.errors import IntegrityError, ReceiptError, ServiceUnreachableError
 
 HOUR = 3_600_000
@@ -16,7 +17,7 @@ class World:
 
     def __init__(self):
         self.now, self.monotonic = 100 * DAY, 5.0
-        self.rows, self.is_away, self.looks = {}, False, 0
+        self.rows, self.is_away, self.looks, self.names = {}, False, 0, []
 
     @contextmanager
     def reading(self):
@@ -30,14 +31,17 @@ class World:
     def now_ms(self):
         return self.now
 
+    def releases(self):
+        return [SimpleNamespace(release_id=name) for name in self.names]
+
     def snapshot(self, kind, name):
         return self.rows.get((kind, name))
 
     def put_snapshot(self, kind, name, data):
         self.rows[kind, name] = data
 
-    def service(self):
-        return StoredReceiptKeys(self, lambda: self.monotonic)
+    def service(self, **how):
+        return StoredReceiptKeys(self, lambda: self.monotonic, **how)
 
     def go_on(self, ms, *services, set_to=None):
         self.monotonic += ms
@@ -140,3 +144,27 @@ def test_keys_that_were_altered_are_refused(world, data):
     world.rows["receipts", "keys"] = data
     with pytest.raises(IntegrityError, match="altered"):
         world.service().refresh()
+
+
+@pytest.mark.parametrize("moved_ms", [-DAY, 0, DAY])
+def test_a_release_that_was_there_in_the_open_mode_is_marked_whatever_the_clock_does(
+    world, moved_ms
+):
+    service, world.names = world.service(is_open=True), ["r"]
+    begun_ms = world.now
+    world.go_on(LOOK_MS, service)
+    world.go_on(LOOK_MS, service, set_to=begun_ms + moved_ms)
+    world.names = ["r", "s"]
+    world.go_on(LOOK_MS, service)
+    world.names = []
+    world.go_on(LOOK_MS, service, set_to=begun_ms + 9 * LOOK_MS)
+    mode = read_open_mode(world)
+    assert [mode.includes(name, begun_ms + 9 * DAY) for name in "rst"] == [True, True, False]
+    # one that began after the last look
+    assert mode.includes("t", world.now + 1)
+
+
+def test_a_mark_of_the_open_mode_that_was_altered_is_named(world):
+    world.rows["receipts", "open"] = b"1234"
+    with pytest.raises(IntegrityError, match="which releases were there in the open mode"):
+        read_open_mode(world)
