@@ -122,7 +122,7 @@ async def _send(monitor: Monitor, parts: Sequence[Sequence[ReportFrame]]) -> Non
 
     async def send(frames: Sequence[ReportFrame]) -> None:
         for frame in frames:
-            await gatherer.take([frame])
+            await gatherer.receive([frame])
 
     await asyncio.gather(*map(send, parts))
 
