@@ -1,5 +1,6 @@
 """What every test gets: a quiet environment, and a look at what is left at the end."""
 
+import logging
 import os
 import re
 import subprocess
@@ -55,6 +56,19 @@ _MARKS = {
         "unit/deploy/cli/*",
     ),
 }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """Undo what a test set of our loggers: a command that it ran would hide the next ones' lines."""
+    names = ("walle_stream", "walle_connectors", "walle_deploy")
+    kept = [(log, log.level, log.propagate, log.handlers) for log in map(logging.getLogger, names)]
+    try:
+        return (yield)
+    finally:
+        for log, level, propagates, handlers in kept:
+            log.setLevel(level)
+            log.propagate, log.handlers = propagates, handlers
 
 
 @pytest.hookimpl(tryfirst=True)  # before those without a mark are left out

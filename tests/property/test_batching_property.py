@@ -39,7 +39,7 @@ class Partition:
     """A partition host that only works."""
 
     pool = offset = None
-    outbox = SimpleNamespace(is_waiting=False, take=list)
+    outbox = SimpleNamespace(is_waiting=False, due=list)
 
     def __init__(self, number, machine, costs, commits):
         self.number, self.machine, self.commits = number, machine, commits
