@@ -89,9 +89,9 @@ def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
 
 
 def failure_reason(error: Exception, tls: Tls | None = None) -> str:
-    """Say for a person why ``probe_broker`` failed; our files are named where TLS was refused.
+    """Say for a person why ``probe_broker`` failed; ``tls`` has our files.
 
-    A broker that refuses our certificate does not say what is wrong with it.
+    They are looked at: a broker that refuses our certificate does not say what is wrong with it.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message or error.reason}"

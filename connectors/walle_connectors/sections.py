@@ -29,7 +29,7 @@ class OwnModels(Mapping[str, type[BaseModel]]):
         tunnel: type[BaseModel] = AnyKeys,
         dead_letters: type[BaseModel] = AnyKeys,
     ) -> None:
-        """Keep the models; YAML names the connector so, or an object in its module."""
+        """Keep the models; YAML names the connector by its name, or an object in its module."""
         self._connector = connector
         self._source, self._tunnel, self._dead_letters = source, tunnel, dead_letters
 

@@ -99,8 +99,8 @@ class TlsSessions:
     ) -> ssl.SSLSocket:
         """Return a TLS socket that offers the peer's last session; reads changed files.
 
-        Takes a connected socket. ``do_handshake_on_connect`` does the handshake here, which blocks
-        on a blocking socket.
+        Takes a connected socket, and closes it where this raises. ``do_handshake_on_connect`` does
+        the handshake here, which blocks on a blocking socket.
 
         Raises:
             OSError: A file cannot be read or used, or the handshake failed; nothing is kept

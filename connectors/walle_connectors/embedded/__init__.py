@@ -39,7 +39,7 @@ class EmbeddedConnector:
     def open_features(
         self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
     ) -> FeatureStore:
-        """Open the cloud side's feature table; blocks. ``read_only`` is beside its writing process.
+        """Open the cloud side's feature table; blocks. ``read_only`` opens it beside its writer.
 
         ``sync_ms`` is how often it is flushed to the disk, see ``store.durability``.
         """

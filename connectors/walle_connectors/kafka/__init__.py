@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class KafkaConnector:
-    """Entry point ``kafka``. Its openings of a tunnel and of dead letters block.
+    """Entry point ``kafka``.
 
     A missing topic is a ``TopicError``, or a ``SourceError`` for an archive, which reads it.
     Brokers that do not answer, or refuse TLS, are a ``BrokerUnreachableError``; the tunnel and the
@@ -49,7 +49,7 @@ class KafkaConnector:
     def open_device(
         self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0
     ) -> "KafkaTunnel":
-        """Open the devices' end of a tunnel; see ``KafkaTunnel``."""
+        """Open the devices' end of a tunnel; blocks for some seconds at most."""
         from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
 
         return KafkaTunnel(model, max_bytes, partitions)

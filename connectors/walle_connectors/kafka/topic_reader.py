@@ -59,8 +59,8 @@ class TopicReader:
     def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[Any]]:
         """Return each partition's records behind its position, ascending; never blocks.
 
-        A position is the next offset that is wanted; the same gives the same. Earlier records are
-        forgotten; going back reads again.
+        A position is the next offset that is wanted; equal positions give equal records. Earlier
+        records are forgotten; going back reads again.
         """
         with self._condition:
             for partition, position in positions.items():

@@ -95,7 +95,7 @@ def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
 def find_topics(
     connection: Connection, needed: Sequence[NeededTopic], *, has_settings: bool = False
 ) -> dict[str, FoundTopic | None]:
-    """Ask the cluster about topics; None for one that is not there; blocks.
+    """Ask the cluster about topics; returns them by name, None for a missing one; blocks.
 
     Settings are a right of its own (DescribeConfigs), which a device need not have.
 

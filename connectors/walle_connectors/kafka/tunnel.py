@@ -20,7 +20,8 @@ class KafkaTunnel:
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
         """Check the topics and begin to connect; blocks for some seconds at most.
 
-        ``max_bytes`` bounds the frames without acknowledgement; 0 partitions allow any number.
+        ``max_bytes`` bounds the frames without acknowledgement; senders wait beyond it. 0
+        partitions allow any number.
 
         Raises:
             TopicError: A broker answers, but a topic is missing, or has another number.

@@ -29,7 +29,7 @@ class PollThread:
         stand_in: Callable[[], None] | None = None,
         patience_s: float | None = None,
     ) -> None:
-        """Start the thread; ``poll`` takes the number of records, for ``POLL_MS`` or a little more.
+        """Start the thread; ``poll`` takes the number of records, and blocks for some ``POLL_MS``.
 
         After ``patience_s`` without a question (None: never) the thread runs ``stand_in``, with the
         consumer taken; an error of it is the reader's at its next poll.
@@ -47,9 +47,9 @@ class PollThread:
         self._thread.start()
 
     def take(self, wait_s: float) -> bool:
-        """Take the consumer, to poll and between polls; ``give`` it back. False: it was not taken.
+        """Take the consumer, to poll and between polls; ``give`` it back.
 
-        ``wait_s`` is the longest wait, while somebody stands in for the reader.
+        Waits ``wait_s`` at most while somebody stands in for the reader; False: it was not taken.
         """
         return self._consumer.acquire(timeout=wait_s)
 

@@ -61,9 +61,9 @@ class KafkaReader(LaneReader[TopicPosition]):
         opening: Opening,
         fetcher: Fetcher | None = None,
     ) -> None:
-        """Take all partitions that the opening speaks of, the client and the fetcher; blocks.
+        """Take all partitions of the opening, and the client; blocks.
 
-        Without a fetcher it is the client's own consumer.
+        The fetcher is taken, too; the client's own consumer when left out.
 
         Raises:
             SourceError: An offset is not of this topic, or what it names is gone.
