@@ -100,7 +100,7 @@ class Connection(Strict):
         return options
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """Return what a connection without a client of kafka-python is made with, None for plain.
+        """Return the context of a connection without a client of kafka-python, None for plain.
 
         Raises:
             BrokerUnreachableError: A file is missing, or cannot be used.

@@ -18,10 +18,7 @@ _END: Final = "-----END CERTIFICATE-----"
 
 
 def certificate_end(path: Path) -> datetime:
-    """Return when the first certificate of a file expires; reads the file.
-
-    Args:
-        path: PEM.
+    """Return when the first certificate of a PEM file expires; reads the file.
 
     Raises:
         ValueError: It holds no certificate.

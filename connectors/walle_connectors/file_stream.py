@@ -35,9 +35,7 @@ class FileStream:
     def __init__(self, path: Path, buffer_bytes: int = 262_144) -> None:
         """Open the file at its beginning, behind a byte order mark.
 
-        Args:
-            path: As the user gave it.
-            buffer_bytes: What is read ahead for ``readline``; larger reads pass by it.
+        ``buffer_bytes`` are read ahead for ``readline``; larger reads pass by it.
 
         Raises:
             SourceNotFoundError: It cannot be opened.
@@ -61,11 +59,7 @@ class FileStream:
         self._closing = Lock()
 
     def skip_mark(self) -> None:
-        """Go behind a byte order mark, if there is one.
-
-        Raises:
-            OSError: The file cannot be read.
-        """
+        """Go behind a byte order mark, if there is one; may raise ``OSError``."""
         if self.peek(len(_BOM)) == _BOM:
             self.bytes.read(len(_BOM))
 
@@ -99,12 +93,7 @@ class FileStream:
             return os.pread(number, _TAIL_BYTES, max(os.fstat(number).st_size - _TAIL_BYTES, 0))
 
     def failure(self, place: str, error: BaseException) -> SourceError:
-        """Return the error of a file that cannot be read on.
-
-        Args:
-            place: Where reading stopped.
-            error: One of ``READ_ERRORS``.
-        """
+        """Return the error of a file that cannot be read on; ``place`` is where reading stopped."""
         return SourceError(
             f"source {self.name!r} cannot be read on {place} ({error}): repair the file and run "
             "again; what stands before is kept"
@@ -151,13 +140,9 @@ class FileReader[P: Position](LaneReader[P]):
     def __init__(
         self, stream: FileStream, opening: Opening, beginning: P, max_record_bytes: int
     ) -> None:
-        """Begin; see ``LaneReader``.
+        """Begin; see ``LaneReader``. Takes the stream, which is at its beginning.
 
-        Args:
-            stream: At its beginning; taken: closed by ``close``.
-            opening: What the source was opened with.
-            beginning: Where a partition begins that has no offset.
-            max_record_bytes: Longest row.
+        A partition without an offset begins at ``beginning``.
 
         Raises:
             SourceError: An offset is not of such a file.
@@ -196,40 +181,29 @@ class FileReader[P: Position](LaneReader[P]):
 
 
 class FileSource(LaneSource):
-    """One file, which may grow and move: it is known by its beginning."""
+    """One file, which may grow and move: it is known by its beginning.
+
+    A file that cannot be read is a ``SourceError``.
+    """
 
     buffer_bytes: ClassVar[int] = 262_144
 
     def __init__(self, path: Path, format_: str) -> None:
-        """Keep where it is; it is not touched.
-
-        Args:
-            path: As the user gave it.
-            format_: Part of its identity.
-        """
+        """Keep where it is; it is not touched. The format is part of its identity."""
         self.path = path
-        """Where the file is."""
         self._format = format_
         self.name = f"source {str(path)!r}"
 
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """The file's beginning; not where it is.
-
-        Raises:
-            SourceError: The file cannot be read.
-        """
+        """The file's beginning; not where it is."""
         head = self._head(_HEAD_BYTES)
         return {"format": self._format, "head_bytes": len(head), "head_digest": text_digest(head)}
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from the file of a fingerprint; one that grew is the same.
-
-        Raises:
-            SourceError: The file cannot be read.
-        """
+        """Say how it differs from the file of a fingerprint; one that grew is the same."""
         size = int(stored.get("head_bytes", 0))
         head = self._head(size)
         if len(head) < size:

@@ -36,10 +36,8 @@ from walle_stream.ports import DeadLetter, DeadLetterRoute, Holds, KeptLetter
 from walle_stream.wire.headers import FoundHeaders, Headers
 
 LETTER_VERSION: Final = 1
-"""Version of the layout."""
 
 PREFIX: Final = "__walle.errors."
-"""Of all headers."""
 
 _ORIGIN: Final = re.compile(r"([A-Za-z0-9._-]{1,249})\[([0-9]{1,10})\]@([0-9]{1,19})")
 _TEXT_MAX_BYTES: Final = 2_048
@@ -64,12 +62,7 @@ class LetterRecord(NamedTuple):
 
 
 def encode_letter(kept: KeptLetter, value_max_bytes: int) -> LetterRecord:
-    """Make a record of a letter.
-
-    Args:
-        kept: The letter.
-        value_max_bytes: Most bytes of the value; more are cut.
-    """
+    """Make a record of a letter; a longer value is cut."""
     letter = kept.letter
     value = letter.record[:value_max_bytes]
     fields = {
@@ -107,14 +100,9 @@ def encode_letter(kept: KeptLetter, value_max_bytes: int) -> LetterRecord:
 def decode_letter(
     value: bytes | None, headers: Iterable[tuple[str, bytes | None]]
 ) -> KeptLetter | None:
-    """Read a letter; the inverse of ``encode_letter``.
+    """Read an untrusted letter; the inverse of ``encode_letter``.
 
-    Args:
-        value: The record's; not trusted, as the rest.
-        headers: The record's.
-
-    Returns:
-        The letter; None for a record that is none of ours, or a mark.
+    Returns None for a record that is none of ours, or a mark.
 
     Raises:
         EnvelopeError: Something is missing, altered or of another version.
@@ -164,11 +152,7 @@ def encode_mark(idempotency_keys: Sequence[str]) -> LetterRecord:
 
 
 def decode_mark(headers: Iterable[tuple[str, bytes | None]]) -> list[str]:
-    """Return the idempotency keys that a mark names; none where a record is no mark.
-
-    Args:
-        headers: The record's; not trusted.
-    """
+    """Return the idempotency keys that an untrusted mark names; none where a record is no mark."""
     return [
         (text or b"").decode(errors="replace")
         for name, text in headers

@@ -26,11 +26,8 @@ _CLOSED: Final = "it closed the connection during the TLS handshake: is its list
 def probe_brokers(connection: Connection) -> datetime | None:
     """Open a connection to the first broker that answers, and close it; blocks.
 
-    Args:
-        connection: Which brokers, and the TLS; each has ``PROBE_TIMEOUT_S``.
-
-    Returns:
-        When the broker's certificate expires; None without TLS, or when it cannot be told.
+    Each has ``PROBE_TIMEOUT_S``. Returns when the broker's certificate expires; None without TLS,
+    or when it cannot be told.
 
     Raises:
         BrokerUnreachableError: None answers as it should; says why for each.
@@ -48,15 +45,7 @@ def probe_brokers(connection: Connection) -> datetime | None:
 
 
 def probe_broker(address: str, context: ssl.SSLContext | None, timeout_s: float) -> datetime | None:
-    """Open a connection to one broker, and close it; blocks.
-
-    Args:
-        address: ``HOST:PORT``.
-        context: For TLS.
-        timeout_s: Longest wait.
-
-    Returns:
-        As ``probe_brokers``.
+    """Open a connection to one broker, ``HOST:PORT``, and close it; blocks; see ``probe_brokers``.
 
     Raises:
         SSLError: TLS is refused by either side.
@@ -100,11 +89,9 @@ def _is_welcome(encrypted: ssl.SSLSocket) -> bool:
 
 
 def failure_reason(error: Exception, tls: Tls | None = None) -> str:
-    """Say why a probe failed, in words for a person.
+    """Say for a person why ``probe_broker`` failed; ``tls`` has our files.
 
-    Args:
-        error: What ``probe_broker`` raised.
-        tls: Our files; a broker that refuses our certificate does not say what is wrong with it.
+    They are looked at: a broker that refuses our certificate does not say what is wrong with it.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is refused: {error.verify_message or error.reason}"

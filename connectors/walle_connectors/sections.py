@@ -29,14 +29,7 @@ class OwnModels(Mapping[str, type[BaseModel]]):
         tunnel: type[BaseModel] = AnyKeys,
         dead_letters: type[BaseModel] = AnyKeys,
     ) -> None:
-        """Keep them.
-
-        Args:
-            connector: Its name, by which YAML names it or an object in its module.
-            source: Of its keys under ``spec.source``.
-            tunnel: Of those under ``spec.tunnel``.
-            dead_letters: Of those under ``spec.deadLetters``.
-        """
+        """Keep the models; YAML names the connector by its name, or an object in its module."""
         self._connector = connector
         self._source, self._tunnel, self._dead_letters = source, tunnel, dead_letters
 
@@ -68,11 +61,6 @@ def load_sections(
     file: Path, overrides: Sequence[str], models: OwnModels
 ) -> LoadedPipeline[UnreadPackage]:
     """Load a pipeline; packages among its tasks are only named.
-
-    Args:
-        file: The YAML.
-        overrides: ``a.b=c``, as ``walle run --set``.
-        models: Of the sections that are read.
 
     Raises:
         SpecFileError: The definition is wrong.

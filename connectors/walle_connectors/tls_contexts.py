@@ -10,12 +10,7 @@ from walle_stream.errors import BrokerUnreachableError
 
 
 def client_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Read the files.
-
-    Args:
-        ca: Authorities that sign the peers; the system's without.
-        cert: Our certificate, for mutual TLS.
-        key: Its key.
+    """Read the files; ``ca`` signs the peers (the system's without), ours are for mutual TLS.
 
     Raises:
         OSError: A file cannot be read, or is not what it should be.
@@ -32,12 +27,7 @@ def client_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.
 
 
 def checked_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """Read the files, and say of one that cannot be used what to do.
-
-    Args:
-        ca: As for ``client_context``.
-        cert: As for ``client_context``.
-        key: As for ``client_context``.
+    """Read the files, and say of one that cannot be used what to do; see ``client_context``.
 
     Raises:
         BrokerUnreachableError: One is missing, or cannot be used.

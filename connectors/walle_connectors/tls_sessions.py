@@ -84,13 +84,7 @@ class TlsSessions:
     """What kafka-python takes as ``ssl_context``. Thread-safe."""
 
     def __init__(self, ca: Path | None, cert: Path | None, key: Path | None) -> None:
-        """Read nothing yet.
-
-        Args:
-            ca: Authorities that sign the peers; the system's without.
-            cert: Our certificate, for mutual TLS.
-            key: Its key.
-        """
+        """Read nothing yet; the files are those of ``client_context``."""
         self._ca, self._cert, self._key = ca, cert, key
         self._lock = Lock()
         self._stamp: tuple[Any, ...] = ()
@@ -105,11 +99,8 @@ class TlsSessions:
     ) -> ssl.SSLSocket:
         """Return a TLS socket that offers the peer's last session; reads changed files.
 
-        Args:
-            sock: Connected; taken, and closed where this raises.
-            server_hostname: The name in the peer's certificate.
-            do_handshake_on_connect: Whether to do the handshake here, which blocks on a
-                blocking socket.
+        Takes a connected socket, and closes it where this raises. ``do_handshake_on_connect`` does
+        the handshake here, which blocks on a blocking socket.
 
         Raises:
             OSError: A file cannot be read or used, or the handshake failed; nothing is kept
@@ -171,11 +162,5 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 @lru_cache(maxsize=_KEPT)
 def shared_sessions(ca: Path | None, cert: Path | None, key: Path | None) -> TlsSessions:
-    """Return the sessions of this process for a set of files, always the same.
-
-    Args:
-        ca: As for ``TlsSessions``.
-        cert: As for ``TlsSessions``.
-        key: As for ``TlsSessions``.
-    """
+    """Return the sessions of this process for a set of files, always the same."""
     return TlsSessions(ca, cert, key)

@@ -29,27 +29,21 @@ class EmbeddedConnector:
     def open_tunnel(
         self, path: Path, max_bytes: int, sync_ms: float | None = None
     ) -> EmbeddedTunnel:
-        """Open the log, making it if it is not there; blocks.
+        """Open the log in this folder of the data directory, or make it; blocks.
 
-        Args:
-            path: Its folder in the data directory.
-            max_bytes: Bound of the frames that the cloud side has not merged.
-            sync_ms: How often it is flushed to the disk; see ``store.durability``.
+        ``max_bytes`` bounds the frames that the cloud side has not merged; ``sync_ms`` is how often
+        the log is flushed to the disk, see ``store.durability``.
         """
         return EmbeddedTunnel(path, max_bytes, sync_ms)
 
     def open_features(
         self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
     ) -> FeatureStore:
-        """Open the cloud side's feature table; blocks.
+        """Open the cloud side's feature table; blocks. ``read_only`` opens it beside its writer.
 
-        Args:
-            path: Its folder in the data directory.
-            read_only: Beside the process that writes it.
-            sync_ms: How often it is flushed to the disk; see ``store.durability``.
+        ``sync_ms`` is how often it is flushed to the disk, see ``store.durability``.
         """
         return FeatureStore(path, read_only=read_only, sync_ms=sync_ms)
 
 
 CONNECTOR: Final = EmbeddedConnector()
-"""What the entry point names."""

@@ -48,11 +48,8 @@ class EmbeddedTunnel:
     def __init__(self, path: Path, max_bytes: int, sync_ms: float | None = None) -> None:
         """Open the log, making it if it is not there; blocks.
 
-        Args:
-            path: Its folder.
-            max_bytes: Bound of the frames not yet released; a sender waits
-                beyond it.
-            sync_ms: How often it is flushed to the disk; see ``store.durability``.
+        A sender waits while ``max_bytes`` of frames are not released; ``sync_ms`` is how often the
+        log is flushed to the disk, see ``store.durability``.
 
         Raises:
             StoreError: The database cannot be opened.

@@ -30,16 +30,8 @@ class EventsConnector:
     def open_device(
         self, path: Path | None, device_id: str, partition: int, *, follows: bool
     ) -> DeviceEvents:
-        """Return the input of one device's agent; it is opened later.
-
-        Args:
-            path: JSON Lines; None for standard input.
-            device_id: Whose events.
-            partition: Where the device is.
-            follows: Whether more is waited for at the end.
-        """
+        """Return the input of one device's agent; it is opened later; see ``DeviceEvents``."""
         return DeviceEvents(path, device_id, partition, follows=follows)
 
 
 CONNECTOR: Final = EventsConnector()
-"""What the entry point names."""

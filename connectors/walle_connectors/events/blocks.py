@@ -69,12 +69,7 @@ class Block(msgspec.Struct, kw_only=True, gc=False):
         return [share + (index < more) + size for index, size in enumerate(self.headers.sizes)]
 
     def raw_size(self, start: int, stop: int) -> int:
-        """Return the bytes of some records.
-
-        Args:
-            start: The first record.
-            stop: Behind the last one.
-        """
+        """Return the bytes of some records; ``stop`` is behind the last one."""
         if not start and stop == self.count:
             return self.end - self.begin
         return self._shares(stop) - self._shares(start) + sum(self.headers.sizes[start:stop])
@@ -105,12 +100,9 @@ class BlockFile:
     """Reads blocks one behind the other. One thread; blocks on the disk."""
 
     def __init__(self, file: BinaryIO, name: str, max_record_bytes: int) -> None:
-        """Read the file's head.
+        """Read the head of a file at its beginning, which stays the caller's.
 
-        Args:
-            file: At its beginning; borrowed.
-            name: The file, for messages.
-            max_record_bytes: Longer payloads are not kept.
+        Payloads over ``max_record_bytes`` are not kept; ``name`` is for messages.
 
         Raises:
             SourceFormatError: The head is damaged or of another version.
@@ -143,13 +135,10 @@ class BlockFile:
         return headers.events[-1].ingest_time_ms
 
     def is_same(self, begin: int, digest: tuple[int, int], end: int, *, is_cut: bool) -> bool:
-        """Tell whether what was read before is still there.
+        """Tell whether the stretch that was read before is still there.
 
-        Args:
-            begin: Where it begins.
-            digest: Length and CRC-32 of what stood there.
-            end: Where it ended, at least.
-            is_cut: Whether the file ended there.
+        It began at ``begin`` and ended at ``end``, at least. ``digest`` is length and CRC-32 of its
+        bytes; ``is_cut`` says that the file ended there.
         """
         size, crc = digest
         self._file.seek(begin)

@@ -29,7 +29,6 @@ MAX_RECORD_BYTES: Final = 2**20
 """A longer line is a dead letter."""
 
 STDIN: Final = "stdin"
-"""What standard input is called in messages."""
 
 _FORMAT: Final = "device-events"
 _WAIT_S: Final = 0.005
@@ -127,13 +126,10 @@ class DeviceReader(EventsReader):
         *,
         follows: bool,
     ) -> None:
-        """Begin behind an offset.
+        """Begin behind the offset of the device's partition alone; takes the stream.
 
-        Args:
-            stream: Taken.
-            device_id: Whose events these are; a line of another one ends the reading.
-            opening: Of the device's partition alone.
-            follows: Whether an end is only for now, and if it is none, closes no page.
+        A line of another device ends the reading. ``follows`` means that an end is only for now;
+        without it an end closes no page.
 
         Raises:
             SourceError: The offset is not of a device's events.
@@ -234,13 +230,9 @@ class DeviceEvents(FileSource):
     """The input of one device as a ``ports.Source``."""
 
     def __init__(self, path: Path | None, device_id: str, partition: int, *, follows: bool) -> None:
-        """Keep what to open.
+        """Keep what to open: JSON Lines of this device, None for standard input.
 
-        Args:
-            path: JSON Lines; None for standard input.
-            device_id: Whose events.
-            partition: Where the device is.
-            follows: Whether more is waited for at the end.
+        ``follows`` means that more is waited for at the end.
         """
         super().__init__(path or Path(STDIN), _FORMAT)
         self._is_stdin = path is None

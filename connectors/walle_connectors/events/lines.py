@@ -70,11 +70,7 @@ class EventsReader(FileReader[LinePosition]):
         return True
 
     def _chunk(self) -> bytes | None:
-        """Read on; empty at the end, None where there is nothing for the moment.
-
-        Raises:
-            SourceError: The file cannot be read on.
-        """
+        """Read on; empty at the end, None where there is nothing for the moment."""
         try:
             return self._stream.bytes.read(CHUNK_BYTES)
         except READ_ERRORS as error:
@@ -115,7 +111,6 @@ class EventsReader(FileReader[LinePosition]):
         self._stand(self._at + size + 1, self._row + 1, (size, digest))
 
     def _take_block(self) -> None:
-        """Take a block of plain lines at once, or leave it to ``_take``."""
         block, self._block = self._block, b""
         count = block.count(b"\n") + 1
         events = self._decode_block(block, count)
@@ -166,7 +161,6 @@ class EventsReader(FileReader[LinePosition]):
         return events
 
     def _take(self) -> None:
-        """Take lines until a batch is full or none is left."""
         lines, homes, batch_events = self._lines, self._homes, self.batch_events
         keeps_raw, max_size = self.keeps_raw, self._max_bytes + 1
         at, number, place, count = self._at, self._row, self._next, self._count
@@ -236,7 +230,6 @@ class EventsReader(FileReader[LinePosition]):
         error: str = "",
         size_bytes: int | None = None,
     ) -> None:
-        """Make a dead letter of the line that the reader stands before."""
         lane = next(iter(self._lanes.values()))  # whose it is cannot be known
         if self._at < lane.done.at:
             return

@@ -89,21 +89,14 @@ class Profile(msgspec.Struct, array_like=True):
     """What is kept of a device beside its open pages; starts empty."""
 
     last_number: int = 0
-    """Of the device's features."""
     state: dict[str, Any] = {}
-    """Of the task."""
 
 
 class Sessions:
     """Turns raw events into records of features; pure but for the tables."""
 
     def __init__(self, pipeline: BaselinePipeline, visits: Any, profiles: Any) -> None:
-        """Load the task's script.
-
-        Args:
-            pipeline: Policy and task.
-            visits: Table: device to open pages.
-            profiles: Table: device to profile.
+        """Load the task's script; both tables are by device.
 
         Raises:
             ScriptError: The script cannot be loaded.
@@ -121,16 +114,9 @@ class Sessions:
     def accept(
         self, partition: int, key: bytes | None, value: bytes | None, time_ms: int
     ) -> list[tuple[bytes, bytes, list[tuple[str, bytes]]]]:
-        """Take a raw event.
+        """Take a raw event, JSON by device; return records of the features that it made.
 
-        Args:
-            partition: Of the topic.
-            key: The device.
-            value: JSON.
-            time_ms: The record's.
-
-        Returns:
-            Records of the features that it made.
+        ``time_ms`` is the record's.
 
         Raises:
             EnvelopeError: It is no event.
@@ -180,13 +166,7 @@ class Sessions:
 
 
 def add_sessions(app: Any, pipeline: BaselinePipeline, visits: Any, profiles: Any) -> None:
-    """Add the agent that makes features.
-
-    Args:
-        app: Faust's.
-        pipeline: Topics and task.
-        visits: Table: device to open pages.
-        profiles: Table: device to profile.
+    """Add the agent that makes features; both tables are by device.
 
     Raises:
         ScriptError: The task's script cannot be loaded.

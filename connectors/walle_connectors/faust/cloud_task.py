@@ -65,29 +65,15 @@ class CloudState:
     """A device's state of a task, over a dict of JSON values."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        """Look at a device's state.
-
-        Args:
-            values: Changed in place.
-        """
+        """Look at a device's values, which are changed in place."""
         self._values = values
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value.
-
-        Args:
-            key: The entry's name.
-            default: What to return when there is no such entry.
-        """
+        """Return a value, or the default where there is none."""
         return self._values.get(key, default)
 
     def put(self, key: str, value: Any) -> None:
-        """Store a value.
-
-        Args:
-            key: The entry's name.
-            value: JSON values.
-        """
+        """Store a JSON value."""
         self._values[key] = value
 
     def delete(self, key: str) -> None:
@@ -99,13 +85,7 @@ class CloudContext:
     """The ``ctx`` of a run."""
 
     def __init__(self, device_id: str, state: dict[str, Any], config: dict[str, Any]) -> None:
-        """Begin a run.
-
-        Args:
-            device_id: Whose visit it is.
-            state: The device's, changed in place.
-            config: The task's.
-        """
+        """Begin a run; the device's state is changed in place."""
         self.device_id = device_id
         self.config = config
         self.state = CloudState(state)
@@ -113,12 +93,7 @@ class CloudContext:
         """Feature as JSON, and encoding."""
 
     def emit(self, feature: dict[str, Any], encoding: bytes | None = None) -> None:
-        """Make a feature.
-
-        Args:
-            feature: JSON values.
-            encoding: What goes beside it.
-        """
+        """Make a feature of JSON values, with an encoding beside it."""
         body = json.dumps(feature, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         self.emitted.append((body.encode(), encoding or b""))
 
@@ -138,15 +113,9 @@ class CloudTask:
         self._run = _load(task)
 
     def run(self, device_id: str, visit: OpenVisit, state: dict[str, Any]) -> list[Any]:
-        """Run the script on a visit that ended.
+        """Run the script on a visit that ended; changes the device's state of this task in place.
 
-        Args:
-            device_id: Whose it is.
-            visit: The visit.
-            state: The device's of this task, changed in place.
-
-        Returns:
-            (feature as JSON, encoding) of each that it emitted.
+        Returns (feature as JSON, encoding) of each that it emitted.
         """
         context = CloudContext(device_id, state, self._config)
         self._run(context, CloudPage(visit))

@@ -34,11 +34,7 @@ def run_baseline(
 ) -> int:
     """Run the app; blocks until a signal.
 
-    Args:
-        loaded: The pipeline.
-        data_dir: Of this worker alone.
-        options: Of ``walle cloud``.
-        out: One line goes there when the app runs.
+    The data directory is of this worker alone; ``out`` gets one line when the app runs.
 
     Raises:
         SpecFileError: The baseline cannot do this pipeline.

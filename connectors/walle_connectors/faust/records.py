@@ -46,25 +46,15 @@ class Feature(faust.Record):  # type: ignore[misc]
 
 
 def features_topic(app: Any, name: str) -> Any:
-    """Return a tunnel's topic, to be read with ``features``.
-
-    Args:
-        app: Faust's.
-        name: ``spec.tunnel.topic``.
-    """
+    """Return a tunnel's topic (``spec.tunnel.topic``), to be read with ``features``."""
     raw = {"key_serializer": "raw", "value_serializer": "raw", "allow_empty": True}
     return app.topic(name, key_type=bytes, value_type=bytes, **raw)
 
 
 async def features(stream: Any) -> AsyncIterator[Feature]:
-    """Read an agent's stream of ``features_topic``.
+    """Yield the features of a stream of ``features_topic``, in the topic's order.
 
-    Args:
-        stream: Faust's.
-
-    Yields:
-        Features in the topic's order; calls and reports are passed over, and records that are
-        none, which are told in the log.
+    Calls and reports are passed over; so are records that are neither, with a line in the log.
     """
     async for event in stream.events():
         message = event.message

@@ -73,12 +73,9 @@ class DeviceVisits(msgspec.Struct, array_like=True):
     """In the order in which they were entered."""
 
     def accept(self, event: RawEvent, ingest_ms: int, policy: VisitPolicy) -> list[OpenVisit]:
-        """Take an event.
+        """Take the device's next event, in the topic's order; return the visits that ended.
 
-        Args:
-            event: The device's next one, in the topic's order.
-            ingest_ms: The record's time.
-            policy: What counts.
+        ``ingest_ms`` is the record's time.
         """
         ended = self._time_out(ingest_ms, policy)
         if policy.pages is not None and event.page_id not in policy.pages:

@@ -17,9 +17,7 @@ class FilesConnector:
     """What the framework loads by the name ``files``."""
 
     name: Final = "files"
-    """As in YAML."""
     model: Final = FilesModel
-    """Its keys under ``spec.source``, besides ``connector``."""
 
     def open(self, model: FilesModel) -> FilesSource:
         """Return the source of a definition; the file is opened later."""
@@ -27,4 +25,3 @@ class FilesConnector:
 
 
 CONNECTOR: Final = FilesConnector()
-"""The entry point."""

@@ -52,7 +52,6 @@ class Replayed:
         self.digests: dict[int, int] = {}
         """Of the rows up to each step that a partition stands at."""
         self.step = max(each.step for each in positions.values())
-        """The furthest."""
         for partition, each in positions.items():
             count, digest = len(each.ends), each.digest
             # an end below a position that does not know it would have shifted its steps

@@ -64,13 +64,7 @@ class FilesReader(FileReader[FilePosition]):
     def __init__(
         self, stream: FileStream, opening: Opening, rows: FileRows, order: OrderModel
     ) -> None:
-        """Begin.
-
-        Args:
-            stream: Taken: closed by ``close``.
-            opening: What the source was opened with.
-            rows: Of the stream.
-            order: How rows are ordered.
+        """Begin; takes the stream, whose rows these are.
 
         Raises:
             SourceError: An offset is not of a file source.
@@ -197,7 +191,6 @@ class FilesReader(FileReader[FilePosition]):
                 self._cut()
 
     def _pass_over(self, step: int, record: Record, place: _Place, row: _Known) -> None:
-        """Count a duplicate or a late row."""
         lane, scope = place
         device_id, time_ms, identity = row
         is_duplicate = identity in self._seen
@@ -214,7 +207,6 @@ class FilesReader(FileReader[FilePosition]):
         lane.dead_letters.append(self._letter(record, "late", reason, device_id))
 
     def _refuse(self, step: int, record: Record, row: BrokenRow | InvalidRow) -> None:
-        """Make a dead letter of a row that cannot be read or computed."""
         device_id = (row.device_id if isinstance(row, InvalidRow) else None) or ""
         place = (self._places.get(device_id) or self._place(device_id)) if device_id else None
         if place is not None and isinstance(row, InvalidRow) and row.known is not None:
@@ -268,7 +260,6 @@ class FilesReader(FileReader[FilePosition]):
     # Ends, and what was read before
 
     def _end(self) -> None:
-        """Release everything and tell the partitions that were not told yet."""
         self._step += 1
         self._check_digest(self._step)
         self._ends = (*self._ends, self._row)

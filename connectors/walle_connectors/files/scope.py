@@ -40,14 +40,9 @@ class Scope:
         """A heap."""
 
     def order(self, events: list[Held], watermark_ms: int) -> list[Held]:
-        """Hold back what lies behind the watermark and return what is due.
+        """Hold back what lies behind the watermark; return what is due, in its order.
 
-        Args:
-            events: A row's events.
-            watermark_ms: Highest row time less the lateness.
-
-        Returns:
-            Due events in their order.
+        The watermark is the highest row time less the lateness.
         """
         held = self.held
         for event in events:

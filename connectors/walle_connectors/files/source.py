@@ -48,20 +48,12 @@ class FilesSource(FileSource):
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """The file's beginning and the mapping; not where the file is.
-
-        Raises:
-            SourceError: The file cannot be read.
-        """
+        """The file's beginning and the mapping; not where the file is."""
         return {**super().fingerprint, "mapping": self._model.digest}
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from a stored fingerprint.
-
-        Raises:
-            SourceError: The file cannot be read.
-        """
+        """Say how it differs from a stored fingerprint."""
         is_same = self._model.digest == stored.get("mapping")
         mapping = "" if is_same else "spec.source maps it to events in another way than before"
         return super().difference(stored) or mapping

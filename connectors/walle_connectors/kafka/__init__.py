@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 class KafkaConnector:
-    """Entry point ``kafka``."""
+    """Entry point ``kafka``.
+
+    A missing topic is a ``TopicError``, or a ``SourceError`` for an archive, which reads it.
+    Brokers that do not answer, or refuse TLS, are a ``BrokerUnreachableError``; the tunnel and the
+    sink wait for them.
+    """
 
     name: Final = "kafka"
     model: Final = KafkaSourceModel
@@ -44,26 +49,13 @@ class KafkaConnector:
     def open_device(
         self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0
     ) -> "KafkaTunnel":
-        """Open the devices' end of a tunnel; blocks for some seconds at most.
-
-        Args:
-            model: Validated keys.
-            max_bytes: Bound of the frames without acknowledgement.
-            partitions: How many the topics must have; 0 where it does not matter.
-
-        Raises:
-            TopicError: A broker answers, but a topic is missing, or has another number.
-        """
+        """Open the devices' end of a tunnel; blocks for some seconds at most."""
         from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
 
         return KafkaTunnel(model, max_bytes, partitions)
 
     def open_letters(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterSink":
-        """Open a topic for dead letters; blocks for some seconds at most.
-
-        Raises:
-            TopicError: A broker answers, but the topic is missing.
-        """
+        """Open a topic for dead letters; blocks for some seconds at most."""
         from walle_connectors.kafka.dead_letters.sink import (  # noqa: PLC0415 - an extra
             KafkaDeadLetterSink,
         )
@@ -71,12 +63,7 @@ class KafkaConnector:
         return KafkaDeadLetterSink(model)
 
     def open_archive(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterArchive":
-        """Open a topic of dead letters for reading; blocks.
-
-        Raises:
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-            SourceError: The topic is not there.
-        """
+        """Open a topic of dead letters for reading; blocks."""
         from walle_connectors.kafka.dead_letters.archive import (  # noqa: PLC0415 - an extra
             KafkaDeadLetterArchive,
         )
@@ -84,12 +71,7 @@ class KafkaConnector:
         return KafkaDeadLetterArchive(model)
 
     def open_return(self, model: KafkaSourceModel) -> "KafkaRecordReturn":
-        """Open the way of records back into a source's topic; blocks.
-
-        Raises:
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-            TopicError: The topic is not there.
-        """
+        """Open the way of records back into a source's topic; blocks."""
         from walle_connectors.kafka.dead_letters.returning import (  # noqa: PLC0415 - an extra
             KafkaRecordReturn,
         )
@@ -98,4 +80,3 @@ class KafkaConnector:
 
 
 CONNECTOR: Final = KafkaConnector()
-"""What the entry point names."""

@@ -18,10 +18,7 @@ _TOLD: Final = re.compile(r"error_message=(['\"])(.+?)\1")
 
 @contextmanager
 def admin_client(connection: Connection) -> Iterator[Any]:
-    """Give a client for administration.
-
-    Yields:
-        kafka-python's client.
+    """Give kafka-python's client for administration.
 
     Raises:
         BrokerUnreachableError: No broker answers, or one went away meanwhile.
@@ -55,11 +52,7 @@ def admin_client(connection: Connection) -> Iterator[Any]:
 
 
 def refusal(error: Any) -> str:
-    """Say why a cluster refused, without the request and the answer that the library adds.
-
-    Args:
-        error: A ``KafkaError``.
-    """
+    """Say why a cluster refused (a ``KafkaError``), without the request and answer in its text."""
     text = str(error)
     if " failed with response " not in text:
         return text

@@ -42,8 +42,7 @@ def add(commands: Any) -> None:
 def run_topics(options: argparse.Namespace) -> int:
     """Say of each topic what is needed and found; make what is missing, if asked to.
 
-    Returns:
-        0 when all topics are as needed, else the exit code of ``TopicError``.
+    Returns 0 when all topics are as needed, else the exit code of ``TopicError``.
 
     Raises:
         SpecFileError: The definition is wrong.
@@ -93,10 +92,7 @@ def run_topics(options: argparse.Namespace) -> int:
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Run the checks, a line each.
-
-    Returns:
-        0 when none failed, else the exit code of the first that did.
+    """Run the checks, a line each; return 0, or the exit code of the first that failed.
 
     Raises:
         SpecFileError: The definition is wrong.

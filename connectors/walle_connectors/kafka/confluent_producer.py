@@ -35,14 +35,9 @@ class ConfluentProducer:
         *,
         is_careful: bool = False,
     ) -> None:
-        """Find the topic and begin to connect; blocks.
+        """Find the topic and begin to connect; blocks. confluent-kafka is installed.
 
-        Args:
-            model: Topic and connection; confluent-kafka is installed.
-            on_ack: See there.
-            on_refusal: See there.
-            partitions: How many the topic must have; 0 where it does not matter.
-            is_careful: Whether each record goes alone.
+        0 partitions allow any number; ``is_careful`` sends each record alone.
 
         Raises:
             TopicError: The topic is missing, or has another number of partitions.
@@ -141,7 +136,6 @@ class ConfluentProducer:
         self._thread.join()
 
     def _flush(self, timeout_s: float) -> int:
-        """Wait; returns how many records are still on their way."""
         try:
             left: int = self._client.flush(timeout_s)
         except self._exception:

@@ -36,17 +36,9 @@ def connect[C](
     *,
     makes_probe: bool = False,
 ) -> C | None:
-    """Make a client as soon as a broker answers; blocks.
+    """Make a client as soon as a broker answers; blocks. None when it was stopped before.
 
-    Args:
-        connection: Which brokers.
-        make: Makes it.
-        stopped: Ends the waiting.
-        purpose: For the log.
-        makes_probe: ``make`` looks for a broker itself: once is enough.
-
-    Returns:
-        The client; None when it was stopped before.
+    ``makes_probe`` says that ``make`` looks for a broker itself: once is enough.
     """
     pause_s, attempts, said = _PAUSE_S, 0, ""
     while not stopped.is_set():
@@ -71,11 +63,7 @@ def connect[C](
 def make_producer(connection: Connection, codec: str, linger_ms: int, max_bytes: int) -> Any:
     """Make an idempotent producer that waits for all replicas; blocks.
 
-    Args:
-        connection: Which brokers.
-        codec: Of batches.
-        linger_ms: Longest wait for more records of a batch.
-        max_bytes: Largest record.
+    ``linger_ms`` is the longest wait for more records of a batch, ``max_bytes`` the largest record.
 
     Raises:
         KafkaError: No broker answers in time.
@@ -107,12 +95,7 @@ def halt_producer(producer: Any) -> None:
 
 
 def close_producer(producer: Any, timeout_s: float) -> None:
-    """Close a producer, whether or not a broker answers; blocks.
-
-    Args:
-        producer: The producer.
-        timeout_s: For what it has not sent; then it is dropped.
-    """
+    """Close a producer, whether or not a broker answers; blocks for ``timeout_s``, then drops."""
     try:
         producer.close(timeout=timeout_s)
     except KafkaTimeoutError:

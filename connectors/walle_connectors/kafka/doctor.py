@@ -30,7 +30,6 @@ from walle_stream.clock import wall_ms
 from walle_stream.errors import BrokerUnreachableError, TopicError, TunnelError, WalleError
 
 EXPIRES_SOON: Final = timedelta(days=30)
-"""Certificates that expire within it are warned of."""
 
 CLOCK_MAX_MS: Final = 1_000
 """Largest difference between our clock and a broker's."""
@@ -54,14 +53,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def examine(parts: Sequence[KafkaPart]) -> Iterator[Check]:
-    """Look at everything; blocks.
-
-    Args:
-        parts: Of one pipeline; what they share is looked at once.
-
-    Yields:
-        Checks, as they are done.
-    """
+    """Look at everything, what parts share once; blocks, and yields checks as they are done."""
     seen: dict[str, bool] = {}
     for part in parts:
         key = repr(sorted(part.connection.client_options().items()))

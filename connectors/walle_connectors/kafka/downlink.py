@@ -36,11 +36,7 @@ class KafkaDownlink:
         return "" if self._reader is None else self._reader.topic_id
 
     def receive(self, partition: int, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
-        """Return messages of a partition that are here already; see ``Downlink.receive``.
-
-        Raises:
-            TopicError: The topic was made anew.
-        """
+        """Return messages that are here already; a topic that was made anew is a ``TopicError``."""
         if self._reader is None:
             return ()
         found = self._reader.take({partition: position}).get(partition, ())

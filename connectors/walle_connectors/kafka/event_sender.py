@@ -69,11 +69,7 @@ class EventSender:
                     close_producer(self._producer, 1)
 
     def send(self, device_id: str, event: bytes) -> None:
-        """Hand an event over.
-
-        Raises:
-            KafkaError: It, or one before it, cannot be sent; ``open`` translates.
-        """
+        """Hand an event over; ``open`` translates the ``KafkaError`` of it, or of one before it."""
         future = self._producer.send(self._model.topic, event, key=device_id.encode())
         future.add_errback(self._failures.append)
         self.events += 1

@@ -19,12 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def driver_problem(driver: Driver, key: str) -> str:
-    """Say what is missing for a driver, in one line; empty when nothing is.
-
-    Args:
-        driver: What the definition wants.
-        key: Where it says so: ``spec.source.driver``.
-    """
+    """Say what is missing for the driver that a key names, in one line; empty when nothing is."""
     if driver == "kafka-python" or importlib.util.find_spec("confluent_kafka") is not None:
         return ""
     return (

@@ -36,10 +36,6 @@ _MODELS: Final = OwnModels(
 def load_kafka(file: Path, overrides: Sequence[str] = ()) -> LoadedPipeline[UnreadPackage]:
     """Load a pipeline of which the sections over Kafka matter.
 
-    Args:
-        file: The pipeline's YAML.
-        overrides: ``a.b=c``.
-
     Raises:
         SpecFileError: The definition is wrong.
     """
@@ -47,14 +43,7 @@ def load_kafka(file: Path, overrides: Sequence[str] = ()) -> LoadedPipeline[Unre
 
 
 def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
-    """Return what a pipeline has to do with Kafka.
-
-    Args:
-        file: The pipeline's YAML.
-        overrides: ``a.b=c``.
-
-    Returns:
-        One to three parts: source, tunnel, dead letters.
+    """Return the one to three sections of a pipeline over Kafka: source, tunnel, dead letters.
 
     Raises:
         SpecFileError: The definition is wrong, or leads to no broker.

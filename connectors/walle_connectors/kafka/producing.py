@@ -65,11 +65,7 @@ class Producer(Protocol):
         """Send nothing any more; never blocks, and may be called in the callbacks."""
 
     def close(self, timeout_s: float) -> None:
-        """Wait for what is on its way, then drop the rest; blocks.
-
-        Args:
-            timeout_s: Longest wait.
-        """
+        """Wait ``timeout_s`` at most for what is on its way, then drop the rest; blocks."""
 
 
 class PythonProducer:
@@ -78,13 +74,7 @@ class PythonProducer:
     def __init__(
         self, model: KafkaTunnelModel, on_ack: OnAck, on_refusal: OnRefusal, partitions: int = 0
     ) -> None:
-        """Connect, and find the topic; blocks.
-
-        Args:
-            model: Topic and connection.
-            on_ack: See there.
-            on_refusal: See there.
-            partitions: How many the topic must have; 0 where it does not matter.
+        """Connect, and find the topic; blocks. 0 partitions allow any number.
 
         Raises:
             TopicError: The topic is missing, or has another number of partitions.
@@ -147,13 +137,7 @@ class PythonProducer:
 
 
 def no_partition(topic: str, partition: int, detail: str) -> str:
-    """Say that a topic lacks a partition.
-
-    Args:
-        topic: The topic's name.
-        partition: What was wanted.
-        detail: What the library or the cluster says.
-    """
+    """Say that a topic lacks a partition, with what the library or the cluster says."""
     return (
         f"topic {topic!r} has no partition {partition} ({detail}): it must have as many as the "
         "pipeline, see walle topics"

@@ -25,14 +25,10 @@ _STALL_MS: Final = 60_000  # without a record, or an offset of none, before the 
 
 
 def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
-    """Write the records that a topic has now; blocks.
+    """Write the records that a topic has now into a new file; blocks.
 
-    Args:
-        model: The topic, and where the brokers are.
-        file: New, and there when all was read; compressed if its name ends in ``.gz``.
-
-    Returns:
-        ``events``, ``bytes``, and ``skipped``: records that are no event of a device.
+    The file is there when all was read; it is compressed if its name ends in ``.gz``. Returns
+    ``events``, ``bytes``, and ``skipped``: records that are no event of a device.
 
     Raises:
         SourceError: The topic cannot be read, or the file is there, or cannot be written.

@@ -70,9 +70,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
     """Replay, or record; nothing is left of a recording that fails.
 
-    Args:
-        options: As parsed.
-        refuse: Ends the command as wrong usage, with a reason.
+    ``refuse`` ends the command as wrong usage, with a reason.
 
     Raises:
         SourceError: The file cannot be read or written, or the topic not be recorded.

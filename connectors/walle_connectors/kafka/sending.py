@@ -91,13 +91,9 @@ class SendingThread[P](ABC):
         """Return whether the producer has records without an answer; under the condition."""
 
     def _wait_until(self, is_there: Callable[[], object]) -> bool:
-        """Wait for something; under the condition, which is let go meanwhile.
+        """Wait for something, or the end of it all; under the condition, which is let go meanwhile.
 
-        Args:
-            is_there: What is waited for, the end of it all included.
-
-        Returns:
-            False where the producer does nothing with what it has, and a broker answered twice.
+        False where the producer does nothing with what it has, and a broker answered twice.
         """
         seen, has_answered = self._answers, False
         while not self._condition.wait_for(is_there, STALL_S):

@@ -11,11 +11,7 @@ _LOOK_MS: Final = 5_000
 
 
 def known_topic_id(consumer: Any, topic: str) -> str:
-    """Return the id that the brokers said last; asks nobody.
-
-    Returns:
-        Empty where they said none.
-    """
+    """Return the id that the brokers said last, empty where they said none; asks nobody."""
     cluster: Any = getattr(consumer, "_cluster", None)
     topic_id = cluster.topic_id(topic) if hasattr(cluster, "topic_id") else None
     # of a topic that is not there they say an id of zeros

@@ -57,14 +57,10 @@ class TopicReader:
         self._is_begun = False
 
     def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[Any]]:
-        """Return what is there behind positions; never blocks, gives the same until they move.
+        """Return each partition's records behind its position, ascending; never blocks.
 
-        Args:
-            positions: By partition, the next offset that is wanted. What lies before is
-                forgotten; going back reads again.
-
-        Returns:
-            Records of each partition that has some, ascending.
+        A position is the next offset that is wanted; equal positions give equal records. Earlier
+        records are forgotten; going back reads again.
         """
         with self._condition:
             for partition, position in positions.items():
@@ -252,12 +248,7 @@ def _size(record: Any) -> int:
 
 
 def within(records: Sequence[Any], max_bytes: int) -> list[Any]:
-    """Return the first records up to a bound of bytes, and the one that passes it.
-
-    Args:
-        records: Ascending.
-        max_bytes: At least one record is returned, if there is one.
-    """
+    """Return the first records up to a bound of bytes, and the one that passes it."""
     left = max_bytes
 
     def fits(record: Any) -> bool:

@@ -48,12 +48,7 @@ class FoundTopic(msgspec.Struct, frozen=True):
 
 
 def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTopic]:
-    """Return what a tunnel needs.
-
-    Args:
-        model: Of the tunnel.
-        partitions: Of the pipeline; 0 when it is not known.
-    """
+    """Return what a tunnel needs; 0 partitions when the pipeline's number is not known."""
     needed = [NeededTopic(model.topic, "spec.tunnel.topic", partitions, model.max_bytes)]
     if model.down_topic:
         down = NeededTopic(model.down_topic, "spec.tunnel.downTopic", partitions, model.max_bytes)
@@ -80,12 +75,7 @@ def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> None:
 
 
 def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
-    """Return what is wrong with a topic, in one line; empty when nothing is.
-
-    Args:
-        needed: What it should be.
-        found: What it is; None when it is not there.
-    """
+    """Return what is wrong with a topic, in one line; empty when nothing is."""
     if found is None:
         return f"topic {needed.name!r} ({needed.key}) does not exist: walle topics FILE --create"
     if found.is_hidden:
@@ -105,16 +95,9 @@ def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:
 def find_topics(
     connection: Connection, needed: Sequence[NeededTopic], *, has_settings: bool = False
 ) -> dict[str, FoundTopic | None]:
-    """Ask the cluster about topics; blocks.
+    """Ask the cluster about topics; returns them by name, None for a missing one; blocks.
 
-    Args:
-        connection: Which brokers.
-        needed: The topics.
-        has_settings: Whether to ask for their settings, too: that is a right of its own
-            (DescribeConfigs), which a device need not have.
-
-    Returns:
-        By name; None for one that is not there.
+    Settings are a right of its own (DescribeConfigs), which a device need not have.
 
     Raises:
         BrokerUnreachableError: No broker answers.
@@ -145,10 +128,7 @@ def create_topics(
 ) -> None:
     """Make topics; one that is there already is left as it is; blocks.
 
-    Args:
-        connection: Which brokers.
-        needed: The topics; each with its number of partitions.
-        replicas: Of each partition; -1 for the cluster's default.
+    Each needs its number of partitions; -1 replicas are the cluster's default.
 
     Raises:
         BrokerUnreachableError: No broker answers.

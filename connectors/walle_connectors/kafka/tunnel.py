@@ -20,10 +20,8 @@ class KafkaTunnel:
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
         """Check the topics and begin to connect; blocks for some seconds at most.
 
-        Args:
-            model: Topics and connection.
-            max_bytes: Bound of the frames without acknowledgement.
-            partitions: How many the topics must have; 0 where it does not matter.
+        ``max_bytes`` bounds the frames without acknowledgement; senders wait beyond it. 0
+        partitions allow any number.
 
         Raises:
             TopicError: A broker answers, but a topic is missing, or has another number.

@@ -40,15 +40,9 @@ class TopicRecord(NamedTuple):
 def frame_to_records(
     frame: bytes, value_format: ValueFormat = "json", *, has_trace: bool = False
 ) -> list[TopicRecord]:
-    """Cut a frame into records.
+    """Cut an envelope of ``walle_stream.wire``: a record per feature or call, one for all reports.
 
-    Args:
-        frame: An envelope of ``walle_stream.wire``.
-        value_format: What features travel as.
-        has_trace: Whether records get a trace context.
-
-    Returns:
-        One per feature or call, in the frame's order; one for all reports.
+    They are in the frame's order; ``has_trace`` gives each a trace context.
 
     Raises:
         EnvelopeError: It is none.
@@ -69,11 +63,7 @@ def frame_to_records(
 
 
 def record_name(record: TopicRecord) -> str:
-    """Return how a record is called in what is said of it.
-
-    Args:
-        record: Of ``frame_to_records``.
-    """
+    """Return how messages call a record of ``frame_to_records``."""
     headers = {name: value.decode() for name, value in record.headers if name in _NAMED}
     if is_report_record(record.headers):
         return f"reports of partition {headers['p']}, number {headers['n']}"

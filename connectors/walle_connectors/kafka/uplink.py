@@ -61,13 +61,7 @@ class KafkaUplink(SendingThread[Producer]):
     """Implements ``Uplink``. Thread-safe."""
 
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
-        """Begin to connect; a broker that is down is waited for.
-
-        Args:
-            model: Topic and connection.
-            max_bytes: Bound of the frames without acknowledgement; senders wait beyond it.
-            partitions: How many the topic must have; 0 where it does not matter.
-        """
+        """Begin to connect; a broker that is down is waited for; see ``KafkaTunnel``."""
         super().__init__(model, f"the tunnel {model.topic!r}", "walle-kafka-uplink")
         self._model = model
         self._partitions = partitions
@@ -83,7 +77,6 @@ class KafkaUplink(SendingThread[Producer]):
         self._is_broken = False  # that one
         self._is_careful = False  # the next one: a batch was too large, find the record
         self.refused_records = 0
-        """Records that were too large for the topic."""
         self._thread.start()
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:

@@ -23,4 +23,3 @@ class SimulatorConnector:
 
 
 CONNECTOR: Final = SimulatorConnector()
-"""What the entry point names."""

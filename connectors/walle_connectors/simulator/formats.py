@@ -24,11 +24,7 @@ class Format(Protocol):
         ...
 
     def add(self, line: bytes) -> bytes:
-        """Take an event; return what is to be written now.
-
-        Args:
-            line: JSON, without the line's end.
-        """
+        """Take an event, JSON without the line's end; return what is to be written now."""
         ...
 
     def flush(self) -> bytes:
@@ -72,10 +68,5 @@ class _Packed:
 
 
 def make_format(name: str, model: SimulatorModel) -> Format:
-    """Return a format that has written nothing yet.
-
-    Args:
-        name: One of ``FORMATS``.
-        model: The shop.
-    """
+    """Return one of ``FORMATS``, which has written nothing yet."""
     return _Lines() if name == "jsonl" else _Packed(model)

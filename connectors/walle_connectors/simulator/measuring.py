@@ -65,11 +65,7 @@ class PayloadMeter:
         self._batch: list[bytes] = []
 
     def add(self, line: bytes) -> None:
-        """Measure a line.
-
-        Args:
-            line: One event, JSON.
-        """
+        """Measure a line: one event, JSON."""
         event = _decode_event(line)
         payload = {name: bytes(raw) for name, raw in _decode_payload(event.payload).items()}
         before = self._before.get(event.device_id)

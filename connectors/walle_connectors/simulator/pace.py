@@ -14,11 +14,7 @@ class Pace:
     """How many events may be given now. One thread."""
 
     def __init__(self, per_second: float) -> None:
-        """Begin now.
-
-        Args:
-            per_second: Events.
-        """
+        """Begin now."""
         self._per_ms = per_second / 1000.0
         self._seen_ms = monotonic_ms()
         self._allowed = 0.0

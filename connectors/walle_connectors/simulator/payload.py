@@ -33,12 +33,7 @@ _EXPERIMENTS: Final = ("rank", "cart", "feed", "search", "price", "badge", "vide
 
 
 def device_part(random: Random, size_bytes: int) -> dict[str, Any]:
-    """Make what stays the same for a device.
-
-    Args:
-        random: The device's.
-        size_bytes: About how much JSON it should be.
-    """
+    """Make what stays the same for a device, about ``size_bytes`` of JSON."""
     part: dict[str, Any] = {
         "model": random.choice(_MODELS),
         "os": f"{random.randint(11, 15)}.{random.randint(0, 6)}.{random.randint(0, 9)}",
@@ -55,12 +50,7 @@ def device_part(random: Random, size_bytes: int) -> dict[str, Any]:
 
 
 def event_part(random: Random, size_bytes: int) -> dict[str, Any]:
-    """Make what is new with every event.
-
-    Args:
-        random: The session's.
-        size_bytes: About how much JSON it should be.
-    """
+    """Make what is new with every event, about ``size_bytes`` of JSON."""
     readings = size_bytes // 3
     noise = max(size_bytes - readings - 20, 0)
     return {

@@ -32,12 +32,7 @@ class SimulatorReader(LaneReader[ShopPosition]):
     """A shop that was opened at its partitions' offsets. One thread."""
 
     def __init__(self, timeline: Timeline, opening: Opening, pace: Pace | None = None) -> None:
-        """Begin.
-
-        Args:
-            timeline: The shop.
-            opening: What the source was opened with.
-            pace: How fast; None for as fast as they are taken.
+        """Begin; without a pace events come as fast as they are taken.
 
         Raises:
             SourceError: An offset is not of this source.

@@ -36,14 +36,7 @@ class Visit:
     """One visit; ``happenings`` are in the order of their times."""
 
     def __init__(self, model: SimulatorModel, random: Random, number: int, start_ms: int) -> None:
-        """Walk through the shop.
-
-        Args:
-            model: The shop.
-            random: The visit's own.
-            number: Which visit of the device; part of page instances.
-            start_ms: When it begins.
-        """
+        """Walk through the shop; the device's visit number is part of page instances."""
         self._model = model
         self._random = random
         self._number = number

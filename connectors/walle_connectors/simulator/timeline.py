@@ -18,10 +18,8 @@ from walle_connectors.simulator.session import Happening, Visit
 from walle_stream.types import partition_of
 
 GROUP_DEVICES: Final = 500
-"""Most devices that visit in one window."""
 
 WINDOW_MS: Final = 1_800_000
-"""Length of a window."""
 
 START_MS: Final = 1_767_225_600_000
 """Beginning of the first one: 2026-01-01 UTC."""
@@ -49,14 +47,9 @@ class Timeline:
         self._model = model
         self._groups = -(-model.devices // GROUP_DEVICES)
         self.windows = self._groups * model.sessions
-        """How many windows there are."""
 
     def lines(self, window: int) -> list[Line]:
-        """Make the lines of a window in the order of arrival.
-
-        Args:
-            window: From 0.
-        """
+        """Make the lines of a window, from 0, in the order of arrival."""
         visit, group = divmod(window, self._groups)
         begin_ms = START_MS + window * WINDOW_MS
         lines: list[Line] = []
@@ -66,12 +59,7 @@ class Timeline:
         return lines
 
     def lines_by_partition(self, window: int, partition_count: int) -> list[list[Line]]:
-        """Make the lines of a window for each partition, in the order of arrival.
-
-        Args:
-            window: From 0.
-            partition_count: How many partitions.
-        """
+        """Make the lines of a window, from 0, for each partition, in the order of arrival."""
         homes: dict[str, list[Line]] = {}
         partitions: list[list[Line]] = [[] for _ in range(partition_count)]
         for line in self.lines(window):

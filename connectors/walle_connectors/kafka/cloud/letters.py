@@ -23,13 +23,10 @@ class RefusedRecords:
     def __init__(
         self, sink: KafkaDeadLetterSink, pipeline: str, group: str, stopped: Event
     ) -> None:
-        """Begin.
+        """Begin; takes the sink.
 
-        Args:
-            sink: Taken.
-            pipeline: Whose records they were to be.
-            group: Who refuses them: it is what a data directory's incarnation is elsewhere.
-            stopped: Ends the waiting.
+        The group that refuses is what a data directory's incarnation is elsewhere; ``stopped`` ends
+        the waiting.
         """
         self._sink = sink
         self._pipeline = pipeline

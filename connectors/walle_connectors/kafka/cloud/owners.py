@@ -27,11 +27,7 @@ class Owners:
         self._asked_ms = -_AGAIN_MS
 
     def __call__(self, wrong: Collection[int] = ()) -> Mapping[int, str]:
-        """Return addresses by partition.
-
-        Args:
-            wrong: Partitions for which what was returned is not true any more.
-        """
+        """Return addresses by partition; the earlier answer for ``wrong`` is not true any more."""
         with self._lock:
             is_due = monotonic_ms() - self._asked_ms >= _AGAIN_MS
             if is_due and (wrong or not self._known):

@@ -62,14 +62,10 @@ class CloudReader(GroupReader):
         letters: RefusedRecords | None,
         patience_ms: float,
     ) -> None:
-        """Join the group; partitions come with the first reads.
+        """Join the group, taking the client; partitions come with the first reads.
 
-        Args:
-            client: Of the group; taken.
-            model: The topic as a source.
-            tables: Of this worker.
-            letters: Gets what is refused; None: it is only told.
-            patience_ms: How long there may be records and no progress.
+        Refused records go to ``letters``, or only to the log; for ``patience_ms`` there may be
+        records and no progress.
         """
         decoder = RecordDecoder(model.max_record_bytes)  # of events, which there are none of
         super().__init__(client, model, decoder, tables, Opening({}, (), _POLL_RECORDS))

@@ -28,15 +28,9 @@ class Refused(NamedTuple):
 def read_stretches(
     topic: str, partition: int, records: Records
 ) -> tuple[list[Stretch], list[Refused]]:
-    """Read records of one partition.
+    """Read untrusted records of one partition, with headers; return what they are, and the refused.
 
-    Args:
-        topic: For what is said of them.
-        partition: Where they lie.
-        records: In their order, with headers; not trusted.
-
-    Returns:
-        What they are, in their order; and those that are refused.
+    Both are in the records' order.
     """
     found: list[Stretch] = []
     refused: list[Refused] = []

@@ -42,7 +42,6 @@ from walle_stream.wire.bearer import token_from
 _log = logging.getLogger(__name__)
 
 STOP_S: Final = 30.0
-"""How long a worker has to end."""
 
 _SECOND_SIGNAL_EXIT: Final = 130
 _SESSION: Final = "10s"
@@ -57,11 +56,8 @@ def run_cloud(
 ) -> int:
     """Run a worker; blocks until a signal.
 
-    Args:
-        loaded: The pipeline.
-        data_dir: Of this worker alone.
-        options: Of ``walle cloud``.
-        out: One line goes there when the worker has its partitions.
+    The data directory is of this worker alone; ``out`` gets one line when the worker has its
+    partitions.
 
     Raises:
         SpecFileError: The pipeline's tunnel leads over no broker.

@@ -24,16 +24,12 @@ _POLL_MS: Final = 200
 class KafkaDeadLetterArchive:
     """Implements ``DeadLetterArchive``: letters in a topic, and marks beside them.
 
-    Marks are records of the same topic, so whoever replays from it sees them.
+    Marks are records of the same topic, so whoever replays from it sees them. A topic that is not
+    there, or cannot be read on, is a ``SourceError``; one that takes no marks a ``TopicError``.
     """
 
     def __init__(self, model: KafkaDeadLetterModel) -> None:
-        """Connect; blocks.
-
-        Raises:
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-            SourceError: The topic is not there.
-        """
+        """Connect; blocks. No answer, or refused TLS, is a ``BrokerUnreachableError``."""
         self._model = model
         shared = {name: getattr(model, name) for name in ("brokers", "tls", "client_id", "topic")}
         self._client = TopicClient(
@@ -42,25 +38,14 @@ class KafkaDeadLetterArchive:
         self._writer: TopicWriter | None = None
 
     def replayed(self) -> set[str]:
-        """Return what is marked; see ``DeadLetterArchive.replayed``.
-
-        Raises:
-            SourceError: The topic cannot be read on.
-        """
+        """Return what is marked; see ``DeadLetterArchive.replayed``."""
         found: set[str] = set()
         for record in self._read():
             found.update(decode_mark(record.headers))
         return found
 
     def letters(self) -> Iterator[KeptLetter]:
-        """Iterate over the letters; see ``DeadLetterArchive.letters``.
-
-        Yields:
-            By partition of the topic, in its order; what is no letter is passed over.
-
-        Raises:
-            SourceError: The topic cannot be read on.
-        """
+        """Iterate by partition, in its order; what is no letter is passed over."""
         for record in self._read():
             try:
                 kept = decode_letter(record.value, record.headers)
@@ -72,11 +57,7 @@ class KafkaDeadLetterArchive:
                 yield kept
 
     def mark(self, idempotency_keys: Sequence[str]) -> None:
-        """Write marks; see ``DeadLetterArchive.mark``.
-
-        Raises:
-            TopicError: The topic does not take them.
-        """
+        """Write marks; see ``DeadLetterArchive.mark``."""
         if self._writer is None:
             self._writer = TopicWriter(self._model, self._model.topic, self._model.max_bytes)
         for some in batched(idempotency_keys, MARKS_MAX, strict=False):

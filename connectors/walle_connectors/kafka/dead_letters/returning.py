@@ -13,36 +13,23 @@ _ROOM_BYTES: Final = 16 * 1024  # for key and headers
 class KafkaRecordReturn:
     """Implements ``RecordReturn``: key and value as they were, time of arrival now.
 
-    A record goes to the partition that it came from, whatever placed it there, since the
-    device's state is that partition's.
+    A record goes to the partition that it came from, whatever placed it there, since the device's
+    state is that partition's. For errors see ``TopicWriter``.
     """
 
     def __init__(self, model: KafkaSourceModel) -> None:
-        """Connect; blocks.
-
-        Raises:
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-            TopicError: The topic is not there.
-        """
+        """Connect; blocks."""
         self._writer = TopicWriter(model, model.topic, RECORD_MAX_BYTES + _ROOM_BYTES)
 
     def put(self, kept: KeptLetter) -> None:
-        """Write a record; see ``RecordReturn.put``.
-
-        Raises:
-            TopicError: The topic does not take it, or has no such partition.
-        """
+        """Write a record; see ``RecordReturn.put``."""
         letter = kept.letter
         key = letter.device_id.encode() or None
         headers = [(PREFIX + "id", kept.idempotency_key.encode())]
         self._writer.write(key, letter.record, headers, kept.partition)
 
     def flush(self) -> None:
-        """Wait for acknowledgements; see ``RecordReturn.flush``.
-
-        Raises:
-            TopicError: Something did not arrive.
-        """
+        """Wait for acknowledgements; see ``RecordReturn.flush``."""
         self._writer.flush()
 
     def close(self) -> None:

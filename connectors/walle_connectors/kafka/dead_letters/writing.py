@@ -18,15 +18,13 @@ _CONNECT_MS: Final = 10_000
 
 
 class TopicWriter:
-    """Records of one topic. One thread; blocks."""
+    """Records of one topic. One thread; blocks.
+
+    A missing topic, or one that does not take a record, is a ``TopicError``.
+    """
 
     def __init__(self, connection: Connection, topic: str, max_bytes: int) -> None:
-        """Connect.
-
-        Raises:
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-            TopicError: The topic is not there.
-        """
+        """Connect; no answer, or refused TLS, is a ``BrokerUnreachableError``."""
         self._topic = topic
         expect_broker(connection, _CONNECT_MS)
         self._lock = Lock()
@@ -44,13 +42,7 @@ class TopicWriter:
     def write(
         self, key: bytes | None, value: bytes, headers: Headers, partition: int | None = None
     ) -> None:
-        """Hand a record over; ``flush`` waits for it.
-
-        Args:
-            key: The record's.
-            value: The record's.
-            headers: The record's.
-            partition: Where it goes; by its key when None.
+        """Hand a record over; ``flush`` waits for it. Without a partition the key decides.
 
         Raises:
             TopicError: The topic does not take it.

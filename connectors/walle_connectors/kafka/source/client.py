@@ -104,10 +104,8 @@ class TopicClient:
     ) -> None:
         """Connect and look for the topic; blocks.
 
-        Args:
-            model: The source's definition.
-            is_member: Whether for joining the group, else for asking, or having all partitions.
-            named_by: What names the topic, for messages.
+        ``is_member`` is for joining the group, else for asking, or having all partitions;
+        ``named_by`` names the topic in messages.
 
         Raises:
             BrokerUnreachableError: No broker answers in time, or TLS is refused.
@@ -141,11 +139,7 @@ class TopicClient:
         return self._place(self.topic, partition)
 
     def resume(self, places: Iterable[Any]) -> None:
-        """Fetch partitions on that were paused.
-
-        Args:
-            places: As ``place`` gives them; nothing happens to those that were not paused.
-        """
+        """Fetch paused places on, as ``place`` gives them; others stay as they are."""
         # what the library had fetched of a paused partition it gives back only while it has
         # nothing else in hand (3.0.12: a drained one counts, too), and fetches no more of it
         # meanwhile: that may be for ever. Without it, the partition is fetched from its position
@@ -184,9 +178,6 @@ class TopicClient:
 
     def check_keys(self, named_device: NamedDevice) -> None:
         """Look at the first records of each partition; blocks for some seconds at most.
-
-        Args:
-            named_device: Reads a record's value.
 
         Raises:
             SourceError: The first has no key, or none has its device as key, so records of a
@@ -310,7 +301,6 @@ class TopicClient:
 
 
 def _has_own_key(records: Sequence[Any], named_device: NamedDevice) -> bool:
-    """Return whether the key of some record is its device, which a value may leave to it."""
     names = ((each, named_device(each.value)) for each in records)
     return any(name is not None and name.encode() in {b"", each.key} for each, name in names)
 

@@ -27,11 +27,7 @@ class ConfluentFetcher:
     """confluent-kafka's consumer as a ``Fetcher``. One thread."""
 
     def __init__(self, model: KafkaSourceModel) -> None:
-        """Make the consumer; it connects in its own threads.
-
-        Args:
-            model: The source's definition; confluent-kafka is installed.
-        """
+        """Make the consumer, which connects in its own threads; confluent-kafka is installed."""
         from confluent_kafka import (  # noqa: PLC0415 - an extra
             KafkaError,
             KafkaException,

@@ -54,7 +54,6 @@ class Records(NamedTuple):
 
 
 NO_RECORDS: Final = Records((), (), (), ())
-"""None."""
 
 
 class Polled(NamedTuple):
@@ -69,12 +68,7 @@ class Polled(NamedTuple):
 
 
 def columns(records: Sequence[Any], *, has_headers: bool = False) -> Records:
-    """Put records into columns.
-
-    Args:
-        records: With the names of ``Record``, of one partition in its order.
-        has_headers: Whether headers are wanted, too.
-    """
+    """Put records of one partition, with the names of ``Record``, into columns."""
     return Records(
         [each.offset for each in records],
         [each.timestamp for each in records],
@@ -109,11 +103,9 @@ class Fetcher(Protocol):
         """Return what is behind the newest record, as of the last fetch; -1 if not known."""
 
     def poll(self, wait_ms: int, most: int) -> Polled:
-        """Return records, as soon as there are any; a broker that is away is no error.
+        """Return records as soon as there are any; a broker that is away is no error.
 
-        Args:
-            wait_ms: How long to wait for the first.
-            most: Most records, of all partitions together, ≥ 1.
+        ``wait_ms`` is for the first one; ``most`` is of all partitions together, ≥ 1.
 
         Raises:
             SourceError: The topic cannot be read on.
@@ -127,12 +119,7 @@ class PythonFetcher:
     """kafka-python's consumer as a ``Fetcher``; closing is its client's business."""
 
     def __init__(self, client: TopicClient, *, has_headers: bool = False) -> None:
-        """Use a client's consumer.
-
-        Args:
-            client: Stays the caller's.
-            has_headers: Whether records come with their headers.
-        """
+        """Use a client's consumer, which stays the caller's."""
         self._client, self._consumer = client, client.consumer
         self._has_headers = has_headers
         self._tell_wait_ms = 0.0

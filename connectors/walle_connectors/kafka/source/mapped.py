@@ -20,12 +20,7 @@ class MappedDecoder(RecordDecoder):
     """Decodes rows of JSON or CSV, whose device is the record's key. One thread."""
 
     def __init__(self, mapping: RowMapping, max_record_bytes: int) -> None:
-        """Compile the mapping.
-
-        Args:
-            mapping: Checked; columns of CSV are those of a value, in their order.
-            max_record_bytes: Longest value.
-        """
+        """Compile a checked mapping; columns of CSV are those of a value, in their order."""
         super().__init__(max_record_bytes)
         self._has_device = mapping.device is not None
         columns = mapping.columns

@@ -65,14 +65,9 @@ class GroupReader(KafkaReader):
         placement: Placement,
         opening: Opening,
     ) -> None:
-        """Subscribe; partitions come with the first reads.
+        """Subscribe, taking the client; partitions come with the first reads.
 
-        Args:
-            client: Of the group; taken.
-            model: The source's definition.
-            decoder: Makes events of its records.
-            placement: Opens and closes partitions.
-            opening: Without partitions; its limit is of this member in this run.
+        The opening has no partitions; its limit is of this member in this run.
         """
         super().__init__(client, model, decoder, opening)
         self._consumer = client.consumer
@@ -227,8 +222,7 @@ class GroupReader(KafkaReader):
     def let_go(self, *, is_lost: bool) -> None:
         """Take note that partitions went; run by the consumer's I/O thread.
 
-        Args:
-            is_lost: Somebody else may have them already.
+        Where ``is_lost``, somebody else may have them already.
 
         Raises:
             InterruptedError: Always, but for when the reader closes; it ends the poll.

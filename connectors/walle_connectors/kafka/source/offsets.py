@@ -47,12 +47,7 @@ class Bounds(msgspec.Struct, frozen=True):
 def decode_positions(
     offsets: Mapping[int, bytes], topic: str, cluster: str
 ) -> dict[int, TopicPosition]:
-    """Decode the offsets of partitions.
-
-    Args:
-        offsets: By partition.
-        topic: The source's.
-        cluster: Where it is; empty where that is not known.
+    """Decode offsets by partition; ``cluster`` is empty where it is not known.
 
     Raises:
         SourceError: An offset is damaged, or not of a topic.
@@ -87,13 +82,9 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     def position(
         self, partition: int, stored: TopicPosition | None, bounds: Bounds, *, is_cut: bool = False
     ) -> TopicPosition:
-        """Return where a partition begins.
+        """Return where a partition begins that stood at ``stored``, None if it was never read.
 
-        Args:
-            partition: Which.
-            stored: Where it stood; None if it was never read.
-            bounds: What it has now.
-            is_cut: Whether it lost records that were read, whatever has come since.
+        ``is_cut`` says that it lost records that were read, whatever has come since.
 
         Raises:
             SourceError: What should come next is not there, and the policy is ``fail``.

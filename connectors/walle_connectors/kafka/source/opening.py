@@ -18,7 +18,8 @@ from walle_stream.reading import LaneSource, Opening
 class KafkaSource(LaneSource):
     """Events from one topic, keyed by device; a ``ports.PlacingSource``.
 
-    Everything but ``is_placed`` asks the brokers, and blocks.
+    Everything but ``is_placed`` asks the brokers, and blocks. A missing topic is a ``SourceError``;
+    no answer, or refused TLS, a ``BrokerUnreachableError``.
     """
 
     def __init__(self, model: KafkaSourceModel) -> None:
@@ -34,12 +35,7 @@ class KafkaSource(LaneSource):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has; checks that its records are keyed.
-
-        Raises:
-            SourceError: The topic is not there, or its records have no keys.
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-        """
+        """How many partitions the topic has; records without keys are a ``SourceError``."""
         client = TopicClient(self._model)
         try:
             client.check_keys(self._decoder().named_device)
@@ -57,12 +53,7 @@ class KafkaSource(LaneSource):
     @override
     @property
     def fingerprint(self) -> Mapping[str, str | int]:
-        """Topic, cluster and mapping; not where the brokers are.
-
-        Raises:
-            SourceError: The topic is not there.
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-        """
+        """Topic, cluster and mapping; not where the brokers are."""
         if self._identity is None:
             client = TopicClient(self._model)
             self._identity = client.identity
@@ -73,12 +64,7 @@ class KafkaSource(LaneSource):
 
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
-        """Say how it differs from a stored fingerprint.
-
-        Raises:
-            SourceError: The topic is not there.
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-        """
+        """Say how it differs from a stored fingerprint."""
         found = self.fingerprint
         is_same_cluster = not (found["cluster"] and stored.get("cluster")) or (
             found["cluster"] == stored["cluster"]
@@ -106,12 +92,7 @@ class KafkaSource(LaneSource):
     def join(
         self, placement: Placement, batch_events: int, limit: int | None = None
     ) -> GroupReader:
-        """Become a member of the group; see ``ports.PlacingSource.join``.
-
-        Raises:
-            SourceError: The topic is not there.
-            BrokerUnreachableError: No broker answers, or TLS is refused.
-        """
+        """Become a member of the group; see ``ports.PlacingSource.join``."""
         client = TopicClient(self._model, is_member=True)
         try:
             opening = Opening({}, (), batch_events, limit)

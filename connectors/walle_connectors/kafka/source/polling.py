@@ -29,14 +29,10 @@ class PollThread:
         stand_in: Callable[[], None] | None = None,
         patience_s: float | None = None,
     ) -> None:
-        """Start the thread.
+        """Start the thread; ``poll`` takes the number of records, and blocks for some ``POLL_MS``.
 
-        Args:
-            poll: Takes the number of records; returns within ``POLL_MS`` or a little more.
-            name: Of the thread.
-            stand_in: Run in the thread, with the consumer taken, whenever nothing was asked
-                for so long; what it raises is the reader's at its next poll.
-            patience_s: How long that is; None for never.
+        After ``patience_s`` without a question (None: never) the thread runs ``stand_in``, with the
+        consumer taken; an error of it is the reader's at its next poll.
         """
         self._poll = poll
         self._stand_in = stand_in
@@ -53,11 +49,7 @@ class PollThread:
     def take(self, wait_s: float) -> bool:
         """Take the consumer, to poll and between polls; ``give`` it back.
 
-        Args:
-            wait_s: How long to wait while somebody stands in for the reader.
-
-        Returns:
-            Whether it was taken.
+        Waits ``wait_s`` at most while somebody stands in for the reader; False: it was not taken.
         """
         return self._consumer.acquire(timeout=wait_s)
 
@@ -66,11 +58,9 @@ class PollThread:
         self._consumer.release()
 
     def poll(self, most: int, wait_s: float) -> Polled | None:
-        """Return what a poll gave, or None while it is going on.
+        """Return a poll's answer, or None while it is going on after ``wait_s``.
 
-        Args:
-            most: Records to ask for, if no poll is going on.
-            wait_s: How long to wait for it.
+        It asks for ``most`` records, if no poll is going on.
 
         Raises:
             BaseException: What the poll raised, or the stand-in before it.

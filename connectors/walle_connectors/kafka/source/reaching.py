@@ -17,11 +17,7 @@ _PAUSE_S: Final = 0.2
 
 
 def expect_broker(connection: Connection, timeout_ms: int) -> None:
-    """Return when one of the brokers answers; blocks.
-
-    Args:
-        connection: Where they are.
-        timeout_ms: How long is waited for one that is starting.
+    """Return when one of the brokers answers, which may be starting; blocks.
 
     Raises:
         BrokerUnreachableError: None does in time, or TLS is refused by either side.

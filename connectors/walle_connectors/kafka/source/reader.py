@@ -61,14 +61,9 @@ class KafkaReader(LaneReader[TopicPosition]):
         opening: Opening,
         fetcher: Fetcher | None = None,
     ) -> None:
-        """Take all partitions that the opening speaks of; blocks.
+        """Take all partitions of the opening, and the client; blocks.
 
-        Args:
-            client: Taken.
-            model: The source's definition.
-            decoder: Makes events of its records.
-            opening: What the source was opened with.
-            fetcher: Taken; the client's own consumer when left out.
+        The fetcher is taken, too; the client's own consumer when left out.
 
         Raises:
             SourceError: An offset is not of this topic, or what it names is gone.
@@ -189,7 +184,6 @@ class KafkaReader(LaneReader[TopicPosition]):
         return polled
 
     def _begin_anew(self) -> None:
-        """Apply the policy to a topic that was made again while it was read."""
         self._client.accept()
         topic_id = self._client.identity.topic_id
         self._beginning = msgspec.structs.replace(self._beginning, topic_id=topic_id)

@@ -49,11 +49,7 @@ class RecordDecoder:
     """Decodes our events. One thread; pure but for what it remembers of devices."""
 
     def __init__(self, max_record_bytes: int) -> None:
-        """Begin.
-
-        Args:
-            max_record_bytes: Longest value.
-        """
+        """Begin; a value longer than ``max_record_bytes`` is refused."""
         self._max_bytes = max_record_bytes
         self._devices: dict[bytes | None, str] = {}
 
@@ -80,7 +76,6 @@ class RecordDecoder:
         return events
 
     def _decode_values(self, records: Records) -> list[Event]:
-        """Decode the values one after another; returns none where some may be wrong."""
         times, values = records.timestamps, records.values
         if not values or None in values or min(times) < 0 or max(times) > TIME_MAX_MS:
             return []
@@ -152,10 +147,5 @@ class RecordDecoder:
 
 
 def other_device(named: str, key: str) -> Problem:
-    """Return the problem of a record that is of another device than its key.
-
-    Args:
-        named: By the value.
-        key: Of the record, as text.
-    """
+    """Return the problem of a record whose value names another device than its key."""
     return "invalid", f"device {named[:64]!r} in the value, {key[:64]!r} in the key", ""
