@@ -58,12 +58,7 @@ class Pull:
     """
 
     def __init__(self, reader: SourceReader, again: Callable[["Pull"], None]) -> None:
-        """Begin.
-
-        Args:
-            reader: From now on the host's; it is not closed by it.
-            again: Sends this message to the host.
-        """
+        """Take a reader, which is never closed here; ``again`` sends this message to the host."""
         self.reader = reader
         self.again = again
         self.stop = Flag()
@@ -100,9 +95,6 @@ def delivery_events(partitions: int) -> int:
     """Return how many events are read at once, of all partitions together.
 
     More for many partitions: what is taken of each must be worth a turn of its own.
-
-    Args:
-        partitions: That have a part in it.
     """
     return DELIVERY_EVENTS * shared_by(partitions)
 
@@ -150,15 +142,9 @@ class DeviceHost(Actor):
     ) -> None:
         """Describe the host; nothing is opened yet.
 
-        Args:
-            name: Shown in logs.
-            open_partitions: Opens the partitions; run in the actor's thread.
-            policy: How often a failed turn is tried again.
-            sizer: Learns from the turns.
-            open_placed: Opens one partition of a generation, which may be a new group's;
-                where the source places them.
-            incarnation: See ``Placement.incarnation``.
-            may_begin_anew: See ``Placement.may_begin_anew``.
+        ``open_partitions`` runs in the actor's thread. ``open_placed`` opens one partition of a
+        generation, which may be a new group's, where the source places them. The rest is as in
+        ``Placement``.
         """
         self.name = name
         self._open = open_partitions

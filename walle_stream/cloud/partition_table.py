@@ -86,10 +86,8 @@ class PartitionTable(FeatureStore):
     def __init__(self, path: Path, keep: int, *, keeps_reports: bool = False) -> None:
         """Open it, making it if it is not there; blocks.
 
-        Args:
-            path: Its folder.
-            keep: Latest features of a device and task that stay, ≥ 1.
-            keeps_reports: Whether frames of reports wait here; else they are only counted.
+        ``keep`` (≥ 1) latest features of a device and task stay. Where the table does not keep
+        reports, their frames are only counted.
 
         Raises:
             StoreError: It cannot be opened.
@@ -108,16 +106,10 @@ class PartitionTable(FeatureStore):
     def take(
         self, stretches: Iterable[Stretch], offset: bytes, next_offset: int, refused: int = 0
     ) -> list[str]:
-        """Merge what comes next in one write batch; blocks.
+        """Merge what comes next, in the partition's order, in one write batch; blocks.
 
-        Args:
-            stretches: In the partition's order.
-            offset: Of the reader, behind them.
-            next_offset: The same as a number.
-            refused: Records between them that were refused before.
-
-        Returns:
-            Why records were refused here, a line each.
+        Both offsets are the reader's behind the stretches. ``refused`` counts records between them
+        that were refused before. Returns why records were refused here, a line each.
 
         Raises:
             StoreError: Nothing of them was written: open it again.

@@ -80,13 +80,7 @@ class Partitions:
     may_begin_anew = False
 
     def __init__(self, folder: Path, address: str, options: TableOptions) -> None:
-        """Open nothing yet.
-
-        Args:
-            folder: Of this worker's tables; made.
-            address: ``HOST:PORT`` of its look-ups, which the group is told.
-            options: How tables are kept.
-        """
+        """Open nothing yet; ``folder`` is made, the group is told ``HOST:PORT`` of the look-ups."""
         self.incarnation = address
         self._folder = folder
         self._options = options
@@ -139,22 +133,15 @@ class Partitions:
         self._is_member = is_member
 
     def held_until(self, until_ms: float) -> None:
-        """Note until when nobody else can have the partitions.
-
-        Args:
-            until_ms: Of ``clock.unstopped_ms``.
-        """
+        """Note until when, by ``clock.unstopped_ms``, nobody else can have the partitions."""
         self._until_ms = until_ms
 
     # What comes
 
     def expect(self, number: int, goal: int, end: int) -> None:
-        """Note how far a partition's topic goes.
+        """Note how far a partition's topic goes now.
 
-        Args:
-            number: The partition.
-            goal: Where its end was when it was opened; 0 where all of that was read.
-            end: Where it is now.
+        ``goal`` is where its end was when it was opened; 0 where all of that was read.
         """
         self._open[number].goal, self._open[number].end = goal, end
 

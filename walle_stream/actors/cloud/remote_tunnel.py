@@ -42,9 +42,8 @@ class CloudLink(Protocol):
     ) -> Mapping[int, Sequence[tuple[int, bytes]]]:
         """Return messages down; blocks for the call.
 
-        Args:
-            wanted: For each partition the positions behind which messages are
-                wanted, and up to which they may be forgotten.
+        Each partition gives the positions behind which messages are wanted, and up to which they
+        may be forgotten.
 
         Raises:
             TunnelClosedError: The link was closed, or the cloud side failed for good.
@@ -52,10 +51,7 @@ class CloudLink(Protocol):
         ...
 
     def ask(self, question: Any) -> Any:
-        """Put a question to the cloud actor; blocks for its answer.
-
-        Args:
-            question: One of ``actors.holdings``.
+        """Put a question of ``actors.holdings`` to the cloud actor; blocks for its answer.
 
         Raises:
             TunnelClosedError: The link was closed, or the cloud side failed for good.
@@ -101,11 +97,7 @@ class RemoteUplink:
     def await_idle(self, timeout_s: float) -> bool:
         """Block until every frame that was sent is acknowledged, or none can be any more.
 
-        Args:
-            timeout_s: At most so long.
-
-        Returns:
-            Whether nothing is to be waited for.
+        Returns False where the time was over before.
         """
         with self._condition:
             return self._condition.wait_for(

@@ -34,11 +34,7 @@ class Calls(Part):
     _opening: Opening
 
     def __init__(self, downlink: Downlink) -> None:
-        """Begin.
-
-        Args:
-            downlink: Where messages for the partition's devices come from.
-        """
+        """Begin."""
         self._downlink = downlink
         self._passed = 0  # behind others' messages, which are no reason for a commit
 

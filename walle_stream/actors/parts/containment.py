@@ -19,13 +19,7 @@ class Containment(Part):
     """Doubt about one partition; it outlives restarts, as the process does."""
 
     def __init__(self, in_hand: InHand, number: int, batch_events: int) -> None:
-        """Begin with what the last process left.
-
-        Args:
-            in_hand: Where partitions note that they call a VM.
-            number: Which partition.
-            batch_events: Events that may be of the batch that was in hand.
-        """
+        """Begin with what the last process left: ``batch_events`` may be of its last batch."""
         self._in_hand = in_hand
         self._number = number
         self._events = batch_events

@@ -67,13 +67,9 @@ class Turn:
     def __init__(
         self, head: PartitionHead, offset: bytes | None, watermark_ms: int, place: str = ""
     ) -> None:
-        """Begin.
+        """Begin behind the last commit; its head is copied and becomes this one's.
 
-        Args:
-            head: The last commit's, copied: it becomes this one's.
-            offset: Of the last commit.
-            watermark_ms: Of the partition.
-            place: The last record that was read before, where the source names records.
+        ``place`` is the last record that was read before, where the source names records.
         """
         self.head = head
         self.offset = offset
