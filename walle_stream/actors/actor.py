@@ -21,7 +21,6 @@ class Actor:
     """Base of all actors; override the hooks. All run in the actor's thread."""
 
     name = "actor"
-    """Shown in logs and errors, and the thread's name."""
 
     idle_interval_s: float | None = None
     """How long to wait for a message before ``on_idle``; None waits for ever."""

@@ -66,7 +66,6 @@ class OwnTime:
         self.looked_ms = 0.0
         """When it was looked at last, by the wall's clock; 0 before the first time."""
         self.ms = 0.0
-        """How much there was until then."""
 
     def look(self, *, has_waited: bool) -> tuple[float, float]:
         """Go on by what passed since the last look; return the host's and the wall's clocks.
@@ -100,7 +99,6 @@ class BatchSizer:
         self._cost = _Cost()
         self._passed_ms = self._worked_ms = 0.0
         self.events = min(FIRST_EVENTS, most)
-        """Most events of the next batch."""
         self.floor = 1
         """Fewer events are worth no commit while more are at hand."""
 

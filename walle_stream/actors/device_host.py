@@ -66,9 +66,7 @@ class Pull:
         self.done = Flag()
         """Set by the host when everything read was committed, for the last time."""
         self.events = 0
-        """How many were read."""
         self.is_ended = False
-        """Whether the source's natural end was passed."""
 
 
 class GetOffsets(msgspec.Struct):
@@ -100,8 +98,6 @@ def delivery_events(partitions: int) -> int:
 
 
 class _Waiting:
-    """What was taken of all partitions since the last commit."""
-
     __slots__ = ("deliveries", "events", "passed_ms", "since_ms", "worked_ms")
 
     def __init__(self) -> None:

@@ -14,7 +14,6 @@ import msgspec
 from walle_stream.errors import ActorDeadError, MailboxFullError
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Bound of a mailbox when its owner does not say."""
 
 
 class Envelope(msgspec.Struct, gc=False):

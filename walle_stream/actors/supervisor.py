@@ -28,7 +28,6 @@ class Supervisor:
     def __init__(self, name: str, restart: Callable[[], None], policy: RestartPolicy) -> None:
         """Supervise one partition; ``restart`` brings it back to its last commit and may block."""
         self.restarts = 0
-        """Restarts so far, for metrics; not part of any state."""
         self._name = name
         self._restart = restart
         self._policy = policy

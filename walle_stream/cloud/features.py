@@ -40,7 +40,6 @@ from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 from walle_stream.wire.reports import is_reports
 
 FORMAT_VERSION: Final = b"4"
-"""Version of the layout above."""
 
 FEATURE_KEY: Final = Struct(">IQ")
 """Generation and sequence number, behind ``device_prefix``."""

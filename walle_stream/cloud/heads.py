@@ -27,9 +27,7 @@ class DeviceHead(DeviceSeen, array_like=True):
     digests: list[bytes] = msgspec.field(default_factory=list)
     """Of all merged features, by generation: 16 bytes each."""
     gaps: int = 0
-    """How often numbers were missing before a feature."""
     kept: dict[str, int] = msgspec.field(default_factory=dict)
-    """Rows, by task."""
 
     def take(self, generation: int, record: FeatureRecord, *, is_gap: bool) -> int:
         """Count a new feature, and return how many rows its task has with it.

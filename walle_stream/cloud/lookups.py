@@ -45,7 +45,6 @@ class Group(NamedTuple):
 
     name: str
     partitions: int
-    """Of the topic."""
     owners: Callable[[Collection[int]], Mapping[int, str]]
     """Gives ``HOST:PORT`` of partitions' owners, asking anew if those given were wrong."""
 

@@ -79,7 +79,10 @@ class _Taking(Merging):
 
 
 class PartitionTable(FeatureStore):
-    """One writing thread; any thread may look up."""
+    """One writing thread; any thread may look up.
+
+    Once it is closed, whatever reads or writes its database raises ``StoreError``.
+    """
 
     _cached_devices = 2_000  # a worker may have a hundred tables
 
@@ -130,11 +133,7 @@ class PartitionTable(FeatureStore):
         return merging.problems
 
     def look_up(self, device_id: str) -> Kept | None:
-        """Return what is kept of a device; any thread, blocks.
-
-        Raises:
-            StoreError: The table was closed.
-        """
+        """Return what is kept of a device; any thread, blocks."""
         with self._lock:
             stored = self._get(b"\x02" + device_id.encode())
             rows = self._rows(device_id) if stored else []
@@ -151,11 +150,7 @@ class PartitionTable(FeatureStore):
             return () if self._reports is None else self._reports.first(max_bytes)
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
-        """Delete frames that wait no more; any thread, blocks.
-
-        Raises:
-            StoreError: The table was closed.
-        """
+        """Delete frames that wait no more; any thread, blocks."""
         with self._lock, map_rocks_errors(self.path):
             if self._reports is not None:
                 batch = WriteBatch(raw_mode=True)

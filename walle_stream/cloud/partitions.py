@@ -25,7 +25,6 @@ from walle_stream.store.files import make_folder
 _log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY_MS: Final = 60_000.0
-"""Shortest time between two snapshots of a partition."""
 
 MOVING: Final = "partitions are being moved or recovered"
 """Why nothing is known now, unless this worker is cut off."""
@@ -42,7 +41,6 @@ _SHOWN: Final = {
     "reports": "frames",
     "refused": "frames_refused",
 }
-"""Counts of ``/healthz``, and what tables call them."""
 
 
 class _Open:
@@ -66,9 +64,7 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How tables are kept."""
 
     keep: int
-    """Latest features of a device and task."""
     keeps_reports: bool = False
-    """Whether what devices report waits for a service."""
     snapshots: Callable[[int], SnapshotStore] | None = None
     """Gives those of a partition; None: the topic alone brings what a worker lacks."""
     snapshot_every_ms: float = SNAPSHOT_EVERY_MS

@@ -30,7 +30,6 @@ WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 """Frames of one table that wait for the service; the oldest beyond them are dropped."""
 
 PREFIX: Final = b"\x05"
-"""Of the rows' keys."""
 
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
 BACKOFF_S: Final = 0.2

@@ -51,8 +51,6 @@ def _importer() -> "ModuleType":
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """Made for one set of shapes, and not changed."""
-
     piece: Piece
     inputs: dict[str, TensorType]
     outputs: dict[str, TensorType | None]

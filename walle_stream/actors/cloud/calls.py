@@ -30,7 +30,6 @@ REPLY_MAX_BYTES: Final = 1024 * 1024
 """Largest answer, as JSON."""
 
 WORKERS: Final = 4
-"""Most services that are asked at once."""
 
 _IN_HAND: Final = 64
 _ERROR_MAX_CHARACTERS: Final = 500
@@ -43,7 +42,6 @@ class ServiceCall(msgspec.Struct, frozen=True):
     task: str
     task_version: str
     question: dict[str, Any]
-    """As the script gave it."""
     key: str
     """The same when a question is put again after a crash: for services that keep something."""
 

@@ -16,7 +16,6 @@ from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
 from walle_stream.types import partition_of
 
 MERGE_MAX_BYTES: Final = 1024 * 1024
-"""Most bytes of frames merged in one write batch."""
 
 
 class CloudStats(Protocol):

@@ -21,20 +21,18 @@ IN_FLIGHT_MAX: Final = 2
 """Most sends of a host that are not acknowledged; a sender waits beyond them."""
 
 POLL_S: Final = 0.05
-"""How often messages are looked for."""
 
 _BUFFER_MAX_BYTES: Final = 1024 * 1024
 
 
 class CloudLink(Protocol):
-    """Calls of the process that owns the tunnel; they go on through its restarts."""
+    """Calls of the process that owns the tunnel; they go on through its restarts.
+
+    Each raises ``TunnelClosedError`` where the link was closed, or the cloud side failed for good.
+    """
 
     def append(self, frames: Sequence[UplinkFrame]) -> None:
-        """Have frames appended to the log, in order; blocks until they are durable.
-
-        Raises:
-            TunnelClosedError: The link was closed, or the cloud side failed for good.
-        """
+        """Have frames appended to the log, in order; blocks until they are durable."""
         ...
 
     def messages(
@@ -44,18 +42,11 @@ class CloudLink(Protocol):
 
         Each partition gives the positions behind which messages are wanted, and up to which they
         may be forgotten.
-
-        Raises:
-            TunnelClosedError: The link was closed, or the cloud side failed for good.
         """
         ...
 
     def ask(self, question: Any) -> Any:
-        """Put a question of ``actors.holdings`` to the cloud actor; blocks for its answer.
-
-        Raises:
-            TunnelClosedError: The link was closed, or the cloud side failed for good.
-        """
+        """Put a question of ``actors.holdings`` to the cloud actor; blocks for its answer."""
         ...
 
 

@@ -62,7 +62,6 @@ class EngineActors:
             for index, actor in enumerate(self._actors)
         }
         self.pids = [0] * spec.actors
-        """Process ids, as of the start."""
 
     @property
     def handles(self) -> EngineHandles:

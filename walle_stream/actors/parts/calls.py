@@ -25,7 +25,6 @@ from walle_stream.wire.rows import PartitionHead
 _log = logging.getLogger(__name__)
 
 MESSAGES_MAX_BYTES: Final = 256 * 1024
-"""Most bytes of downlink messages taken in one commit."""
 
 
 class Calls(Part):

@@ -25,7 +25,6 @@ class Containment(Part):
         self._events = batch_events
         self._calls = -1
         self.is_doubtful = in_hand.is_doubtful(number)
-        """Whether runs must be contained."""
         if self.is_doubtful:
             _log.warning(
                 "the last process ended while partition %d ran scripts: its next %d events run in "

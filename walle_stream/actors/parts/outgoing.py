@@ -24,7 +24,10 @@ class _Commit(NamedTuple):
 
 
 class Outgoing:
-    """Of one partition, between two openings. One thread, the device host's."""
+    """Of one partition, between two openings. One thread, the device host's.
+
+    Methods that block for the disk raise ``WalleError`` where it failed.
+    """
 
     def __init__(self, durability: Durability, session: UplinkSession) -> None:
         """Begin behind an opening, which made all that is stored durable."""
@@ -49,11 +52,7 @@ class Outgoing:
         return bool(self._waiting)
 
     def step(self) -> list[UplinkFrame]:
-        """Return the durable frames, each once; blocks for the disk where too many bytes wait.
-
-        Raises:
-            WalleError: The disk failed.
-        """
+        """Return the durable frames, each once; blocks for the disk where too many bytes wait."""
         leaving: list[UplinkFrame] = []
         waiting, durable = self._waiting, self._durability.durable()
         while waiting:
@@ -70,10 +69,6 @@ class Outgoing:
         return leaving
 
     def settle(self) -> list[UplinkFrame]:
-        """Let everything out and return the frames to send, each once; blocks for the disk.
-
-        Raises:
-            WalleError: The disk failed.
-        """
+        """Let everything out and return the frames to send, each once; blocks for the disk."""
         self._durability.wait()
         return self.step()

@@ -27,12 +27,10 @@ class PartitionSetup(NamedTuple):
     number: int
     plan: PartitionPlan
     pool: Runner
-    """Where its tasks run."""
     open_rows: Callable[[], PartitionRows]
     """Opens its database; also after a failure."""
     open_session: OpenSession
     downlink: Downlink
-    """Where messages for its devices come from."""
     keeper: "Part | None" = None
     """Makes snapshots for other machines; None for none."""
 
@@ -44,11 +42,9 @@ class Opening(msgspec.Struct, frozen=True):
     plan: PartitionPlan
     rows: PartitionRows
     head: PartitionHead
-    """As committed."""
     seen_epoch: int
     """Highest epoch of it that the cloud side has seen; 0 for none."""
     incarnation: str
-    """Of its devices."""
     sets: PartitionSets
     states: TaskStates
     machine: Core

@@ -133,8 +133,6 @@ def _nothing(device_id: str, task: str, version: str) -> Proof:  # noqa: ARG001 
 
 
 class _Counts:
-    """Of one version of one task."""
-
     def __init__(self, label: _Label, proof_of: ProofOf) -> None:
         self._label = label
         self._proof_of = proof_of

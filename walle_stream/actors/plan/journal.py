@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 JOURNAL_EVENTS_DEFAULT: Final = 20_000
-"""Events of a partition that the journal holds when the pipeline does not say."""
 
 JOURNAL_MAX_BYTES: Final = 16 * 2**20
 """Most bytes that it holds, however few events those are."""

@@ -33,7 +33,6 @@ class FailurePolicy(msgspec.Struct, frozen=True):
     backoff_ms: int = 100
     """Pause before the second, doubled for each further one."""
     leaves_letter: bool = True
-    """Whether a run that failed for good is a dead letter."""
 
     def pause_ms(self, failures: int) -> int:
         """Return how long to wait after so many failures (≥ 1)."""
@@ -41,8 +40,6 @@ class FailurePolicy(msgspec.Struct, frozen=True):
 
 
 class _DeviceRuns:
-    """Runs of one device that are taken one by one."""
-
     def __init__(self, group: DeviceGroup, failed: int, first: GroupResult) -> None:
         self.device_id, state, self.runs = group
         self.state = dict(state)

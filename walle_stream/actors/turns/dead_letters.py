@@ -12,7 +12,6 @@ from walle_stream.vm.results import RunResult
 from walle_stream.wire.event_batch import RefusedRow
 
 RAW_MAX_CHARACTERS: Final = 1_024
-"""How much of a record a dead letter keeps."""
 
 
 def refused_dead_letter(row: RefusedRow, origins: Origins | None) -> DeadLetter:

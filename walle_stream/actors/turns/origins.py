@@ -26,7 +26,6 @@ class RunOrigins:
         """Begin with nothing but the last record of the turns before; empty for none."""
         self._parts: list[_Part] = []
         self.last = last
-        """The last record that was read."""
 
     def add(self, runs: Runs, batch: SourceBatch) -> None:
         """Remember a batch whose events were taken, by the runs that it woke."""
