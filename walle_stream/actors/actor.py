@@ -21,7 +21,6 @@ class Actor:
     """Base of all actors; override the hooks. All run in the actor's thread."""
 
     name = "actor"
-    """Shown in logs and errors, and the thread's name."""
 
     idle_interval_s: float | None = None
     """How long to wait for a message before ``on_idle``; None waits for ever."""
@@ -36,23 +35,13 @@ class Actor:
         """Handle one message and return the answer, if it was asked.
 
         May block. Raising reaches ``on_failure`` and, for an ask, the asker.
-
-        Args:
-            message: What was sent.
         """
 
     def on_idle(self) -> None:
         """Run when no message came for ``idle_interval_s``; may block."""
 
     def on_failure(self, error: BaseException) -> bool:
-        """Decide after ``on_message`` or ``on_idle`` raised.
-
-        Args:
-            error: What was raised.
-
-        Returns:
-            True to go on with the next message, False (the default) to stop.
-        """
+        """Return whether to go on after a hook raised; by default the actor stops."""
         _log.debug("actor %s stops: %s", self.name, error)
         return False
 
@@ -64,12 +53,7 @@ class ActorRef:
     """The handle through which others talk to a running actor. Thread-safe."""
 
     def __init__(self, actor: Actor, mailbox_max_bytes: int = MAILBOX_MAX_BYTES) -> None:
-        """Start the actor in its own thread.
-
-        Args:
-            actor: A fresh actor; from now on only its thread touches it.
-            mailbox_max_bytes: Bound of its mailbox, bytes.
-        """
+        """Start a fresh actor in its own thread; from now on only that thread touches it."""
         self.name = actor.name
         self.failure: BaseException | None = None
         self._actor = actor
@@ -80,9 +64,7 @@ class ActorRef:
     def tell(self, message: Any, size_bytes: int = 0) -> None:
         """Send without waiting for an answer; blocks while the mailbox is full.
 
-        Args:
-            message: Anything; from now on the actor's.
-            size_bytes: What it counts for in the mailbox's bound.
+        The message is the actor's from now on. ``size_bytes`` counts in the mailbox's bound.
 
         Raises:
             ActorDeadError: The actor has stopped.
@@ -93,14 +75,7 @@ class ActorRef:
             raise self._dead() from error
 
     def ask(self, message: Any, timeout_s: float | None = None) -> Any:
-        """Send and wait for the answer.
-
-        Args:
-            message: Anything; from now on the actor's.
-            timeout_s: Longest wait in seconds; None waits for ever.
-
-        Returns:
-            What ``on_message`` returned.
+        """Send a message, the actor's from now on, and wait for the answer (None: for ever).
 
         Raises:
             ActorDeadError: The actor stopped before it answered.
@@ -125,14 +100,7 @@ class ActorRef:
         self._mailbox.close()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end of the actor's thread.
-
-        Args:
-            timeout_s: Longest wait in seconds; None waits for ever.
-
-        Returns:
-            Whether it has ended.
-        """
+        """Wait for the end of the actor's thread (None: for ever); return whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

@@ -44,8 +44,7 @@ def spent_ms() -> float:
 def shared_by(partitions: int) -> int:
     """Return how many times the events of one partition's a read and a turn of some have.
 
-    Args:
-        partitions: That have a part in it; 16 are worth as much as eight.
+    Sixteen partitions that have a part in it are worth as much as eight.
     """
     return max(min(partitions, _SHARED_BY), 1)
 
@@ -61,28 +60,17 @@ class OwnTime:
         worked_ms: Callable[[], float] = spent_ms,
         wall_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """Begin at 0, when the thread that has it looks first.
-
-        Args:
-            worked_ms: Clock of its work.
-            wall_ms: Clock of what passes.
-        """
+        """Begin at 0, when the thread that has it looks first."""
         self._clocks = worked_ms, wall_ms
         self._worked_ms = 0.0
         self.looked_ms = 0.0
         """When it was looked at last, by the wall's clock; 0 before the first time."""
         self.ms = 0.0
-        """How much there was until then."""
 
     def look(self, *, has_waited: bool) -> tuple[float, float]:
-        """Go on by what passed since the last look.
+        """Go on by what passed since the last look; return the host's and the wall's clocks.
 
-        Args:
-            has_waited: Whether the host had to wait for events meanwhile: then time that
-                passed is its own, as it had nothing else to do.
-
-        Returns:
-            The clocks: what it worked, and the wall's.
+        A host that had to wait for events meanwhile had nothing else to do: what passed is its own.
         """
         worked_ms, wall_ms = self._clocks[0](), self._clocks[1]()
         if self.looked_ms:
@@ -98,13 +86,9 @@ class BatchSizer:
     def __init__(
         self, target_ms: float, most: int, own: OwnTime | None = None, partitions: int = 1
     ) -> None:
-        """Begin small.
+        """Begin small; a partition's batch has at most ``most`` events (≥ 1).
 
-        Args:
-            target_ms: What a turn should take at most, milliseconds.
-            most: Largest batch of one partition, ≥ 1.
-            own: The host's time; in tests another.
-            partitions: That share the host's turns; each has a write batch of its own in one.
+        The partitions share the host's turns; each has a write batch of its own in one.
         """
         self.own = own or OwnTime()
         """Says how old batches are, and what turns work."""
@@ -115,16 +99,11 @@ class BatchSizer:
         self._cost = _Cost()
         self._passed_ms = self._worked_ms = 0.0
         self.events = min(FIRST_EVENTS, most)
-        """Most events of the next batch."""
         self.floor = 1
         """Fewer events are worth no commit while more are at hand."""
 
     def expected_ms(self, events: int) -> float:
-        """Return how long a turn should last, as turns of late did; 0 before the first.
-
-        Args:
-            events: Of its batch.
-        """
+        """Return how long a turn should last, as turns of late did; 0 before the first."""
         return self._passed_ms * events
 
     @property
@@ -137,12 +116,10 @@ class BatchSizer:
         return min(max(ratio, 1.0), _MOST_STRETCH)
 
     def add(self, events: int, worked_ms: float, passed_ms: float) -> None:
-        """Learn from a turn.
+        """Learn from a turn; one without events teaches nothing.
 
-        Args:
-            events: Of its batch; none teach nothing.
-            worked_ms: From the beginning of the turn to its commit, by ``spent_ms``.
-            passed_ms: The same by the wall's clock, for ``expected_ms`` and ``stretch`` alone.
+        ``worked_ms`` is what ``spent_ms`` gives from its beginning to its commit; ``passed_ms``, by
+        the wall's clock, is for ``expected_ms`` and ``stretch`` alone.
         """
         if not events:
             return

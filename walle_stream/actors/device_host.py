@@ -58,12 +58,7 @@ class Pull:
     """
 
     def __init__(self, reader: SourceReader, again: Callable[["Pull"], None]) -> None:
-        """Begin.
-
-        Args:
-            reader: From now on the host's; it is not closed by it.
-            again: Sends this message to the host.
-        """
+        """Take a reader, which is never closed here; ``again`` sends this message to the host."""
         self.reader = reader
         self.again = again
         self.stop = Flag()
@@ -71,9 +66,7 @@ class Pull:
         self.done = Flag()
         """Set by the host when everything read was committed, for the last time."""
         self.events = 0
-        """How many were read."""
         self.is_ended = False
-        """Whether the source's natural end was passed."""
 
 
 class GetOffsets(msgspec.Struct):
@@ -100,16 +93,11 @@ def delivery_events(partitions: int) -> int:
     """Return how many events are read at once, of all partitions together.
 
     More for many partitions: what is taken of each must be worth a turn of its own.
-
-    Args:
-        partitions: That have a part in it.
     """
     return DELIVERY_EVENTS * shared_by(partitions)
 
 
 class _Waiting:
-    """What was taken of all partitions since the last commit."""
-
     __slots__ = ("deliveries", "events", "passed_ms", "since_ms", "worked_ms")
 
     def __init__(self) -> None:
@@ -150,15 +138,9 @@ class DeviceHost(Actor):
     ) -> None:
         """Describe the host; nothing is opened yet.
 
-        Args:
-            name: Shown in logs.
-            open_partitions: Opens the partitions; run in the actor's thread.
-            policy: How often a failed turn is tried again.
-            sizer: Learns from the turns.
-            open_placed: Opens one partition of a generation, which may be a new group's;
-                where the source places them.
-            incarnation: See ``Placement.incarnation``.
-            may_begin_anew: See ``Placement.may_begin_anew``.
+        ``open_partitions`` runs in the actor's thread. ``open_placed`` opens one partition of a
+        generation, which may be a new group's, where the source places them. The rest is as in
+        ``Placement``.
         """
         self.name = name
         self._open = open_partitions

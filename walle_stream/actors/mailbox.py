@@ -14,7 +14,6 @@ import msgspec
 from walle_stream.errors import ActorDeadError, MailboxFullError
 
 MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
-"""Bound of a mailbox when its owner does not say."""
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -38,26 +37,14 @@ class Reply:
         self.error: BaseException | None = None
 
     def set(self, value: Any, error: BaseException | None = None) -> None:
-        """Answer; a second answer is ignored.
-
-        Args:
-            value: What ``wait`` returns.
-            error: Raised by ``wait`` instead, when given.
-        """
+        """Answer, or have ``wait`` raise the error; a second answer is ignored."""
         with self._condition:
             if not self._is_set:
                 self._value, self.error, self._is_set = value, error, True
                 self._condition.notify_all()
 
     def wait(self, timeout_s: float | None) -> tuple[bool, Any]:
-        """Wait for the answer; blocks.
-
-        Args:
-            timeout_s: Longest wait in seconds; None waits for ever.
-
-        Returns:
-            Whether an answer came, and the answer.
-        """
+        """Wait for the answer; returns whether it came, and the answer. None waits for ever."""
         with self._condition:
             is_set = self._condition.wait_for(lambda: self._is_set, timeout_s)
             return is_set, self._value
@@ -67,11 +54,7 @@ class Mailbox:
     """Messages in order of arrival. Any thread puts, one thread takes."""
 
     def __init__(self, max_bytes: int = MAILBOX_MAX_BYTES) -> None:
-        """Make an empty, open mailbox.
-
-        Args:
-            max_bytes: Bound of the waiting messages, bytes, ≥ 1.
-        """
+        """Make an empty, open mailbox; ``max_bytes`` bounds the waiting messages."""
         self._envelopes: deque[Envelope] = deque()
         self._condition = Condition()
         self._max_bytes = max_bytes
@@ -79,11 +62,7 @@ class Mailbox:
         self._is_closed = False
 
     def put(self, envelope: Envelope, timeout_s: float | None = None) -> None:
-        """Append a message; blocks while the box is full.
-
-        Args:
-            envelope: The message, taken.
-            timeout_s: Longest wait for room in seconds; None waits for ever.
+        """Append a message, taken; blocks while the box is full, without a timeout for ever.
 
         Raises:
             ActorDeadError: The box was closed.
@@ -111,14 +90,9 @@ class Mailbox:
             self._condition.notify_all()
 
     def receive(self, timeout_s: float | None = None) -> Envelope | None:
-        """Take the oldest message; blocks.
+        """Take the oldest message; blocks, without a timeout for ever.
 
-        Args:
-            timeout_s: Longest wait in seconds; None waits for ever.
-
-        Returns:
-            The message, or None when nothing came in time or the box is
-            closed and empty.
+        Returns None when nothing came in time or the box is closed and empty.
         """
         with self._condition:
             self._condition.wait_for(lambda: self._envelopes or self._is_closed, timeout_s)

@@ -33,11 +33,7 @@ class PartitionHost:
     """Runs the turns of one partition. One thread, the device host's."""
 
     def __init__(self, setup: PartitionSetup) -> None:
-        """Open the partition at its last commit; blocks on the store.
-
-        Args:
-            setup: What it is made of.
-        """
+        """Open the partition at its last commit; blocks on the store."""
         self.number, self.pool = setup.number, setup.pool
         self.parts = CommitParts(setup)
         self.outbox = self.parts[Outbox]
@@ -59,9 +55,8 @@ class PartitionHost:
     def take(self, deliveries: Sequence[Delivery]) -> None:
         """Advance the devices; blocks on the store alone, where devices are woken.
 
-        Args:
-            deliveries: All batches since the last commit: those that were taken
-                already are passed over, after a restart all are taken.
+        The deliveries are all since the last commit: those that were taken already are passed over,
+        after a restart all are taken.
 
         Raises:
             WalleError: Restart, take all again.
@@ -96,10 +91,7 @@ class PartitionHost:
             yield from self._complete(self._turn)
 
     def send(self, others: Sequence[UplinkFrame] = ()) -> None:
-        """Send what is durable of its commits; blocks for disk and tunnel.
-
-        Args:
-            others: Frames of other partitions of the host, sent with them.
+        """Send what is durable, with other frames of the host; blocks for disk and tunnel.
 
         Raises:
             WalleError: The disk failed, or the tunnel was closed.
@@ -135,9 +127,7 @@ class PartitionHost:
     def install(self, wanted: Sequence[Wanted], devices: Iterable[tuple[str, int]]) -> Refused:
         """Give devices other tasks, behind what was taken, in ONE commit with it; blocks.
 
-        Args:
-            wanted: What devices get.
-            devices: (device id, index of it).
+        A device comes as its id and an index into ``wanted``.
 
         Raises:
             WalleError: Nothing was committed: restart, take all again, install again.
@@ -157,8 +147,7 @@ class PartitionHost:
     def idle(self, *, is_last: bool = False) -> None:
         """With nothing else at hand take what came meanwhile; let out what is durable.
 
-        Args:
-            is_last: None will follow for long: make a last report, and wait until all is out.
+        A last one, with none following for long, makes a last report and waits until all is out.
         """
         if self._turn is None:
             turn = self._begin()
@@ -170,9 +159,8 @@ class PartitionHost:
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.
 
-        Args:
-            deadline_ms: Monotonic clock at which waiting ends; frames without
-                acknowledgement stay in the outbox and are sent again.
+        Waiting ends at the deadline of the monotonic clock; frames without acknowledgement stay in
+        the outbox and are sent again.
         """
         self.idle(is_last=True)
         turn = self._begin()

@@ -39,14 +39,7 @@ class TaskRuns:
         reports: Reports | None = None,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        """Take over an opened partition.
-
-        Args:
-            opening: Has its devices' states, and what tasks say of failures.
-            containment: Of the partition.
-            reports: Told what runs did; nobody where None.
-            wait: Waits for seconds; in tests another.
-        """
+        """Take over an opened partition; in tests ``wait`` is another."""
         self._warned = opening.plan.warned
         self._failed: set[str] = set()  # tasks whose first failure was told
         self._reports = reports
@@ -56,11 +49,7 @@ class TaskRuns:
         self._wait = wait or Flag().wait
 
     def run(self, runs: Sequence[Runs], places: RunOrigins | None = None) -> Calling[Done]:
-        """Run tasks, a call per program.
-
-        Args:
-            runs: What each batch of the turn woke, in order.
-            places: Of the turn, for letters of runs that fail.
+        """Run tasks, in the order in which the turn's batches woke them, a call per program.
 
         Raises:
             WalleError: VMs failed; nothing may be committed.

@@ -26,15 +26,8 @@ class Supervisor:
     """Runs turns, restarts what failed, gives up when it keeps failing."""
 
     def __init__(self, name: str, restart: Callable[[], None], policy: RestartPolicy) -> None:
-        """Supervise one partition.
-
-        Args:
-            name: What is supervised, for logs.
-            restart: Brings it back to its last commit; may block.
-            policy: How often.
-        """
+        """Supervise one partition; ``restart`` brings it back to its last commit and may block."""
         self.restarts = 0
-        """Restarts so far, for metrics; not part of any state."""
         self._name = name
         self._restart = restart
         self._policy = policy
@@ -42,9 +35,8 @@ class Supervisor:
     def run(self, turn: Callable[[], None], failure: WalleError | None = None) -> None:
         """Run a turn, after a restart again if it failed in a retryable way.
 
-        Args:
-            turn: Idempotent until it has committed; may block.
-            failure: What its first attempt failed with; None where there was none.
+        The turn is idempotent until it has committed, and may block. ``failure`` is what its first
+        attempt failed with.
 
         Raises:
             WalleError: The turn failed for good, or too often.

@@ -40,7 +40,6 @@ from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 from walle_stream.wire.reports import is_reports
 
 FORMAT_VERSION: Final = b"4"
-"""Version of the layout above."""
 
 FEATURE_KEY: Final = Struct(">IQ")
 """Generation and sequence number, behind ``device_prefix``."""
@@ -70,11 +69,7 @@ class Merging:
     """What becomes one write batch."""
 
     def __init__(self, counts: MergeCounts) -> None:
-        """Begin with nothing.
-
-        Args:
-            counts: Those that it ends with; changed.
-        """
+        """Begin with nothing; the counts are changed, and end with it."""
         self.batch = WriteBatch(raw_mode=True)
         self.counts = counts
         self.touched: dict[str, DeviceSeen] = {}
@@ -99,12 +94,7 @@ class FeatureStore:
     def __init__(
         self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
     ) -> None:
-        """Open it, making it if it is not there; blocks.
-
-        Args:
-            path: Its folder.
-            read_only: Beside the process that writes it.
-            sync_ms: How often it is flushed to the disk; see ``store.durability``.
+        """Open it, or make it; blocks. With ``read_only`` another process may write it.
 
         Raises:
             FormatVersionError: It has another layout version.
@@ -137,13 +127,9 @@ class FeatureStore:
             self._fence = Fence(epochs)
 
     def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> MergeCounts:
-        """Merge frames in one write batch; blocks.
+        """Merge frames in one write batch and return the cumulative counts; blocks.
 
-        Args:
-            frames: (lane, position, envelope) from the tunnel, ascending within a lane.
-
-        Returns:
-            The cumulative counts.
+        Frames of the tunnel are (lane, position, envelope), ascending within a lane.
 
         Raises:
             StoreError: Nothing of them was written.
@@ -233,11 +219,7 @@ class FeatureStore:
         self._durability.wait()
 
     def note_told(self, losses: int) -> None:
-        """Note how many of its losses were reported; blocks until that is durable.
-
-        Args:
-            losses: At most ``stats.losses``.
-        """
+        """Note how many of ``stats.losses`` were reported; blocks until that is durable."""
         counts = msgspec.structs.replace(self.stats, told=losses)
         with map_rocks_errors(self._path):
             self._database[b"\x00counts"] = _encode(counts)
@@ -265,13 +247,9 @@ class FeatureStore:
         self._durability.commit()
 
     def scan(self, device_id: str | None = None) -> Iterator[FeatureRecord]:
-        """Iterate over features by device and sequence number.
+        """Iterate over features by device and sequence number; None means all devices.
 
-        Args:
-            device_id: Only this device's; None for all.
-
-        Yields:
-            Features; those of a later incarnation come behind an earlier's.
+        Features of a later incarnation come behind an earlier's.
         """
         start, last = b"\x10", b"\x11"
         if device_id is not None:

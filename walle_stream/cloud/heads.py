@@ -27,20 +27,13 @@ class DeviceHead(DeviceSeen, array_like=True):
     digests: list[bytes] = msgspec.field(default_factory=list)
     """Of all merged features, by generation: 16 bytes each."""
     gaps: int = 0
-    """How often numbers were missing before a feature."""
     kept: dict[str, int] = msgspec.field(default_factory=dict)
-    """Rows, by task."""
 
     def take(self, generation: int, record: FeatureRecord, *, is_gap: bool) -> int:
-        """Count a new feature.
+        """Count a new feature, and return how many rows its task has with it.
 
-        Args:
-            generation: Index of its incarnation.
-            record: The feature.
-            is_gap: Whether numbers before it are missing.
-
-        Returns:
-            How many rows its task has with it.
+        ``generation`` is the index of its incarnation; ``is_gap`` where numbers before it are
+        missing.
         """
         if generation == len(self.counts):
             self.counts.append(0)
@@ -64,15 +57,7 @@ class KeptFeature(msgspec.Struct, array_like=True, gc=False):
 
 
 def chain_digest(before: bytes, record: FeatureRecord) -> bytes:
-    """Return the digest of all features up to this one.
-
-    Args:
-        before: Of all before it; empty for none.
-        record: The feature.
-
-    Returns:
-        16 bytes, blake2b.
-    """
+    """Return the digest (16 bytes, blake2b) of all features up to this one, from an empty one."""
     # lengths, so that no two lists of parts are hashed alike
     hashed = blake2b(before, digest_size=16)
     for part in (
@@ -96,12 +81,8 @@ def shown(
 ) -> dict[str, Any]:
     """Return what a look-up shows; features are put in as they are, unparsed.
 
-    Args:
-        device_id: The device.
-        head: Its head.
-        rows: Generation, number and feature, the newest first.
-        keep: Most of each task.
-        task: Only this one's; None for all.
+    Rows are generation, number and feature, the newest first. ``keep`` bounds those of each task;
+    without a task all are shown.
     """
     tasks: dict[str, list[dict[str, Any]]] = {}
     for generation, number, each in rows:

@@ -45,7 +45,6 @@ class Group(NamedTuple):
 
     name: str
     partitions: int
-    """Of the topic."""
     owners: Callable[[Collection[int]], Mapping[int, str]]
     """Gives ``HOST:PORT`` of partitions' owners, asking anew if those given were wrong."""
 
@@ -60,14 +59,7 @@ class LookUps:
         keep: int,
         more_health: Callable[[], Mapping[str, Any]],
     ) -> None:
-        """Begin.
-
-        Args:
-            partitions: Of this worker.
-            group: The others.
-            keep: Most features shown of a task.
-            more_health: What else ``/healthz`` shows.
-        """
+        """Begin; at most ``keep`` features of a task are shown."""
         self._partitions = partitions
         self._group = group
         self._keep = keep
@@ -88,10 +80,7 @@ class LookUps:
     def features(self, device_id: str, task: str | None, asked_by: str | None) -> tuple[int, Any]:
         """Return status and body of ``/features/DEVICE``; blocks.
 
-        Args:
-            device_id: The device.
-            task: Only this one's features; None for all.
-            asked_by: Group of the worker that asks for somebody; None for a client.
+        ``asked_by`` is the group of the worker that asks for somebody; None for a client.
         """
         wrong = device_id_problem(device_id)
         if wrong is not None:

@@ -79,17 +79,18 @@ class _Taking(Merging):
 
 
 class PartitionTable(FeatureStore):
-    """One writing thread; any thread may look up."""
+    """One writing thread; any thread may look up.
+
+    Once it is closed, whatever reads or writes its database raises ``StoreError``.
+    """
 
     _cached_devices = 2_000  # a worker may have a hundred tables
 
     def __init__(self, path: Path, keep: int, *, keeps_reports: bool = False) -> None:
         """Open it, making it if it is not there; blocks.
 
-        Args:
-            path: Its folder.
-            keep: Latest features of a device and task that stay, ≥ 1.
-            keeps_reports: Whether frames of reports wait here; else they are only counted.
+        ``keep`` (≥ 1) latest features of a device and task stay. Where the table does not keep
+        reports, their frames are only counted.
 
         Raises:
             StoreError: It cannot be opened.
@@ -108,16 +109,10 @@ class PartitionTable(FeatureStore):
     def take(
         self, stretches: Iterable[Stretch], offset: bytes, next_offset: int, refused: int = 0
     ) -> list[str]:
-        """Merge what comes next in one write batch; blocks.
+        """Merge what comes next, in the partition's order, in one write batch; blocks.
 
-        Args:
-            stretches: In the partition's order.
-            offset: Of the reader, behind them.
-            next_offset: The same as a number.
-            refused: Records between them that were refused before.
-
-        Returns:
-            Why records were refused here, a line each.
+        Both offsets are the reader's behind the stretches. ``refused`` counts records between them
+        that were refused before. Returns why records were refused here, a line each.
 
         Raises:
             StoreError: Nothing of them was written: open it again.
@@ -138,11 +133,7 @@ class PartitionTable(FeatureStore):
         return merging.problems
 
     def look_up(self, device_id: str) -> Kept | None:
-        """Return what is kept of a device; any thread, blocks.
-
-        Raises:
-            StoreError: The table was closed.
-        """
+        """Return what is kept of a device; any thread, blocks."""
         with self._lock:
             stored = self._get(b"\x02" + device_id.encode())
             rows = self._rows(device_id) if stored else []
@@ -159,11 +150,7 @@ class PartitionTable(FeatureStore):
             return () if self._reports is None else self._reports.first(max_bytes)
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
-        """Delete frames that wait no more; any thread, blocks.
-
-        Raises:
-            StoreError: The table was closed.
-        """
+        """Delete frames that wait no more; any thread, blocks."""
         with self._lock, map_rocks_errors(self.path):
             if self._reports is not None:
                 batch = WriteBatch(raw_mode=True)

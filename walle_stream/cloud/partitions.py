@@ -25,7 +25,6 @@ from walle_stream.store.files import make_folder
 _log = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY_MS: Final = 60_000.0
-"""Shortest time between two snapshots of a partition."""
 
 MOVING: Final = "partitions are being moved or recovered"
 """Why nothing is known now, unless this worker is cut off."""
@@ -42,7 +41,6 @@ _SHOWN: Final = {
     "reports": "frames",
     "refused": "frames_refused",
 }
-"""Counts of ``/healthz``, and what tables call them."""
 
 
 class _Open:
@@ -66,9 +64,7 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How tables are kept."""
 
     keep: int
-    """Latest features of a device and task."""
     keeps_reports: bool = False
-    """Whether what devices report waits for a service."""
     snapshots: Callable[[int], SnapshotStore] | None = None
     """Gives those of a partition; None: the topic alone brings what a worker lacks."""
     snapshot_every_ms: float = SNAPSHOT_EVERY_MS
@@ -80,13 +76,7 @@ class Partitions:
     may_begin_anew = False
 
     def __init__(self, folder: Path, address: str, options: TableOptions) -> None:
-        """Open nothing yet.
-
-        Args:
-            folder: Of this worker's tables; made.
-            address: ``HOST:PORT`` of its look-ups, which the group is told.
-            options: How tables are kept.
-        """
+        """Open nothing yet; ``folder`` is made, the group is told ``HOST:PORT`` of the look-ups."""
         self.incarnation = address
         self._folder = folder
         self._options = options
@@ -139,22 +129,15 @@ class Partitions:
         self._is_member = is_member
 
     def held_until(self, until_ms: float) -> None:
-        """Note until when nobody else can have the partitions.
-
-        Args:
-            until_ms: Of ``clock.unstopped_ms``.
-        """
+        """Note until when, by ``clock.unstopped_ms``, nobody else can have the partitions."""
         self._until_ms = until_ms
 
     # What comes
 
     def expect(self, number: int, goal: int, end: int) -> None:
-        """Note how far a partition's topic goes.
+        """Note how far a partition's topic goes now.
 
-        Args:
-            number: The partition.
-            goal: Where its end was when it was opened; 0 where all of that was read.
-            end: Where it is now.
+        ``goal`` is where its end was when it was opened; 0 where all of that was read.
         """
         self._open[number].goal, self._open[number].end = goal, end
 

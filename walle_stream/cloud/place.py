@@ -23,12 +23,7 @@ _PAUSE_S: Final = 0.1
 def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
     """Make a data directory and hold it; the lock goes with the process. Blocks.
 
-    Args:
-        path: As the user gave it.
-        wait_s: How long a worker that is ending is waited for.
-
-    Yields:
-        The absolute path.
+    A worker that is ending is waited for, ``wait_s`` at most. Yields the absolute path.
 
     Raises:
         StoreError: It cannot be used, or is of ``walle run``.
@@ -69,11 +64,7 @@ def _take(lock: int, path: Path, deadline_ms: float) -> None:
 
 
 def advertised(text: str | None, port: int) -> tuple[str, int] | None:
-    """Read where a worker's pages are found by others.
-
-    Args:
-        text: ``HOST[:PORT]``; IPv6 in brackets.
-        port: Of one that is not given.
+    """Read ``HOST[:PORT]``, where others find a worker's pages; IPv6 is in brackets.
 
     Raises:
         MetricsAddressError: It is no address.

@@ -30,7 +30,6 @@ WAITING_MAX_BYTES: Final = 16 * 1024 * 1024
 """Frames of one table that wait for the service; the oldest beyond them are dropped."""
 
 PREFIX: Final = b"\x05"
-"""Of the rows' keys."""
 
 _SEND_BYTES: Final = 512 * 1024  # proxies often let 1 MiB through
 BACKOFF_S: Final = 0.2
@@ -53,12 +52,7 @@ class HeldReports:
     """The rows of one table. Its owner holds the table's lock around every call."""
 
     def __init__(self, rows: Iterable[tuple[bytes, bytes]], max_bytes: int) -> None:
-        """Read them.
-
-        Args:
-            rows: As the table has them, ascending.
-            max_bytes: Of bodies that wait.
-        """
+        """Read rows, ascending; ``max_bytes`` bounds bodies that wait."""
         self.waiting: deque[Waiting] = deque((key, _decode(row)) for key, row in rows)
         self.dropped = 0
         """Frames that had no room, since the table was opened."""
@@ -67,12 +61,7 @@ class HeldReports:
         self._max_bytes = max_bytes
 
     def add(self, frames: Iterable[ReportFrame], batch: WriteBatch | None = None) -> None:
-        """Let frames wait; the oldest go where there is no room.
-
-        Args:
-            frames: New ones.
-            batch: Of the table; None where they wait in memory alone.
-        """
+        """Let frames wait (without a batch in memory alone); the oldest make room."""
         for frame in frames:
             self._last += 1
             key = PREFIX + self._last.to_bytes(8)
@@ -133,13 +122,10 @@ class ReportOutlet:
         token: Callable[[], str] | None = None,
         backoff_s: float = BACKOFF_S,
     ) -> None:
-        """Start the thread.
+        """Start the thread; the service's URL has no path.
 
-        Args:
-            url: Of the service, without a path.
-            tables: Gives those that are open.
-            token: Says who sends, asked before each request; None: nobody says it.
-            backoff_s: Before the second attempt.
+        ``tables`` gives those that are open. ``token``, asked before each request, says who sends.
+        ``backoff_s`` is before the second attempt.
         """
         parts = urlsplit(url)
         self._secure = ssl.create_default_context() if parts.scheme == "https" else None

@@ -32,12 +32,10 @@ class BatchedModel:
     """Runs a model on rows of several requests. Thread-safe as the model is; blocks."""
 
     def __init__(self, model: HostedModel, batch: int, title: str) -> None:
-        """Take over; runs nothing.
+        """Take over a model whose inputs and outputs have rows as first dimension; runs nothing.
 
-        Args:
-            model: Whose inputs and outputs all have the rows as first dimension.
-            batch: Rows of each evaluation, which 16 divides.
-            title: What errors call the place where the model is named.
+        Each evaluation has ``batch`` rows, which 16 divides. ``title`` is what errors call the
+        place where the model is named.
 
         Raises:
             ModelError: It declares an input or output that has no rows, or a fixed
@@ -63,13 +61,7 @@ class BatchedModel:
         return self._model.module
 
     def __call__(self, *inputs: Array) -> tuple[Array, ...]:
-        """Run the model, so many rows at a time.
-
-        Args:
-            inputs: See ``HostedModel``; each has the rows as first dimension.
-
-        Returns:
-            Its outputs, in order.
+        """Run the model, so many rows at a time, and return its outputs in order.
 
         Raises:
             ModelError: A row's result depends on other rows, or on its place.
@@ -176,12 +168,9 @@ def run_together(
 ) -> list[tuple[Array, ...]]:
     """Run a model on the rows of several requests, wherever it is.
 
-    Args:
-        model: A ``BatchedModel``, or what stands for one in another process.
-        requests: Inputs of each, as for a call; not changed.
-
-    Returns:
-        Outputs of each, in order: the same bytes as alone, the caller's own.
+    It is a ``BatchedModel``, or what stands for one in another process. The inputs of each request
+    are not changed. Returns the outputs of each, in order: the same bytes as alone, the caller's
+    own.
 
     Raises:
         EngineError: Inputs do not fit, or the model cannot be run with them.

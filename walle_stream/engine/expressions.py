@@ -195,8 +195,6 @@ class EngineEvaluator:
 
 
 class _Request:
-    """A request while it is computed."""
-
     def __init__(self, graph: Graph, before: Mapping[int, list[Array]]) -> None:
         self.work = 0
         self._outputs = graph.outputs
@@ -219,8 +217,6 @@ class _Request:
 
 
 class _Job:
-    """A component while it is computed."""
-
     def __init__(
         self, request: _Request, component: Component, values: Mapping[int, Array]
     ) -> None:  # fmt: skip
@@ -231,7 +227,6 @@ class _Job:
             at: values[number] for at, number in enumerate(component.numbers) if number in values
         }
         self.models: dict[str, list[Array]] = {}
-        """What models gave, by name and inputs."""
         self._input_count = len(self.values)
 
     @property
@@ -246,8 +241,6 @@ class _Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
-    """A node that is a model's output."""
-
     job: _Job
     number: int
     model: Model

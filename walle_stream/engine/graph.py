@@ -39,7 +39,6 @@ class OptionalType:
 
 
 TITLE_MAX: Final = 200
-"""Characters of a name that messages show."""
 
 type ValueType = TensorType | SequenceType | OptionalType | None
 
@@ -186,7 +185,6 @@ class Model:
     graph: Graph
     functions: Mapping[OperatorKey, Function] = field(default_factory=dict)
     opsets: Mapping[str, int] = field(default_factory=dict)
-    """Versions that the model imports, by domain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,7 @@ class HostedModel:
     def __init__(self, module: Module) -> None:
         """Take over; looks at the whole model, runs nothing.
 
-        Args:
-            module: Whose inputs that have no value in the model are given by position.
+        Inputs that have no value in the model are given by position.
 
         Raises:
             DTypeError: An input is nothing that a script's tensor can become.
@@ -67,10 +66,7 @@ class HostedModel:
     def of(cls, model: Model, backend: str = "numpy", threads: int | None = None) -> Self:
         """Make it as pipelines run their models, here or in another process alike.
 
-        Args:
-            model: As an importer makes it.
-            backend: See ``Module``.
-            threads: Of products of matrices; None: one, if numpy's library can be told.
+        Without a number of threads, products of matrices use one, if numpy's library can be told.
 
         Raises:
             EngineError: It cannot be had here, or is nothing for scripts.
@@ -93,14 +89,9 @@ class HostedModel:
         return self._module
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
-        """Run the model.
+        """Run the model on arrays in its inputs' order; optional ones may be left out at the end.
 
-        Args:
-            arrays: In the order of the model's inputs; not changed. Optional ones at
-                the end may be left out.
-
-        Returns:
-            Its outputs, in order; one that is no tensor is an array of objects.
+        Returns its outputs, in order; one that is no tensor is an array of objects.
 
         Raises:
             EngineError: They do not fit, or the model cannot be run with them; the

@@ -17,15 +17,10 @@ TEXTS_MAX: Final = 1 << 26
 
 
 def checked_inputs(graph: Graph, values: Mapping[str, Any]) -> dict[str, Data]:
-    """Take over what a caller gives.
+    """Return a caller's values as arrays of the declared dtypes and shapes.
 
-    Args:
-        graph: Of the model.
-        values: By name: arrays; numbers and lists of numbers take the declared dtype; a list
-            of tensors for a sequence, None for an optional value that is empty.
-
-    Returns:
-        Arrays of the declared dtypes and shapes; strings have the dtype ``object``.
+    Numbers and lists of numbers take the declared dtype, and strings the dtype ``object``. A list
+    of tensors is for a sequence, None for an optional value that is empty.
 
     Raises:
         EngineError: A name is unknown, or an input missing.

@@ -34,15 +34,12 @@ class Module:
         self, model: Model, *, backend: str = "numpy", threads: int | None = None,
         limits: Limits | None = None,
     ) -> None:  # fmt: skip
-        """Take over.
+        """Take over a model as an importer makes it; it is not changed.
 
-        Args:
-            model: As an importer makes it; not changed.
-            backend: ``numpy``, or ``reference``, which is slow and the definition.
-            threads: Of products of matrices in a run; None leaves numpy's own
-                number. It is the whole process's while the run lasts, see
-                ``engine.threads``.
-            limits: Of each run; None: as wide as the machine allows.
+        The backend is ``numpy``, or ``reference``, which is slow and the definition. ``threads`` is
+        of products of matrices in a run; None leaves numpy's own number. It is the whole process's
+        while the run lasts, see ``engine.threads``. Each run has the limits; without any it is as
+        wide as the machine allows.
         """
         self.model = model
         self.backend = backend
@@ -72,14 +69,9 @@ class Module:
     ) -> dict[str, Any]:
         """Run the model. Blocks.
 
-        Args:
-            inputs: Arrays by name, or what numpy makes arrays of; lists of them for
-                sequences, None for an empty optional. They are not changed.
-            outputs: Names of those that are wanted; None: all. The whole model is
-                run either way.
-
-        Returns:
-            Arrays by name, the caller's own; lists of them for sequences.
+        Inputs are arrays by name, or what numpy makes arrays of; lists of them for sequences, None
+        for an empty optional. They are not changed. The whole model is run whichever outputs are
+        wanted. Returns arrays by name, the caller's own; lists of them for sequences.
 
         Raises:
             EngineError: An input or output is wrong, or the model cannot be run with
@@ -105,14 +97,10 @@ class Module:
         )
 
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> "Profile":
-        """Time the steps of the model. Blocks for as many runs and one.
+        """Time the steps of the model in so many runs, after one that plans. Blocks.
 
-        Args:
-            inputs: As for ``run``.
-            repeats: Runs that are timed, after one that plans.
-
-        Returns:
-            Times by node and operator, and what the passes saved.
+        Inputs are as for ``run``. The profile has times by node and operator, and what the passes
+        saved.
         """
         from walle_stream.engine.profiling import profile_model  # noqa: PLC0415  # seldom
 

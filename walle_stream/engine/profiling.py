@@ -29,7 +29,6 @@ class Statistics:
 
     steps: int = 0
     rasters: int = 0
-    """Among the steps."""
     moved_bytes: int = 0
     """That rasters write: elements of their regions, and of what they fill."""
     peak_bytes: int = 0
@@ -172,8 +171,6 @@ class Profile:
 
 
 class _Watching:
-    """A backend that counts what its plans do."""
-
     def __init__(self, inner: Backend) -> None:
         self.name = inner.name
         self._inner = inner

@@ -95,7 +95,6 @@ class Step:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """As the operator's docstring says; a raster has ``regions``, ``fill`` and ``accumulate``."""
     origin: str = ""
-    """Name of the node that it was lowered from."""
 
     @classmethod
     def raster(cls, source: Tensor, output: Tensor, region: Region, origin: str) -> "Step":

@@ -44,7 +44,6 @@ class Region:
     source: View
     destination: View
     input: int = 0
-    """Which input of the raster is read."""
 
     @property
     def count(self) -> int:

@@ -51,8 +51,6 @@ def _importer() -> "ModuleType":
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """Made for one set of shapes, and not changed."""
-
     piece: Piece
     inputs: dict[str, TensorType]
     outputs: dict[str, TensorType | None]
@@ -103,13 +101,7 @@ class Session:
             self._ready = self._planned(shapes)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Run it.
-
-        Args:
-            inputs: Arrays by name, of the session's shapes. They are not changed.
-
-        Returns:
-            Arrays by name, the caller's own.
+        """Run it on arrays of the session's shapes; returns arrays by name, the caller's own.
 
         Raises:
             ShapeError: An input has another shape.

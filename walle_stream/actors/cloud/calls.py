@@ -30,7 +30,6 @@ REPLY_MAX_BYTES: Final = 1024 * 1024
 """Largest answer, as JSON."""
 
 WORKERS: Final = 4
-"""Most services that are asked at once."""
 
 _IN_HAND: Final = 64
 _ERROR_MAX_CHARACTERS: Final = 500
@@ -43,7 +42,6 @@ class ServiceCall(msgspec.Struct, frozen=True):
     task: str
     task_version: str
     question: dict[str, Any]
-    """As the script gave it."""
     key: str
     """The same when a question is put again after a crash: for services that keep something."""
 
@@ -61,12 +59,7 @@ class CallStore(Protocol):
         ...
 
     def open_calls(self, after: int, limit: int) -> Sequence[tuple[int, OpenCall]]:
-        """Return waiting calls in the order of arrival, each with its number.
-
-        Args:
-            after: Only those behind this number.
-            limit: Most calls.
-        """
+        """Return waiting calls behind a number in the order of arrival, each with its number."""
         ...
 
     def close_call(self, number: int) -> None:
@@ -84,14 +77,7 @@ class CloudCalls:
         downlink: Downlink,
         services: Mapping[str, Service],
     ) -> None:
-        """Begin with the calls that wait.
-
-        Args:
-            store: Where calls wait.
-            sender: The beginning of the tunnel's way down.
-            downlink: The end of it, to see which replies are on their way.
-            services: By name.
-        """
+        """Begin with the calls that wait; the downlink only shows which replies go down."""
         self._store = store
         self._sender = sender
         self._downlink = downlink
@@ -129,10 +115,7 @@ class CloudCalls:
     def in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
         """Return the digests of a partition's calls that wait here or whose reply goes down.
 
-        Args:
-            incarnation: Of the callers.
-            partition: Of theirs.
-            position: Of the last message that it has taken.
+        ``position`` is of the last message that the partition has taken.
         """
         digests, after, sender = set[str](), 0, (incarnation, partition)
         while calls := self._store.open_calls(after, _IN_HAND):

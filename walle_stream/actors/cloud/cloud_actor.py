@@ -16,7 +16,6 @@ from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
 from walle_stream.types import partition_of
 
 MERGE_MAX_BYTES: Final = 1024 * 1024
-"""Most bytes of frames merged in one write batch."""
 
 
 class CloudStats(Protocol):
@@ -61,8 +60,7 @@ class CloudStore(CallStore, Protocol):
     def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> Any:
         """Merge frames and remember their positions in one write batch; blocks.
 
-        Args:
-            frames: (lane, position, envelope), ascending within a lane, behind its position.
+        A frame is (lane, position, envelope); they ascend within a lane, behind its position.
         """
         ...
 
@@ -99,17 +97,10 @@ class CloudActor(Actor):
         close_tunnel: Callable[[], None],
         services: Mapping[str, Service] | None = None,
     ) -> None:
-        """Take over the cloud side.
+        """Take over the cloud side; the downlink is only looked at.
 
-        Args:
-            store: The feature table.
-            receiver: The end of the tunnel's way up.
-            sender: The beginning of its way down.
-            downlink: The end of that, which is only looked at.
-            partition_count: Of the devices' data directory.
-            close_tunnel: Called after a failure: senders that wait for room
-                must learn that nobody will make any.
-            services: Answer the devices' calls, by name.
+        ``partition_count`` is of the devices' data directory. ``close_tunnel`` is called after a
+        failure: senders that wait for room must learn that nobody will make any.
         """
         self._close_tunnel = close_tunnel
         self._sender = sender

@@ -35,11 +35,7 @@ class CloudHoldings:
     """What the cloud side holds, as ``Holdings``: asked of its actor, wherever that is."""
 
     def __init__(self, ask: Callable[[Any], Any] | None = None) -> None:
-        """Begin.
-
-        Args:
-            ask: Puts a question to the actor; may be given later.
-        """
+        """Begin; the function that puts a question to the actor may be given later."""
         self.ask = ask
 
     def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:

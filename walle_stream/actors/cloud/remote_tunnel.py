@@ -21,20 +21,18 @@ IN_FLIGHT_MAX: Final = 2
 """Most sends of a host that are not acknowledged; a sender waits beyond them."""
 
 POLL_S: Final = 0.05
-"""How often messages are looked for."""
 
 _BUFFER_MAX_BYTES: Final = 1024 * 1024
 
 
 class CloudLink(Protocol):
-    """Calls of the process that owns the tunnel; they go on through its restarts."""
+    """Calls of the process that owns the tunnel; they go on through its restarts.
+
+    Each raises ``TunnelClosedError`` where the link was closed, or the cloud side failed for good.
+    """
 
     def append(self, frames: Sequence[UplinkFrame]) -> None:
-        """Have frames appended to the log, in order; blocks until they are durable.
-
-        Raises:
-            TunnelClosedError: The link was closed, or the cloud side failed for good.
-        """
+        """Have frames appended to the log, in order; blocks until they are durable."""
         ...
 
     def messages(
@@ -42,24 +40,13 @@ class CloudLink(Protocol):
     ) -> Mapping[int, Sequence[tuple[int, bytes]]]:
         """Return messages down; blocks for the call.
 
-        Args:
-            wanted: For each partition the positions behind which messages are
-                wanted, and up to which they may be forgotten.
-
-        Raises:
-            TunnelClosedError: The link was closed, or the cloud side failed for good.
+        Each partition gives the positions behind which messages are wanted, and up to which they
+        may be forgotten.
         """
         ...
 
     def ask(self, question: Any) -> Any:
-        """Put a question to the cloud actor; blocks for its answer.
-
-        Args:
-            question: One of ``actors.holdings``.
-
-        Raises:
-            TunnelClosedError: The link was closed, or the cloud side failed for good.
-        """
+        """Put a question of ``actors.holdings`` to the cloud actor; blocks for its answer."""
         ...
 
 
@@ -101,11 +88,7 @@ class RemoteUplink:
     def await_idle(self, timeout_s: float) -> bool:
         """Block until every frame that was sent is acknowledged, or none can be any more.
 
-        Args:
-            timeout_s: At most so long.
-
-        Returns:
-            Whether nothing is to be waited for.
+        Returns False where the time was over before.
         """
         with self._condition:
             return self._condition.wait_for(

@@ -32,12 +32,7 @@ class EngineActors:
     ) -> None:
         """Put each model into the object store, once, and start the actors; does not wait.
 
-        Args:
-            ray: The module.
-            blueprints: By model.
-            spec: How many, and what each gets.
-            hosts: Processes that call them.
-            describe: See ``EngineWorker``.
+        ``hosts`` counts the processes that call them. ``describe`` is as in ``EngineWorker``.
 
         Raises:
             ClusterError: The object store cannot keep the models.
@@ -67,7 +62,6 @@ class EngineActors:
             for index, actor in enumerate(self._actors)
         }
         self.pids = [0] * spec.actors
-        """Process ids, as of the start."""
 
     @property
     def handles(self) -> EngineHandles:
@@ -82,10 +76,8 @@ class EngineActors:
     ) -> None:
         """Wait until every actor has its models; blocks.
 
-        Args:
-            check: Refuses an actor, by its name and what it says of itself.
-            is_stopped: Whether to wait no longer; asked several times a second.
-            timeout_ms: Longest wait, counted from the start.
+        ``check`` refuses an actor by its name and what it says of itself. ``is_stopped`` is asked
+        several times a second. The timeout counts from the start.
 
         Raises:
             ClusterError: There is no room for one, or it is not like this process.

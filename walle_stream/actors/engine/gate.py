@@ -25,12 +25,7 @@ class Gate:
     """First come, first served. Thread-safe."""
 
     def __init__(self, limit: int, lease_s: float = LEASE_S) -> None:
-        """Open it.
-
-        Args:
-            limit: Most that are inside at a time, ≥ 1.
-            lease_s: How long a reservation holds until its owner is inside, seconds.
-        """
+        """Let ``limit`` (≥ 1) in at a time; a lease bounds how long a reservation waits."""
         self._limit = limit
         self._lease_s = lease_s
         self._lock = threading.Lock()
@@ -42,8 +37,7 @@ class Gate:
     def reserve(self, ticket: str) -> None:
         """Wait until nobody is inside, and let nobody in but the ticket's owner; blocks.
 
-        Args:
-            ticket: A name that nobody else has, not empty.
+        The ticket is a name that nobody else has, not empty.
         """
         self._wait(_Waiter(ticket))
 
@@ -51,11 +45,7 @@ class Gate:
     def inside(self, ticket: str = "") -> Iterator[bool]:
         """Be inside for as long as a block takes; waits in line, without a ticket.
 
-        Args:
-            ticket: Of a reservation, which ends with the block.
-
-        Yields:
-            Whether one is inside: not, where the reservation was over before.
+        A ticket's reservation ends with the block. Yields False where it was over before.
         """
         if ticket:
             with self._lock:

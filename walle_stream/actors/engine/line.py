@@ -23,13 +23,9 @@ class EngineLine:
     """Origins at actors, and who waits for one. Thread-safe."""
 
     def __init__(self, count: int, limit: int, first: int = 0) -> None:
-        """Begin with all actors up and idle.
+        """Begin with all actors up and idle; an actor takes at most ``limit`` requests (≥ 1).
 
-        Args:
-            count: Of actors, ≥ 1.
-            limit: Most requests at one, ≥ 1.
-            first: The actor that is chosen first among equals: another one for each
-                process that shares them.
+        ``first`` is chosen first among equals: another one for each process that shares them.
         """
         self._lock = threading.Lock()
         self._limit = limit
@@ -41,10 +37,7 @@ class EngineLine:
         self._end: WalleError | None = None
 
     def reserve(self) -> int:
-        """Get a place at an actor; blocks until there is one.
-
-        Returns:
-            The actor; give it back.
+        """Return an actor that has a place, until ``give``; blocks until there is one.
 
         Raises:
             WalleError: What ``end`` was told, or ``lose`` of the last actor.
@@ -65,13 +58,9 @@ class EngineLine:
             self._serve()
 
     def is_first_down(self, index: int) -> bool:
-        """Choose an actor no more until it is up.
+        """Choose an actor, whose process ended, no more until it is up.
 
-        Args:
-            index: The actor; its process ended.
-
-        Returns:
-            Whether it was up as far as was known: nobody looks after it yet.
+        Returns whether it was up as far as was known: nobody looks after it yet.
         """
         with self._lock:
             was_up, self._is_up[index] = self._is_up[index], False
@@ -91,11 +80,7 @@ class EngineLine:
             self._serve()
 
     def end(self, why: WalleError) -> None:
-        """Let nobody wait any more.
-
-        Args:
-            why: Raised by ``take`` from now on.
-        """
+        """Let nobody wait any more: ``reserve`` raises the error from now on."""
         with self._lock:
             self._end = why
             self._serve()

@@ -50,13 +50,9 @@ class EnginePool:
         first: int = 0,
         lost_after_ms: float = LOST_AFTER_MS,
     ) -> None:
-        """Take over; waits for nothing.
+        """Take over actors, which others may call as well; waits for nothing.
 
-        Args:
-            ray: The module.
-            handles: Of the actors, which others may call as well.
-            first: The actor that is chosen first among equals.
-            lost_after_ms: See ``LOST_AFTER_MS``.
+        ``first`` is chosen first among equals.
         """
         self._ray = ray
         self._actors = handles.actors
@@ -73,12 +69,8 @@ class EnginePool:
     def run(self, name: str, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run a model in one of the actors; blocks, first for a place at one.
 
-        Args:
-            name: Of the model.
-            inputs: Arrays, by position; borrowed until return.
-
-        Returns:
-            Its outputs, in order; arrays of the caller's own.
+        Inputs go by position and are borrowed until return. The outputs, in order, are the caller's
+        own.
 
         Raises:
             EngineError: What the model raised, or the request has ended three actors;
@@ -193,12 +185,7 @@ class PooledModel:
     """A model in the engine actors: a ``ModelRunner``."""
 
     def __init__(self, pool: EnginePool, name: str) -> None:
-        """Take over.
-
-        Args:
-            pool: That runs it; stays the caller's to close.
-            name: Of the model.
-        """
+        """Take over; the pool stays the caller's to close."""
         self._pool: EnginePool | None = pool
         self._name = name
 

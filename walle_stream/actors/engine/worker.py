@@ -32,10 +32,7 @@ class ModelBlueprint:
     """Rows of each evaluation; None: as many as are asked for."""
 
     def build(self) -> HostedModel | BatchedModel:
-        """Make the model in this process.
-
-        Returns:
-            It; nothing is lowered yet.
+        """Make the model in this process; nothing is lowered yet.
 
         Raises:
             EngineError: It cannot be had here; the message says where it is named.
@@ -59,11 +56,9 @@ class EngineWorker:
     """Class of the Ray actor. Its calls run in several threads, and may block."""
 
     def __init__(self, in_flight: int, describe: Callable[[], Any]) -> None:
-        """Keep what it needs; nothing is built.
+        """Build nothing yet; ``in_flight`` requests (≥ 1) are computed at a time.
 
-        Args:
-            in_flight: Most requests that are computed at a time, ≥ 1.
-            describe: Says what this process must have in common with the driver.
+        ``describe`` says what this process must have in common with the driver.
         """
         self._gate = Gate(in_flight)
         self._describe = describe
@@ -71,10 +66,7 @@ class EngineWorker:
         self._models: dict[str, HostedModel | BatchedModel] = {}
 
     def hello(self, references: Mapping[str, Any]) -> tuple[int, Any]:
-        """Build the models, return the process id and what ``describe`` says.
-
-        Args:
-            references: By model, to its ``ModelBlueprint`` in the object store.
+        """Build the models of the object store; return the process id and what ``describe`` says.
 
         Raises:
             EngineError: A model cannot be had here.
@@ -93,13 +85,9 @@ class EngineWorker:
     ) -> tuple[Any, ...] | None:
         """Run a model; waits in line.
 
-        Args:
-            model: Its name and reference: this process may not have met it yet.
-            inputs: Arrays, by position; they lie in the object store, read-only.
-            ticket: Of its reservation; empty for none.
-
-        Returns:
-            Its outputs, in order; None where the reservation was over before.
+        The model is a name and a reference: this process may not have met it yet. Inputs go by
+        position; they lie in the object store, read-only. Returns the outputs in order, None where
+        the reservation of the ticket was over before.
 
         Raises:
             EngineError: See ``HostedModel``.

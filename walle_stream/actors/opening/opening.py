@@ -14,9 +14,6 @@ from walle_stream.stream.task_sets import SetDefinition
 def open_partition(setup: PartitionSetup) -> Opening:
     """Open a partition; blocks on the store, and on the cloud side's answer.
 
-    Args:
-        setup: What its host is made of.
-
     Raises:
         WalleError: It cannot be opened; its database is closed.
     """

@@ -22,10 +22,8 @@ from walle_stream.wire.journal import JournalBatch
 def recover(rows: PartitionRows, definition: SetDefinition) -> None:
     """Empty the journal of an opened partition; blocks.
 
-    Args:
-        rows: The partition's rows.
-        definition: What batches are handled with from now on; kept, so that the
-            next recovery can tell.
+    The definition is what batches are handled with from now on; it is kept, so that the next
+    recovery can tell.
     """
     stored = rows.journal_definition()
     core = None
@@ -52,14 +50,8 @@ def replay(
 ) -> list[int]:
     """Give a journal's batches once more; the devices that they change are dirty then.
 
-    Args:
-        core: Empty.
-        journal: Batches, by number.
-        timers: Deadlines of devices at rest.
-        wake: Brings those into memory that are not.
-
-    Returns:
-        The batches' numbers.
+    The core is empty. ``timers`` are deadlines of devices at rest, ``wake`` brings those into
+    memory that are not. Returns the batches' numbers.
     """
     replayed = []
     for device_id, deadline_ms in timers:

@@ -40,13 +40,7 @@ def resumed_head(
     """Return the head from which a partition goes on: as committed, where nobody forgot; blocks.
 
     What is sent again is in the outbox then. With the head comes the highest epoch that the cloud
-    side has seen of the partition; 0 for none.
-
-    Args:
-        rows: The partition's, nothing uncommitted.
-        plan: Says who is asked, if anybody.
-        partition: Which.
-        incarnation: Of its devices.
+    side has seen of the partition; 0 for none. Nothing of the rows is uncommitted.
 
     Raises:
         WalleError: The cloud side does not answer, or the store takes no commit.

@@ -25,7 +25,6 @@ from walle_stream.wire.rows import PartitionHead
 _log = logging.getLogger(__name__)
 
 MESSAGES_MAX_BYTES: Final = 256 * 1024
-"""Most bytes of downlink messages taken in one commit."""
 
 
 class Calls(Part):
@@ -34,11 +33,7 @@ class Calls(Part):
     _opening: Opening
 
     def __init__(self, downlink: Downlink) -> None:
-        """Begin.
-
-        Args:
-            downlink: Where messages for the partition's devices come from.
-        """
+        """Begin."""
         self._downlink = downlink
         self._passed = 0  # behind others' messages, which are no reason for a commit
 

@@ -19,19 +19,12 @@ class Containment(Part):
     """Doubt about one partition; it outlives restarts, as the process does."""
 
     def __init__(self, in_hand: InHand, number: int, batch_events: int) -> None:
-        """Begin with what the last process left.
-
-        Args:
-            in_hand: Where partitions note that they call a VM.
-            number: Which partition.
-            batch_events: Events that may be of the batch that was in hand.
-        """
+        """Begin with what the last process left: ``batch_events`` may be of its last batch."""
         self._in_hand = in_hand
         self._number = number
         self._events = batch_events
         self._calls = -1
         self.is_doubtful = in_hand.is_doubtful(number)
-        """Whether runs must be contained."""
         if self.is_doubtful:
             _log.warning(
                 "the last process ended while partition %d ran scripts: its next %d events run in "

@@ -54,11 +54,7 @@ class Figures(Part):
         return self._head.counters.calls - self._head.counters.replies
 
     def status(self, outbox_bytes: int) -> PartitionStatus:
-        """Return the partition's figures.
-
-        Args:
-            outbox_bytes: Of frames without acknowledgement.
-        """
+        """Return the partition's figures."""
         head = self._head
         return PartitionStatus(
             self._opening.number,

@@ -24,10 +24,8 @@ class Installations(Part):
     def ask(self, turn: Turn, wanted: Sequence[Wanted], devices: Iterable[tuple[str, int]]) -> None:
         """Note what devices get with the turn at hand; blocks on the store.
 
-        Args:
-            turn: The one at hand.
-            wanted: What devices get.
-            devices: (device id, index of it); such as have it already stay as they are.
+        A device comes as its id and an index into ``wanted``; those that have it already stay as
+        they are.
         """
         opening = self._opening
         machine, sets = opening.machine, opening.sets
@@ -51,11 +49,7 @@ class Installations(Part):
         self._task_sets = turn.head.task_sets
 
     def changes_of(self, device_id: str) -> Changes:
-        """Return what a device has other than the definition's tasks; blocks on the store.
-
-        Args:
-            device_id: Of this partition.
-        """
+        """Return what a device has other than the definition's tasks; blocks on the store."""
         opening = self._opening
         if opening.machine.is_active(device_id):
             return opening.sets.changes(opening.machine.task_set(device_id))

@@ -28,11 +28,7 @@ class CommitParts:
     """The parts of one partition, in order, and what they share with its runs."""
 
     def __init__(self, setup: PartitionSetup) -> None:
-        """Make them.
-
-        Args:
-            setup: What the partition's host is made of.
-        """
+        """Make them."""
         plan, self.setup = setup.plan, setup
         self.containment = Containment(plan.in_hand, setup.number, _DOUBTED * plan.batch_events)
         how = (plan.report_ms, wall_ms(), plan.compression, plan.proof_of)
@@ -49,11 +45,7 @@ class CommitParts:
         return cast("P", self._parts[kind])
 
     def report(self, refusals: Iterable[Refusal]) -> None:
-        """Count versions that devices refused, for the next report.
-
-        Args:
-            refusals: Each once.
-        """
+        """Count versions that devices refused, each once, for the next report."""
         if self.reports is not None:
             for refusal in refusals:
                 self.reports.add_refusal(

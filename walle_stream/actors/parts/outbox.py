@@ -18,11 +18,7 @@ class Outbox(Part):
     _outgoing: Outgoing
 
     def __init__(self, open_session: OpenSession) -> None:
-        """Begin.
-
-        Args:
-            open_session: Called at each restart.
-        """
+        """Begin; a session is opened at each restart."""
         self._open_session = open_session
         self._frames: list[tuple[int, bytes]] = []
 
@@ -72,17 +68,9 @@ class Outbox(Part):
         return self._session.in_flight_bytes
 
     def due(self, *, is_all: bool = False) -> list[UplinkFrame]:
-        """Return the frames that are durable, each once; see ``Outgoing.step``.
-
-        Args:
-            is_all: Wait for the disk until all are.
-        """
+        """Return the durable frames, each once; ``is_all`` waits for the disk until all are."""
         return self._outgoing.settle() if is_all else self._outgoing.step()
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Send frames; blocks while the tunnel has too much in flight.
-
-        Args:
-            frames: Of this partition, or of others of its host.
-        """
+        """Send frames, also of the host's others; blocks while too much is in flight."""
         self._session.send(frames)

@@ -24,15 +24,13 @@ class _Commit(NamedTuple):
 
 
 class Outgoing:
-    """Of one partition, between two openings. One thread, the device host's."""
+    """Of one partition, between two openings. One thread, the device host's.
+
+    Methods that block for the disk raise ``WalleError`` where it failed.
+    """
 
     def __init__(self, durability: Durability, session: UplinkSession) -> None:
-        """Begin behind an opening, which made all that is stored durable.
-
-        Args:
-            durability: Of the partition's store.
-            session: Makes the frames that travel.
-        """
+        """Begin behind an opening, which made all that is stored durable."""
         self._durability = durability
         self._session = session
         self._waiting: deque[_Commit] = deque()
@@ -43,12 +41,7 @@ class Outgoing:
         frames: Sequence[tuple[int, bytes]],
         on_durable: Sequence[Callable[[], object]] = (),
     ) -> None:
-        """Take what the commit that was just made lets out.
-
-        Args:
-            frames: (number, body), as stored.
-            on_durable: Called when it is durable.
-        """
+        """Take frames (number, body) of the last commit; call functions once it is durable."""
         size_bytes = sum(len(body) for _, body in frames)
         self._waiting.append(_Commit(self._durability.written, frames, size_bytes, on_durable))
         self._waiting_bytes += size_bytes
@@ -59,14 +52,7 @@ class Outgoing:
         return bool(self._waiting)
 
     def step(self) -> list[UplinkFrame]:
-        """Let out what is durable; blocks for the disk where too many bytes wait.
-
-        Returns:
-            The frames to send, each once.
-
-        Raises:
-            WalleError: The disk failed.
-        """
+        """Return the durable frames, each once; blocks for the disk where too many bytes wait."""
         leaving: list[UplinkFrame] = []
         waiting, durable = self._waiting, self._durability.durable()
         while waiting:
@@ -83,13 +69,6 @@ class Outgoing:
         return leaving
 
     def settle(self) -> list[UplinkFrame]:
-        """Let everything out; blocks for the disk.
-
-        Returns:
-            The frames to send, each once.
-
-        Raises:
-            WalleError: The disk failed.
-        """
+        """Let everything out and return the frames to send, each once; blocks for the disk."""
         self._durability.wait()
         return self.step()

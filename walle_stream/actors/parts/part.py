@@ -27,12 +27,10 @@ class PartitionSetup(NamedTuple):
     number: int
     plan: PartitionPlan
     pool: Runner
-    """Where its tasks run."""
     open_rows: Callable[[], PartitionRows]
     """Opens its database; also after a failure."""
     open_session: OpenSession
     downlink: Downlink
-    """Where messages for its devices come from."""
     keeper: "Part | None" = None
     """Makes snapshots for other machines; None for none."""
 
@@ -44,11 +42,9 @@ class Opening(msgspec.Struct, frozen=True):
     plan: PartitionPlan
     rows: PartitionRows
     head: PartitionHead
-    """As committed."""
     seen_epoch: int
     """Highest epoch of it that the cloud side has seen; 0 for none."""
     incarnation: str
-    """Of its devices."""
     sets: PartitionSets
     states: TaskStates
     machine: Core
@@ -62,45 +58,28 @@ class Part:
     """
 
     def restart(self, opening: Opening) -> None:
-        """Begin at the last commit, and forget what came behind it; may block.
-
-        Args:
-            opening: Stays until the next restart.
-        """
+        """Begin at the last commit, and forget what came behind it; may block."""
 
     def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's own to use
         """Bring into the turn what came from elsewhere meanwhile; never blocks.
 
-        Called before every commit, and by itself where nothing is read.
-
-        Args:
-            turn: The one at hand.
-
-        Returns:
-            Whether that alone is worth a commit.
+        Called before every commit, and by itself where nothing is read. Returns whether that alone
+        is worth a commit.
         """
         return False
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
         """Add what is this part's to the commit; behind the runs of the turn.
 
-        Args:
-            turn: Has what they did. The last one of an opening has a deadline:
-                wait until then for what is still to come.
-            rows: Of the commit's write batch.
+        The last turn of an opening has a deadline: wait until then for what is still to come.
         """
 
     def committed(self, turn: Turn) -> None:
-        """Learn that the turn is in the store.
-
-        Args:
-            turn: As contributed to.
-        """
+        """Learn that the turn is in the store."""
 
     def close(self, deadline_ms: float | None) -> None:
         """Let go, before the database is closed; behind the last commit.
 
-        Args:
-            deadline_ms: Monotonic clock until which it may wait; None: leave at once, what
-                was not committed is lost.
+        It may wait until the deadline of the monotonic clock; None: leave at once, what was not
+        committed is lost.
         """

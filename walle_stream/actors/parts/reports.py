@@ -43,13 +43,9 @@ class Reports(Part):
     ) -> None:
         """Start without counts.
 
-        Args:
-            labels: For each program the name and the version that it is reported as; one
-                without any is not reported. An opening names those that are installed, too.
-            every_ms: Shortest time between two reports.
-            now_ms: Wall clock.
-            compression: Of bodies.
-            proof_of: What devices show with their reports; None: nothing.
+        Each program is reported as a name and a version; one without any is not reported. An
+        opening names those that are installed, too. Times are of the wall clock. ``proof_of`` gives
+        what devices show with their reports.
         """
         self._labels = labels
         self._proof_of = proof_of or _nothing
@@ -63,10 +59,7 @@ class Reports(Part):
     def add(self, program: str, results: Sequence[GroupResult], took_ms: float) -> None:
         """Take note of a call's results; they count when the turn commits.
 
-        Args:
-            program: Whose runs.
-            results: Borrowed until then.
-            took_ms: The whole call.
+        Results are borrowed until then; ``took_ms`` is of the whole call.
         """
         label = self._labels.get(program)
         runs = sum(len(group.runs) for group in results)
@@ -76,22 +69,15 @@ class Reports(Part):
     def add_refusal(self, label: _Label, device_id: str, error: str) -> None:
         """Count a version that a device could not install as one failed run of it.
 
-        Args:
-            label: Task and version as the cloud knows them.
-            device_id: Of the device.
-            error: Class of the failure.
+        The label is task and version as the cloud knows them, the error the class of the failure.
         """
         self._of(label).add_refusal(device_id, error)
 
     def due(self, now_ms: int, *, is_last: bool = False) -> list[bytes]:
         """Return the bodies that the commit at hand is to send, usually none.
 
-        Args:
-            now_ms: Wall clock.
-            is_last: None will follow for long: do not wait for the next report's time.
-
-        Returns:
-            What earlier commits counted; it is forgotten when this one has committed.
+        They hold what earlier commits counted, which is forgotten when this one has committed.
+        ``is_last`` does not wait for the next report's time: none will follow for long.
         """
         if not self.is_due(now_ms, is_last=is_last):
             return []
@@ -106,12 +92,7 @@ class Reports(Part):
         return list(encode_reports(reports, self._compression))
 
     def is_due(self, now_ms: int, *, is_last: bool = False) -> bool:
-        """Say whether ``take`` would return a body.
-
-        Args:
-            now_ms: Wall clock.
-            is_last: See ``take``.
-        """
+        """Say whether ``due`` would return a body."""
         if not self._counts:
             return False
         passed_ms = now_ms - self._since_ms
@@ -152,8 +133,6 @@ def _nothing(device_id: str, task: str, version: str) -> Proof:  # noqa: ARG001 
 
 
 class _Counts:
-    """Of one version of one task."""
-
     def __init__(self, label: _Label, proof_of: ProofOf) -> None:
         self._label = label
         self._proof_of = proof_of

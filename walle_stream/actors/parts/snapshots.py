@@ -30,13 +30,8 @@ class SnapshotKeeper(Part):
         """Take the newest snapshot if somebody else owned the partition since; blocks.
 
         Where he left none, this owner begins anew, too, as he did: the database is put aside.
-
-        Args:
-            path: The database's folder, closed.
-            own_epoch: Of its last opening, 0 where there is none.
-
-        Returns:
-            Whether the database was replaced.
+        ``own_epoch`` is of the last opening, 0 where there is none. The database is closed; returns
+        whether it was replaced.
 
         Raises:
             StoreError: It cannot be fetched, or put aside.

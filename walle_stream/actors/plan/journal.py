@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 JOURNAL_EVENTS_DEFAULT: Final = 20_000
-"""Events of a partition that the journal holds when the pipeline does not say."""
 
 JOURNAL_MAX_BYTES: Final = 16 * 2**20
 """Most bytes that it holds, however few events those are."""
@@ -31,12 +30,7 @@ class JournalWindow:
     """The batches in a partition's journal. One thread."""
 
     def __init__(self, max_events: int) -> None:
-        """Begin with an empty journal.
-
-        Args:
-            max_events: How many events to keep; 0 keeps none: every commit writes
-                every device.
-        """
+        """Begin with an empty journal; with 0 events to keep, every commit writes every device."""
         self._max_events = max_events
         self._kept: deque[_Kept] = deque()
         self._events = self._bytes = 0
@@ -60,13 +54,9 @@ class JournalWindow:
         return due
 
     def release(self, oldest_dirty: int | None) -> list[int]:
-        """Let the batches go of which everything is in the store.
+        """Let go batches that are wholly in the store; return their numbers, ascending.
 
-        Args:
-            oldest_dirty: The first batch of which something is not; None for none.
-
-        Returns:
-            Their numbers, ascending: the rows to delete.
+        ``oldest_dirty`` is the first batch of which something is not; None for none.
         """
         released = []
         kept = self._kept

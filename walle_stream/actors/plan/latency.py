@@ -38,12 +38,7 @@ class Latencies:
         return merged
 
     def add(self, latency_ms: float, times: int = 1) -> None:
-        """Count a latency.
-
-        Args:
-            latency_ms: Milliseconds, ≥ 0.
-            times: How many samples had it.
-        """
+        """Count a latency ≥ 0 ms, which so many samples had."""
         # two significant digits: a bucket is at most 10 % wide
         bucket = _bucket_of(latency_ms)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + times
@@ -71,11 +66,7 @@ class Latencies:
         )
 
     def quantile(self, ratio: float) -> float | None:
-        """Return a quantile in milliseconds, None when empty.
-
-        Args:
-            ratio: 0–1.
-        """
+        """Return a quantile (0–1) in milliseconds, None when empty."""
         if not self.count:
             return None
         rank = ratio * (self.count - 1)

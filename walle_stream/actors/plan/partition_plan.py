@@ -16,19 +16,15 @@ from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, TaskCounts
 
 ACTIVE_DEVICES_DEFAULT: Final = 10_000
-"""Devices of a partition kept in memory when the pipeline does not say."""
 
 
 class PartitionPlan(msgspec.Struct, frozen=True):
     """What all partitions of a run share."""
 
     tasks: Mapping[str, InstalledTask]
-    """Of the definition, by name."""
     policy: SequencePolicy
     in_hand: InHand
-    """Where partitions note that they call a VM."""
     batch_events: int
-    """Most events of a batch."""
     compression: str = "zstd"
     active_devices: int = ACTIVE_DEVICES_DEFAULT
     incarnation: str = ""
@@ -40,9 +36,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     is_measured: bool = False
     """Whether the ledger also has what would have travelled otherwise."""
     sink: DeadLetterSink | None = None
-    """Where dead letters go besides the data directory."""
     pipeline: str = ""
-    """Name of the pipeline, for the sink."""
     report_ms: int = 0
     """Shortest time between two reports of how tasks do; 0 for none."""
     reported_as: Mapping[str, tuple[str, str]] = {}

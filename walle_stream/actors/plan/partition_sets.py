@@ -39,11 +39,7 @@ class ProgramSource(Protocol):
     """Has the pool of VMs run what is installed. Any thread."""
 
     def ensure(self, task: str, installed: InstalledTask) -> None:
-        """Load a program into the pool, unless it is there; blocks.
-
-        Args:
-            task: The task's name.
-            installed: Which version.
+        """Load a program's version into the pool, unless it is there; blocks.
 
         Raises:
             PackageError: Its package is not stored, or not for this interpreter.
@@ -63,14 +59,10 @@ class PartitionSets:
         programs: ProgramSource | None = None,
         reported_as: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
-        """Take over what an opened partition has.
+        """Take over what an opened partition has, with the definition's tasks by name.
 
-        Args:
-            rows: The partition's rows.
-            policy: How page sequences are built.
-            default: The definition's tasks, by name.
-            programs: Loads others; None where nothing is installed ever.
-            reported_as: Names and versions in reports, for tasks of the definition.
+        Without ``programs`` nothing is installed ever. ``reported_as`` has names and versions in
+        reports, for tasks of the definition.
         """
         self._rows = rows
         self._policy = policy
@@ -88,10 +80,7 @@ class PartitionSets:
         self._learn(DEFAULT_SET, {})
 
     def find(self, set_id: str) -> SetDefinition:
-        """Return a set, ready to run; blocks where its programs must be loaded.
-
-        Args:
-            set_id: Of a set that is stored, or was put.
+        """Return a stored or put set, ready to run; blocks where its programs must be loaded.
 
         Raises:
             StoreCorruptedError: There is none.
@@ -107,9 +96,6 @@ class PartitionSets:
     def changes(self, set_id: str) -> Changes:
         """Return what a set changes of the definition's tasks.
 
-        Args:
-            set_id: As for ``find``.
-
         Raises:
             StoreCorruptedError: There is none.
         """
@@ -118,12 +104,7 @@ class PartitionSets:
         return self._changes[set_id]
 
     def after(self, set_id: str, wanted: Wanted) -> str:
-        """Return the set of a device that had one; a new one goes into the commit at hand.
-
-        Args:
-            set_id: Of the one before.
-            wanted: What changes.
-        """
+        """Return the set of a device that had one; a new one goes into the commit at hand."""
         changes = dict(self.changes(set_id))
         for name, task in wanted.items():
             if isinstance(task, InstalledTask) or (task is None and name in self._definition):
@@ -138,21 +119,15 @@ class PartitionSets:
         return changed_set
 
     def programs_of(self, set_ids: Collection[str]) -> dict[str, InstalledTask]:
-        """Return the tasks of sets by program.
-
-        Args:
-            set_ids: Stored ones.
-        """
+        """Return the tasks of stored sets by program."""
         tasks = [task for set_id in set_ids for task in self._tasks(set_id).values()]
         return {task.program: task for task in tasks}
 
     def move(self, turn: Turn, machine: Core, states: TaskStates) -> None:
         """Give devices their new sets, in the commit at hand.
 
-        Args:
-            turn: Says which; those that stay as they were are taken out, and refused.
-            machine: Has these devices in memory.
-            states: The partition's.
+        The machine has these devices in memory. Devices whose states cannot follow are taken out of
+        the turn, and refused.
         """
         counts, installs = dict(turn.head.task_sets), []
         for device_id, set_id in turn.installs:
@@ -173,15 +148,7 @@ class PartitionSets:
     ) -> str:
         """Let a device's states follow the layouts of its next tasks, in the commit at hand.
 
-        Args:
-            device_id: In memory.
-            before: Id of the set that it has.
-            set_id: Of its next tasks.
-            states: The partition's.
-            turn: Gets what changes.
-
-        Returns:
-            Why it cannot be; nothing has changed then. Empty when it is done.
+        Returns why it cannot be; nothing has changed then. Empty when it is done.
         """
         going = []
         old = self._tasks(before)
@@ -242,10 +209,6 @@ class PartitionSets:
 
 def stored_changes(rows: PartitionRows, set_id: str) -> Changes:
     """Return what a stored set changes of the definition's tasks.
-
-    Args:
-        rows: The partition's.
-        set_id: Its id.
 
     Raises:
         StoreCorruptedError: There is none.

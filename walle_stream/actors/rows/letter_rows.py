@@ -48,14 +48,7 @@ def decode_letter(row: bytes) -> DeadLetter:
 def put_letter(
     transaction: Transaction, number: int, letter: DeadLetter, *, is_to_send: bool
 ) -> None:
-    """Write a letter's rows.
-
-    Args:
-        transaction: Gets them.
-        number: The letter's.
-        letter: With its record.
-        is_to_send: Whether there is a sink, which has it not yet.
-    """
+    """Write a letter's rows; ``is_to_send`` where there is a sink, which has it not yet."""
     transaction.put(keys.dead_letter_key(number), encode_letter(letter))
     if letter.record and letter.record != letter.raw.encode():
         transaction.put(keys.letter_record_key(number), letter.record)

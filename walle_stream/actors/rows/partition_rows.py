@@ -40,12 +40,7 @@ class PartitionRows:
     """Rows of one partition. One thread, the device host's."""
 
     def __init__(self, store: PartitionStore, flush_policy: FlushPolicy | None = None) -> None:
-        """Take over an opened database.
-
-        Args:
-            store: The database; closed with this object.
-            flush_policy: When buffered rows move into the write batch.
-        """
+        """Take over an opened database; it is closed with this object."""
         self._store = store
         self._policy = flush_policy or FlushPolicy()
         self._transaction: Transaction | None = None
@@ -71,8 +66,7 @@ class PartitionRows:
     def incarnation(self, first: str) -> str:
         """Return whose devices these are, as the partition began; blocks the first time.
 
-        Args:
-            first: Of the data directory, where nothing is stored yet.
+        ``first`` is of the data directory, where nothing is stored yet.
         """
         stored = self._store.get(keys.INCARNATION_KEY)
         if stored is not None:
@@ -106,8 +100,7 @@ class PartitionRows:
     def next_epoch(self, least: int = 0) -> int:
         """Take a new epoch for this opening and make it durable; blocks.
 
-        Args:
-            least: Where placement is by generations: above all epochs of earlier ones.
+        Where placement is by generations, ``least`` is above all epochs of earlier ones.
         """
         epoch = max(self.epoch + 1, least)
         transaction = self._store.begin()
@@ -121,12 +114,7 @@ class PartitionRows:
         return self._store.get(DeviceKeys(device_id).row)
 
     def wake(self, core: Core, device_ids: Iterable[str]) -> None:
-        """Bring devices into memory, but those that are there.
-
-        Args:
-            core: Gets them.
-            device_ids: Any.
-        """
+        """Bring devices into memory, but those that are there."""
         for device_id in device_ids:
             if not core.is_active(device_id):
                 core.activate(device_id, self.device(device_id), partial(self._pages, device_id))
@@ -216,12 +204,7 @@ class PartitionRows:
         self._put_deadline(transaction, rows.device_id, rows.deadline_ms)
 
     def put_journal(self, number: int, row: bytes) -> None:
-        """Write a batch of the journal.
-
-        Args:
-            number: Its number.
-            row: Encoded.
-        """
+        """Write a batch of the journal."""
         self.batch.put(keys.batch_key(number), row)
 
     def drop_journal(self, numbers: Iterable[int]) -> None:
@@ -291,14 +274,7 @@ class PartitionRows:
     def unsent_letters(
         self, after: int, *, pipeline: str, incarnation: str, partition: int
     ) -> Iterator[KeptLetter]:
-        """Iterate over the committed letters that the sink has not acknowledged, by number.
-
-        Args:
-            after: Only those with higher numbers.
-            pipeline: Whose they are.
-            incarnation: Of the partition.
-            partition: Its number.
-        """
+        """Iterate over committed letters behind a number that the sink has not acknowledged."""
         for number, letter in read_unsent(self._store, after):
             yield KeptLetter(
                 letter=letter,
@@ -327,21 +303,13 @@ class PartitionRows:
         self.batch.put(DeviceKeys(device_id).message(sequence_number), message)
 
     def put_call(self, name: str, call: CloudCall) -> None:
-        """Write a call of the cloud that waits for its reply.
-
-        Args:
-            name: As the script knows it.
-            call: As it travels.
-        """
+        """Write a call of the cloud that waits for its reply, named as the script knows it."""
         self.batch.put(keys.call_key(call.device_id, call.number), encode_row((name, call)))
 
     def take_call(self, device_id: str, number: int, digest: str) -> tuple[str, CloudCall] | None:
         """Return a call that waits, with its name, and delete it; None when there is none.
 
-        Args:
-            device_id: Who called.
-            number: Of the device's calls.
-            digest: Of the call: another of the same number is left alone.
+        A call of the same number with another digest is left alone.
         """
         transaction, key = self.batch, keys.call_key(device_id, number)
         row = transaction.get(key)
@@ -359,11 +327,7 @@ class PartitionRows:
         return self._transaction is not None and self._transaction.row_count > 0
 
     def commit(self, head: PartitionHead, offset: bytes | None) -> None:
-        """Write everything in ONE write batch; blocks.
-
-        Args:
-            head: Where the partition stands now.
-            offset: The source's offset behind the batch.
+        """Write everything in ONE write batch, with the source's offset behind it; blocks.
 
         Raises:
             StoreError: Nothing was written.

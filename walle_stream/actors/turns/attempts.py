@@ -33,20 +33,13 @@ class FailurePolicy(msgspec.Struct, frozen=True):
     backoff_ms: int = 100
     """Pause before the second, doubled for each further one."""
     leaves_letter: bool = True
-    """Whether a run that failed for good is a dead letter."""
 
     def pause_ms(self, failures: int) -> int:
-        """Return how long to wait.
-
-        Args:
-            failures: Attempts that were made, ≥ 1.
-        """
+        """Return how long to wait after so many failures (≥ 1)."""
         return min(self.backoff_ms << (failures - 1), PAUSE_MAX_MS)
 
 
 class _DeviceRuns:
-    """Runs of one device that are taken one by one."""
-
     def __init__(self, group: DeviceGroup, failed: int, first: GroupResult) -> None:
         self.device_id, state, self.runs = group
         self.state = dict(state)
@@ -96,13 +89,7 @@ class Attempts:
     def __init__(
         self, call: Call, on_error: FailurePolicy, wait: Callable[[float], object]
     ) -> None:
-        """Begin.
-
-        Args:
-            call: That was made.
-            on_error: Of its task.
-            wait: Waits for seconds.
-        """
+        """Begin with a call that was made, and its task's policy."""
         self._call = call
         self._on_error = on_error
         self._wait = wait

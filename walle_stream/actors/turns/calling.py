@@ -44,10 +44,6 @@ class Runner(Protocol):
 def run_alone[T](pool: Runner, turn: Calling[T]) -> T:
     """Run one turn; blocks.
 
-    Args:
-        pool: Runs its calls.
-        turn: Not begun.
-
     Raises:
         WalleError: The turn's.
     """
@@ -60,13 +56,8 @@ def run_alone[T](pool: Runner, turn: Calling[T]) -> T:
 def run_together[K, T](pool: Runner, turns: Mapping[K, Calling[T]]) -> dict[K, T | WalleError]:
     """Run turns to their ends; blocks.
 
-    Args:
-        pool: Runs their calls.
-        turns: Not begun.
-
-    Returns:
-        By turn what it returned, or what it failed with: the others are none the worse.
-        A call that fails is a failure of every turn that has a part in it.
+    Returns by turn what it returned, or what it failed with: the others are none the worse. A call
+    that fails is a failure of every turn that has a part in it.
     """
     results: dict[K, T | WalleError] = {}
     waiting: dict[K, list[Call]] = {}

@@ -12,16 +12,10 @@ from walle_stream.vm.results import RunResult
 from walle_stream.wire.event_batch import RefusedRow
 
 RAW_MAX_CHARACTERS: Final = 1_024
-"""How much of a record a dead letter keeps."""
 
 
 def refused_dead_letter(row: RefusedRow, origins: Origins | None) -> DeadLetter:
-    """Describe an event that the core refused.
-
-    Args:
-        row: The event.
-        origins: Its batch's; None where the source names no records.
-    """
+    """Describe an event that the core refused; no origins: the source names no records."""
     place = (
         f"{row.device_id}@{row.ingest_time_ms}" if origins is None else origins.of(row.event_index)
     )
@@ -31,14 +25,7 @@ def refused_dead_letter(row: RefusedRow, origins: Origins | None) -> DeadLetter:
 
 
 def run_dead_letter(run: RunTask, result: RunResult, attempts: int, place: str = "") -> DeadLetter:
-    """Describe a page over which a task's script failed.
-
-    Args:
-        run: The command.
-        result: Its last result, not ok.
-        attempts: How often it ran.
-        place: The record of the event that woke it, where that is known.
-    """
+    """Describe a page over which a script failed, at the record that woke it if known."""
     return _letter(
         msgspec.json.encode(plain_page(run.page)),
         route="task",

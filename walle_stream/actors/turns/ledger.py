@@ -78,14 +78,8 @@ def book_measured(
 ) -> Ledger:
     """Measure what a commit would have sent otherwise; compresses everything again.
 
-    Args:
-        sent: What ``book_sent`` made of it.
-        raw: What was taken; where it has none, the frames alone are measured.
-        records: As for ``book_sent``.
-        compression: Of our frames; raw rows are always compressed with zstd.
-
-    Returns:
-        What to add to ``sent``.
+    Returns what to add to ``sent``. Where there are no raw rows, the frames alone are measured. Raw
+    rows are always compressed with zstd.
     """
     by_task: dict[str, list[FeatureRecord]] = {}
     for record in records:

@@ -23,22 +23,12 @@ class RunOrigins:
     __slots__ = ("_parts", "last")
 
     def __init__(self, last: str = "") -> None:
-        """Begin with nothing.
-
-        Args:
-            last: The last record of the turns before; empty for none.
-        """
+        """Begin with nothing but the last record of the turns before; empty for none."""
         self._parts: list[_Part] = []
         self.last = last
-        """The last record that was read."""
 
     def add(self, runs: Runs, batch: SourceBatch) -> None:
-        """Remember a batch.
-
-        Args:
-            runs: That it woke.
-            batch: Whose events were taken.
-        """
+        """Remember a batch whose events were taken, by the runs that it woke."""
         origins = batch.origins
         if origins is None:
             return
@@ -50,11 +40,9 @@ class RunOrigins:
     def of_run(self, run: RunTask) -> str:
         """Return the record whose event woke a run, as well as it can be told.
 
-        Where that event came in an earlier batch, because it waited for its device's order, it
-        is the device's record that let it go on; for a time-out the last that was read.
-
-        Returns:
-            Empty where no record woke it, or the source names none.
+        Where that event came in an earlier batch, because it waited for its device's order, it is
+        the device's record that let it go on; for a time-out the last that was read. Empty where no
+        record woke it, or the source names none.
         """
         for part in self._parts:
             own = part.runs.get((run.task, run.program), {}).get(run.device_id, ())

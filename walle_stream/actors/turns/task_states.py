@@ -11,11 +11,7 @@ class TaskStates:
     """State of all tasks of the active devices of one partition. One thread."""
 
     def __init__(self, load: Callable[[str, str], dict[str, bytes]]) -> None:
-        """Start with an empty cache.
-
-        Args:
-            load: Reads the state of (device, task) from the store.
-        """
+        """Start with an empty cache; ``load`` reads the state of (device, task) from the store."""
         self._load = load
         self._states: dict[str, dict[str, dict[str, bytes]]] = {}
 
@@ -44,12 +40,7 @@ class TaskStates:
 
 
 def apply_changes(state: dict[str, bytes], changes: Mapping[str, bytes | None]) -> None:
-    """Take over what a run changed.
-
-    Args:
-        state: A device's state for a task, changed in place.
-        changes: New values by key; None deletes the key.
-    """
+    """Change a device's state of a task in place by what a run changed; None deletes the key."""
     for key, value in changes.items():
         if value is None:
             state.pop(key, None)

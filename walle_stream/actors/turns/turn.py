@@ -30,7 +30,6 @@ class Done(msgspec.Struct):
     failures: int = 0
     """Runs that failed for good."""
     tasks: dict[str, TaskCounts] = {}
-    """What became of the runs, by task."""
     changed: list[tuple[str, Mapping[str, Mapping[str, bytes | None]]]] = []
     """Of their states: (task, changes by device and key)."""
 
@@ -67,13 +66,9 @@ class Turn:
     def __init__(
         self, head: PartitionHead, offset: bytes | None, watermark_ms: int, place: str = ""
     ) -> None:
-        """Begin.
+        """Begin behind the last commit; its head is copied and becomes this one's.
 
-        Args:
-            head: The last commit's, copied: it becomes this one's.
-            offset: Of the last commit.
-            watermark_ms: Of the partition.
-            place: The last record that was read before, where the source names records.
+        ``place`` is the last record that was read before, where the source names records.
         """
         self.head = head
         self.offset = offset
@@ -89,7 +84,6 @@ class Turn:
         """(when a batch arrived, page exits in it)."""
         self.raw = RawRows()
         self.replies: list[Reply] = []
-        """From the cloud side."""
         self.installs: list[tuple[str, str]] = []
         """(device id, id of its next task set)."""
         self.refused: Refused = {}
@@ -102,7 +96,6 @@ class Turn:
         self.done = Done()
         self.records: list[FeatureRecord] = []
         self.calls: list[CloudCall] = []
-        """Of the cloud."""
         self.bodies: list[bytes] = []
         """Of frames, in the order of their numbers."""
         self.changed_states: list[tuple[str, Mapping[str, Mapping[str, bytes | None]]]] = []
@@ -110,7 +103,6 @@ class Turn:
         self.due = 0
         """Devices dirty since this batch or an earlier one are written."""
         self.leaving: list[str] = []
-        """Devices that leave memory."""
         self.on_durable: list[Callable[[], object]] = []
         """Called when the commit survives a power cut."""
 

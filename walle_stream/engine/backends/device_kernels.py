@@ -25,7 +25,6 @@ class Device:
     """What a backend needs of cupy."""
 
     xp: Any
-    """The module."""
     erf: Any
     """``cupyx.scipy.special.erf``, of float32 and float64."""
 

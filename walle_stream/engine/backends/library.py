@@ -34,7 +34,6 @@ class Binding:
 
 
 type Binder = Callable[[Binding], Run | None]
-"""Binds a step, or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,6 @@ class Library:
     """A module of arrays, and what is its own."""
 
     xp: Any
-    """numpy, or one with its interface."""
     binders: Mapping[Operator, Binder]
     """Of operators that are no call of one function with ``out``."""
     is_narrow: Callable[[DType], bool]

@@ -27,7 +27,6 @@ _SCALARS_ARE_SLOW: Final = frozenset({Operator.MINIMUM, Operator.MAXIMUM})
 _TAKEN: Final = _SCALARS_ARE_FAST | _SCALARS_ARE_SLOW
 
 type Operands = tuple[list[Array], Array]
-"""Inputs and output."""
 
 
 class SpreadConstants:

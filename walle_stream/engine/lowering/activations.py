@@ -103,7 +103,6 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = {
     "Softsign": Activation(lambda builder, x: builder.div(x, builder.add(builder.abs(x), 1))),
     "Softplus": Activation(softplus),
 }
-"""What recurrent operators name."""
 
 _OTHERS: Final[Mapping[str, Activation]] = {
     "Celu": Activation(_celu, (1.0,)),

@@ -17,7 +17,6 @@ from walle_stream.engine.rules import FLOAT32, INT64, TEXT, check_size, is_float
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
 ML = "ai.onnx.ml"
-"""The domain."""
 
 _KINDS = ("int64s", "floats", "strings", "tensor")
 

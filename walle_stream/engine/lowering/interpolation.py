@@ -13,7 +13,6 @@ from walle_stream.engine.rules import check_table
 from walle_stream.errors import LoweringError
 
 CUBIC_A: Final = -0.75
-"""Coefficient of the cubic, where none is given."""
 
 _STEPS: Final = 8
 """Arrays that are made on the way to the weights of an axis."""

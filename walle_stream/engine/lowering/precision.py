@@ -91,6 +91,3 @@ def narrowed(builder: Builder, x: Tensor, dtype: DType) -> Tensor:
         greatest = high if high <= bounds.max else np.nextafter(high, 0)
         x = builder.clip(x, float(bounds.min), greatest)
     return builder.cast(x, dtype)
-
-
-"""Of ``ml_dtypes``."""

@@ -127,8 +127,6 @@ _ELLIPSIS = "..."
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A tensor whose axes have labels, each once."""
-
     tensor: Tensor
     labels: tuple[str, ...]
 

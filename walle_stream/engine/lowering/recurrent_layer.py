@@ -26,7 +26,6 @@ class Function(NamedTuple):
 
 
 STEPS_MAX: Final = 1 << 16
-"""Most steps that are unrolled."""
 
 _BACKWARD: Final = {
     "forward": (False,), "foward": (False,), "reverse": (True,), "bidirectional": (False, True),

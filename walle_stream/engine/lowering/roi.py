@@ -28,11 +28,9 @@ class _Axis:
     """Bins of all boxes along one axis; tensors of one number a box, ``(boxes, 1)``."""
 
     size: int
-    """Of the image."""
     bins: int
     start: Tensor
     width: Tensor
-    """Of a bin."""
     grid: Tensor
     """How many samples a bin has, as a floating number."""
 

@@ -85,8 +85,6 @@ def _coordinate(
 
 
 class _Sampler:
-    """What is read of one axis."""
-
     def __init__(
         self, builder: Builder, mode: str, padding: str, size: int, border: int, corners: bool
     ) -> None:

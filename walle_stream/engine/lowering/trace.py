@@ -28,9 +28,7 @@ class Traced:
 
     builder: Builder
     values: dict[str, Value]
-    """By name, of all that is made so far."""
     remaining: list[Node] = field(default_factory=list)
-    """Put off, in order."""
     required: set[str] = field(default_factory=set)
     """Names of values whose elements rules asked for."""
     reason: str = ""
@@ -58,8 +56,6 @@ def trace(
 
 
 class _Tracer:
-    """Walks the nodes of one piece."""
-
     def __init__(
         self, known: Mapping[str, Value], functions: Functions, compute: Compute, budget: Budget
     ) -> None:

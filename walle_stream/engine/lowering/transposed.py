@@ -36,7 +36,6 @@ class Columns:
     """Where columns lie, and where the image does; strides in elements."""
 
     outer: tuple[OuterAxis, ...]
-    """Axes that are no spatial ones."""
     positions: Shape
     """Source strides of the positions of the window, one a spatial axis."""
     kernel: Shape

@@ -28,11 +28,9 @@ class Window:
     strides: Shape
     dilations: Shape
     before: Shape
-    """Padding in front."""
     after: Shape
     """Padding behind, as it was asked for; the last window may reach beyond it or not use it."""
     output: Shape
-    """How many positions it takes."""
 
     @property
     def taps(self) -> int:

@@ -45,7 +45,6 @@ from walle_stream.engine.program import Array
 from walle_stream.errors import EngineError, LoweringError, ModelError
 
 DOMAIN_NAMES = {"ai.onnx": ""}
-"""Other names of a domain."""
 
 OPSETS: Final = {"": 28, "ai.onnx.ml": 5, "ai.onnx.preview.training": 1, "ai.onnx.preview": 1}
 """The newest version of each of ONNX's domains that this engine knows."""

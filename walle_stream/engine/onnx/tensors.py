@@ -20,7 +20,6 @@ _PACKED_BITS: Final = {
     TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4,
     TensorProto.INT2: 2, TensorProto.UINT2: 2,
 }  # fmt: skip
-"""Element types of which several lie in a byte."""
 
 
 def array_of(proto: TensorProto, folder: Path | None = None) -> Array:

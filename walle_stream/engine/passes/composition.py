@@ -20,8 +20,6 @@ PIECES_MAX: Final = 64
 
 @dataclass(slots=True)
 class _Axis:
-    """One axis of the outer region."""
-
     size: int
     read: int
     """Stride in the tensor between."""
@@ -145,7 +143,6 @@ def _split(size: int, read: int, write: int, radix: _Radix) -> list[_Axis] | Non
 
 
 def _stays(axes: Sequence[_Axis], start: Sequence[int], radix: _Radix) -> bool:
-    """Whether no digit is ever carried into the next."""
     for digit, value in enumerate(start):
         limit = radix.limit(digit)
         top = value + sum(axis.digits[digit] * (axis.size - 1) for axis in axes)
@@ -202,7 +199,6 @@ def _spans(step: int, count: int, low: int, high: int, size: int) -> list[tuple[
 def _kept(
     axes: list[_Axis], axis: _Axis, first: int, last: int, offsets: list[int], write: int
 ) -> tuple[list[_Axis], list[int], int]:
-    """Keep coordinates ``first .. last`` of one axis."""
     kept = [
         _Axis(last - first + 1, other.read, other.write, other.digits) if other is axis else other
         for other in axes

@@ -53,7 +53,6 @@ def _sunk(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step] | None:
 def _permutation_of(
     step: Step, maker_of: Mapping[Tensor, Step]
 ) -> tuple[Region, tuple[int, ...]] | None:
-    """Find the permutation that all inputs of full size come through."""
     result = None
     for tensor in step.inputs:
         maker = maker_of.get(tensor)

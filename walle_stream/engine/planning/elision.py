@@ -29,7 +29,6 @@ class Elision:
     aliases: dict[Tensor, Alias]
     """Of every tensor but the loose ones; of most it is the tensor itself."""
     steps: list[Step]
-    """Those that are left, in order."""
     users: dict[Tensor, list[int]]
     """By root: numbers in ``steps`` of those who read it; their count stands for the caller."""
 

@@ -81,8 +81,6 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
 
 
 class _InLoop:
-    """What is known of a loop while its outputs are placed, step by step."""
-
     def __init__(self, loop: Loop, elision: Elision) -> None:
         self._loop = loop
         self._elision = elision
