@@ -67,7 +67,8 @@ class Setting(NamedTuple):
     """Of devices: ``alike``; ``spread``, with very different numbers of runs and of failures;
     ``slow``, a tenth is late to install and to report, and fails more often; ``broken``, half a
     percent fails always, under any version; ``busy``, two of a thousand run always, and slowly, the
-    others once an hour; ``busy 5 %`` and ``busy 10 %``, so many do, 3 and 4 times as slowly."""
+    others once an hour; in ``busy 5 %`` and ``busy 10 %`` that share
+    of the devices does, 3 and 4 times as slowly."""
 
 
 class Counted(NamedTuple):

@@ -98,7 +98,7 @@ class PartitionTable(FeatureStore):
         super().__init__(path)
         self.path = path
         self._keep = keep
-        # so many more may be there, so that few look-ups for the oldest are made
+        # some rows beyond ``keep`` may stay, so that the table seldom looks for the oldest ones
         self._most = keep + max(keep // 2, _SLACK_MIN)
         self._lock = RLock()
         found = self._get(_PLACE)

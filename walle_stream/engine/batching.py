@@ -61,7 +61,7 @@ class BatchedModel:
         return self._model.module
 
     def __call__(self, *inputs: Array) -> tuple[Array, ...]:
-        """Run the model, so many rows at a time, and return its outputs in order.
+        """Run the model on a few rows at a time, and return its outputs in order.
 
         Raises:
             ModelError: A row's result depends on other rows, or on its place.

@@ -97,7 +97,7 @@ class Module:
         )
 
     def profile(self, inputs: Mapping[str, Any], repeats: int = 10) -> "Profile":
-        """Time the steps of the model in so many runs, after one that plans. Blocks.
+        """Time the steps of the model over several runs, after one that plans. Blocks.
 
         Inputs are as for ``run``. The profile has times by node and operator, and what the passes
         saved.

@@ -35,7 +35,7 @@ class InHand:
 
     @classmethod
     def open(cls, path: Path, count: int, own: Collection[int] | None = None) -> Self:
-        """Open the file, or make it, for so many partitions; ``own`` (None: all) are ours.
+        """Open the file, or make it, for ``count`` partitions; ``own`` (None: all) are ours.
 
         A partition has one owner at a time; an owner of all of them made the file.
         """

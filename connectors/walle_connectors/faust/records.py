@@ -62,20 +62,20 @@ async def features(stream: Any) -> AsyncIterator[Feature]:
         if is_report_record(headers):
             continue
         try:
-            found, value = decode_record(message.key, message.value, headers)
-            made = msgspec.json.decode(value)
+            record, value = decode_record(message.key, message.value, headers)
+            values = msgspec.json.decode(value)
         except (EnvelopeError, msgspec.DecodeError, RecursionError) as error:
             place = f"{message.topic}[{message.partition}]@{message.offset}"
             _log.warning("%s is no feature: %s", place, error)
             continue
-        if not found.service:
+        if not record.service:
             yield Feature(
-                key=found.idempotency_key,
-                device_id=found.device_id,
-                sequence_number=found.sequence_number,
-                task=found.task,
-                task_version=found.task_version,
-                event_time_ms=found.event_time_ms,
-                feature=made,
-                encoding=found.encoding,
+                key=record.idempotency_key,
+                device_id=record.device_id,
+                sequence_number=record.sequence_number,
+                task=record.task,
+                task_version=record.task_version,
+                event_time_ms=record.event_time_ms,
+                feature=values,
+                encoding=record.encoding,
             )

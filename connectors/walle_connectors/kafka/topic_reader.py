@@ -152,7 +152,7 @@ class TopicReader:
             self._wait(bool(assigned))
 
     def _is_same(self, consumer: Any) -> bool:
-        """Return whether it is the topic of before; behind each poll, so that none is mixed up."""
+        """Return whether the topic is still the same one; each poll's records are checked."""
         found = known_topic_id(consumer, self._topic)
         if not found or found == self.topic_id:
             return True

@@ -21,7 +21,7 @@ _SHOWN: Final = 200
 
 
 def limit_headers(pools: urllib3.PoolManager, headers_s: float) -> None:
-    """Cut off a server that takes longer than so many seconds for all of an answer's headers.
+    """Cut off a server that takes longer than ``headers_s`` for the headers of an answer.
 
     The pools were not used yet.
     """

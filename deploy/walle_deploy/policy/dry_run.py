@@ -51,7 +51,7 @@ def decisions(
 ) -> Iterator[Decision]:
     """Yield for each device, and each task of the table, what it would have.
 
-    ``about`` is the release in question: it is said where another one comes before it.
+    ``about`` names the release in question: a decision tells when another one comes before it.
     """
     tasks = {release.release_id: release.task for release in table.releases}
     for profile in profiles:

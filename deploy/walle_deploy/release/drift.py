@@ -85,7 +85,7 @@ class Moved(NamedTuple):
     def evidence(self, more: int = 0) -> float:
         """Return the logarithm of the e-value against: they moved by what is tolerated at most.
 
-        ``more`` is as with so many more new devices whose values are above all others.
+        ``more`` adds that number of new devices, whose values are above all others.
         """
         return _mean([test.evidence(more) for test in self.tests]) if self.tests else 0.0
 

@@ -28,7 +28,7 @@ _SMALL: Final = 1e-5
 
 
 class Counts(NamedTuple):
-    """So many of so many have the mark."""
+    """How many things there are, and how many of them have the mark."""
 
     marked: float
     """0 to ``total``."""

@@ -40,11 +40,11 @@ GATES: Final = 4
 _HOUR: Final = 60
 
 _EXPECTED: Final = 5.0
-"""Where so many devices of a group are expected, they are there, and only late."""
+"""A group of at least this number of expected devices exists: its reports are only late."""
 
 _FEW: Final = 0.1
 """Share of the devices that are expected of a group: with fewer it tells nothing of the others. At
-night, and where devices run seldom, a step lasts until so many have reported."""
+night, and where devices run seldom, a step lasts until this share has reported."""
 
 _WEAK: Final = math.log(2)
 """Evidence against the control group that does where that one keeps what is tolerated: then a

@@ -38,7 +38,7 @@ class Latencies:
         return merged
 
     def add(self, latency_ms: float, times: int = 1) -> None:
-        """Count a latency ≥ 0 ms, which so many samples had."""
+        """Count a latency ≥ 0 ms for a number of samples."""
         # two significant digits: a bucket is at most 10 % wide
         bucket = _bucket_of(latency_ms)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + times

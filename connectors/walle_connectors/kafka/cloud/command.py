@@ -1,7 +1,7 @@
 """``walle cloud FILE``: the cloud side of a pipeline whose tunnel is Kafka.
 
-What it needs is imported when the command runs, not when it is parsed. The cloud-only baseline
-is another connector's, found by its entry point.
+The command imports its modules when it runs, not when its options are parsed. An entry point
+names the cloud-only baseline, which belongs to another connector.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def add(commands: Any) -> None:
         type=_positive,
         default=60,
         metavar="S",
-        help="end with exit code 14 after so many seconds of lag without progress",
+        help="end with exit code 14 after S seconds of lag without progress",
     )
     _add_sources_of_state(parser)
     reading = parser.add_mutually_exclusive_group()
@@ -132,7 +132,7 @@ def _set_up_logging(level: str, secrets: Collection[str]) -> None:
     logging.basicConfig(handlers=[handler])
     for name in ("walle_connectors", "walle_stream"):
         logging.getLogger(name).setLevel(level.upper())
-    # what it says of brokers that come and go is said by ours
+    # our own lines tell of brokers that come and go
     logging.getLogger("kafka").setLevel(level.upper() if level == "debug" else "CRITICAL")
 
 
