@@ -80,6 +80,7 @@ def measure_memory(devices: int) -> dict[str, Any]:
         hashed = id_hash(f"device-{number}")
         at = time.perf_counter()
         known.see(hashed, sets[number % _SETS])
+        known.settle(hashed, hash((1, hashed)))
         worst = max(worst, time.perf_counter() - at)
     seconds = time.perf_counter() - began
     return {

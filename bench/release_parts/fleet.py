@@ -31,9 +31,15 @@ def mixed_fleet(releases: int, devices: int, seed: int) -> Fleet:
         task = f"{app}/task-{task_number}"
         stable[task] = "v1"
         made.append(_release(rng, number, app, task))
-    concerns = {task: {"app": task.partition("/")[0]} for task in stable}
+    # what is done stays offered to its app, behind all others
+    made += [
+        ActiveRelease(
+            f"done-{task}", task, "v1", "full", {"app": task.partition("/")[0]}, priority=-1
+        )
+        for task in stable
+    ]
     files = _files([(task, version) for task in stable for version in ("v1", "v2", "v3")])
-    table = ReleaseTable(1, tuple(made), stable, files, concerns)
+    table = ReleaseTable(1, tuple(made), files=files)
     apps = sorted({task.partition("/")[0] for task in stable})
     profiles = [_profile(rng, number, apps, stable) for number in range(devices)]
     return Fleet(table, profiles)

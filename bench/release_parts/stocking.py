@@ -63,7 +63,8 @@ def stock(address: str, fleet: Fleet) -> list[Device]:
 
 
 def _watched(release: ActiveRelease, number: int) -> ActiveRelease:
-    if number % _WATCHED_EACH != 2:  # noqa: PLR2004 - one of those for half of the devices
+    # one of those for half of the devices
+    if number % _WATCHED_EACH != 2 or release.stage == "full":  # noqa: PLR2004
         return release
     return replace(release, stage="gray", percent=50.0, is_watched=True, before="v1", priority=9)
 

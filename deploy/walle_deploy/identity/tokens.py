@@ -87,14 +87,15 @@ class Tokens[T]:
         return believed.proven
 
     def _token(self, headers: Mapping[bytes, bytes]) -> bytes:
+        tokens = {_without_scheme(headers[name]) for name in self.headers if headers.get(name)}
+        tokens.discard(b"")
+        if len(tokens) == 1:
+            return tokens.pop()
         names = ", ".join(sorted({self._spec.header, TOKEN_HEADER}))
-        found = {_without_scheme(headers.get(name, b"")) for name in self.headers} - {b""}
-        if not found:
-            raise IdentityError(f"no token: expected one in a header of {names}")
-        if len(found) > 1:
+        if tokens:
             # neither is to win: whoever looks at one of them alone must not be deceived
             raise IdentityError(f"the headers {names} have tokens that differ: expected one")
-        return found.pop()
+        raise IdentityError(f"no token: expected one in a header of {names}")
 
     def _verified(self, token: bytes, keys: Keys, now_s: float) -> _Believed[T]:
         if len(token) > TOKEN_MAX_BYTES:

@@ -1,7 +1,7 @@
 """What conditions are asked about: a device's profile and the sources of the service."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.policy.attributes import Attributes, AttributeSource, AttributeTable
@@ -22,6 +22,8 @@ class Sources:
             self._attributes = WatchedFile(attributes.file, attributes.read)
         self._ids: dict[Path, WatchedFile[CompactIds]] = {}
         self._named_paths: set[Path] = set()
+        self.changes = 0
+        """How often ``refresh`` found something else."""
 
     def attributes_of(self, user: str) -> Attributes:
         """Return what is known of a user, empty for nobody; never blocks."""
@@ -49,10 +51,11 @@ class Sources:
 
     def refresh(self) -> None:
         """Read again what has changed; blocks, so it runs in a thread beside the event loop."""
+        files: list[WatchedFile[Any]] = list(self._ids.values())
         if self._attributes is not None:
-            self._attributes.refresh()
-        for file in list(self._ids.values()):
-            file.refresh()
+            files.append(self._attributes)
+        for file in files:
+            self.changes += file.refresh()
 
     @property
     def problems(self) -> tuple[str, ...]:

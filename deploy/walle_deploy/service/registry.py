@@ -1,7 +1,7 @@
 """Which versions devices have, as they said when a worker saw them last.
 
 Bounded: with too many devices those unseen for the longest time are forgotten, and sets of versions
-beyond what an honest fleet has are not told apart. About 200 bytes a device.
+beyond what an honest fleet has are not told apart. About 350 bytes a device.
 """
 
 from collections import Counter, OrderedDict
@@ -34,6 +34,7 @@ class KnownDevices:
         self._shards: list[OrderedDict[int, _Versions]] = [OrderedDict() for _ in range(_SHARDS)]
         # hashes are even, but not quite: a little more in each than its share
         self._shard_max = int(devices_max / _SHARDS * 1.05) + 16
+        self._settled: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
         self._sets: dict[_Tasks, _Versions] = {}
         self._cells = 0
         self.forgotten = 0
@@ -53,10 +54,23 @@ class KnownDevices:
         if known is not None:
             self._drop(devices.pop(device_hash))
         elif len(devices) >= self._shard_max:
-            self._drop(devices.popitem(last=False)[1])
+            forgotten, entry = devices.popitem(last=False)
+            self._settled[device_hash % _SHARDS].pop(forgotten, None)
+            self._drop(entry)
             self.forgotten += 1
         devices[device_hash] = entry = self._sets.get(versions) or self._begin(versions)
         entry.devices += 1
+
+    def settle(self, device_hash: int, question: int) -> None:
+        """Remember of a device that was seen that nothing was new for it, and what it asked."""
+        self._settled[device_hash % _SHARDS][device_hash] = question
+
+    def is_settled(self, device_hash: int, question: int) -> bool:
+        """Return whether nothing was new when a device asked the same; if so, it was here again."""
+        if self._settled[device_hash % _SHARDS].get(device_hash) != question:
+            return False
+        self._shards[device_hash % _SHARDS].move_to_end(device_hash)
+        return True
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Return the devices by task and version."""

@@ -18,8 +18,10 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from walle_deploy.distribution.signed_urls import UrlSigner
+from walle_deploy.model.held import HOUR_MS
 from walle_deploy.model.profile import decode_profile
 from walle_deploy.model.pushes import Push
+from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.policy.index import ReleaseIndex
@@ -60,6 +62,16 @@ class _Current(NamedTuple):
     builder: PushBuilder
 
 
+class _Basis(NamedTuple):
+    """What answers go by, beside the question."""
+
+    current: _Current | None
+    sources: int
+    keys: ReceiptKeys | None
+    hour: int
+    """As fine as a device says how old its receipts are."""
+
+
 class ReleaseService:
     """Answers checks; used by one event loop."""
 
@@ -84,6 +96,9 @@ class ReleaseService:
         self._parts = parts
         self._shared = FiguresFolder(parts.figures, self.worker) if parts.figures else None
         self._current: _Current | None = None
+        self._basis: _Basis | None = None
+        self._basis_number = 0
+        """Changes where the same question may have another answer."""
 
     @property
     def is_ready(self) -> bool:
@@ -111,6 +126,11 @@ class ReleaseService:
         if current is None:
             self.answers["not_ready"] += 1
             raise ServiceUnreachableError("the releases are not loaded yet: try again later")
+        hashed = id_hash(proven) if proven else 0
+        question = hash((self._basis_number, header))
+        if hashed and self.known.is_settled(hashed, question):
+            self.answers["nothing_new"] += 1
+            return None
         try:
             profile = decode_profile(header)
         except ProfileError:
@@ -124,7 +144,7 @@ class ReleaseService:
                     "itself alone"
                 ),
             )
-        hashed = id_hash(profile.device)
+        hashed = hashed or id_hash(profile.device)
         self.known.see(hashed, profile.tasks)
         offers = current.releases.decide(profile, hashed)
         push = current.builder.build(offers, profile, vouched) if offers else None
@@ -135,6 +155,8 @@ class ReleaseService:
                 push = replace(push or Push(()), receipts=due)
         if push is None:
             self.answers["nothing_new"] += 1
+            if proven and not offers:
+                self.known.settle(hashed, question)
             return None
         self.answers["pushed" if push.tasks else "receipts"] += 1
         for task in push.tasks:
@@ -216,6 +238,16 @@ class ReleaseService:
             self._current = current or self._current
             if current is not None:
                 _log.info("releases: generation %d is in use", current.releases.generation)
+        receipts = self._parts.receipts
+        basis = _Basis(
+            self._current,
+            self.sources.changes,
+            receipts.known if receipts else None,
+            receipts.now_ms() // HOUR_MS if receipts else 0,
+        )
+        if basis != self._basis:
+            self._basis = basis
+            self._basis_number += 1
 
     def _newer(self, generation: int) -> _Current | None:
         self.sources.refresh()

@@ -65,17 +65,23 @@ class StoredReceiptKeys:
         self._is_open = is_open
         self._lock = Lock()
         self._keys: ReceiptKeys | None = None
+        self._ordered: list[_StoredKey] = []
         self._ahead_ms = 0.0  # of the database's clock before the monotonic one
         self._next_ms = -float(LOOK_MS)
 
     @property
     def keys(self) -> ReceiptKeys:
-        """Those of the last ``refresh``; the first asks the store.
+        """Those of the last ``refresh``, the same object while they are the same; the first asks.
 
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
         return self._keys or self._look()
+
+    @property
+    def known(self) -> ReceiptKeys | None:
+        """The same, None where nobody looked yet; never blocks."""
+        return self._keys
 
     def now_ms(self) -> int:
         """Return the database's clock as of the last ``refresh`` and the time since."""
@@ -106,7 +112,9 @@ class StoredReceiptKeys:
                     transaction.put_snapshot(_KIND, _OPEN, msgspec.json.encode(mode))
             signing = next((e for e in keys if now_ms - e.made_ms >= _SETTLED_MS), keys[0])
             ordered = sorted(keys, key=lambda key: key is not signing)
-            self._keys = ReceiptKeys((key.id, key.secret) for key in ordered)
+            if self._keys is None or ordered != self._ordered:
+                self._ordered = ordered
+                self._keys = ReceiptKeys((key.id, key.secret) for key in ordered)
             self._ahead_ms = now_ms - self._monotonic()
             self._next_ms = self._monotonic() + LOOK_MS
             return self._keys

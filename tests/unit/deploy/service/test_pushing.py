@@ -33,6 +33,10 @@ class Keys:
     def __init__(self):
         self.keys, self.now = ReceiptKeys.create(), NOW
 
+    @property
+    def known(self):
+        return self.keys
+
     def now_ms(self):
         return self.now
 

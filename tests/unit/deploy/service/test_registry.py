@@ -60,3 +60,18 @@ def test_a_hostile_fleet_cannot_make_it_remember_more(monkeypatch):
         known.see(id_hash(f"d-{number}"), {})
     known.see(id_hash("d-1"), {"s/new": "v"})
     assert known.counts() == {("s/new", "v"): 1}
+
+
+def test_what_is_settled_is_seen_again_and_forgotten_with_its_device(monkeypatch):
+    monkeypatch.setattr(registry_module, "_SHARDS", 1)
+    known = KnownDevices(0)  # room for 16
+    for number in range(16):
+        see(known, f"d-{number}", a="v1")
+        known.settle(id_hash(f"d-{number}"), number)
+    assert known.is_settled(id_hash("d-0"), 0)
+    assert not known.is_settled(id_hash("d-1"), 0)
+    see(known, "d-new", a="v1")
+    assert known.is_settled(id_hash("d-0"), 0)
+    assert not known.is_settled(id_hash("d-1"), 1)
+    see(known, "d-1", a="v1")
+    assert not known.is_settled(id_hash("d-1"), 1)
