@@ -110,7 +110,7 @@ class Cloud:
         return (int(user) + int(system)) * _TICKS_S
 
     def wait_for(self, features: int) -> None:
-        """Wait until it has merged so many.
+        """Wait until it has merged that number.
 
         Raises:
             TimeoutError: They do not come.

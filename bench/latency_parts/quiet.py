@@ -10,7 +10,7 @@ _GAP_MS: Final = 0.05
 
 
 QUIET_CORES: Final = 0.05
-"""A measurement counts while the hypervisor and others took at most so many cores."""
+"""A measurement counts while the hypervisor and others took at most this number of cores."""
 
 
 def is_quiet(found: dict[str, Any]) -> bool:

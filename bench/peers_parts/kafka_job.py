@@ -24,7 +24,7 @@ class KafkaJob(msgspec.Struct):
     folder: str
     """For state on disk."""
     events: int
-    """The job ends when it has taken so many; 0: never."""
+    """The job ends when it has taken this number; 0: never."""
     order_ms: int
     """How far behind a device's events may come."""
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from vm_parts.tables import Table
 
 BAR: Final = 1.5
-"""Ours must make so many times the best peer's events per CPU-second, same driver."""
+"""What ours must make of the best peer's events per CPU-second, same driver."""
 
 _OURS: Final = ("walle-confluent", "walle")
 _PLAIN: Final = "plain"

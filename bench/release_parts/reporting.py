@@ -30,7 +30,7 @@ _TASK: Final = "shop/ipv"
 _FILLED: Final = 100_000
 """Devices that become known in one transaction."""
 _FRESH: Final = 2_000
-"""Devices that come new, to see by how much the store grows; so many at once."""
+"""Devices that come new, to see by how much the store grows; the number at once."""
 _FRESH_AT_ONCE: Final = 50
 _TABLES: Final = ("walle_counted", "walle_windows", "walle_scopes", "walle_marks")
 _SENDERS: Final = 32

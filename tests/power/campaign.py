@@ -225,7 +225,7 @@ def memory_folder(owner=None):
 
 
 def plan(total):
-    """Return how many cuts of so many each workload gets."""
+    """Return how many of all cuts each workload gets."""
     shares = {name: total * weight // sum(WEIGHTS.values()) for name, weight in WEIGHTS.items()}
     shares[next(iter(shares))] += total - sum(shares.values())
     return {name: share for name, share in shares.items() if share}

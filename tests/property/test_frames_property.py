@@ -29,7 +29,7 @@ states = st.dictionaries(texts, st.none() | st.binary(max_size=6), max_size=3)
 results = st.lists(st.tuples(st.lists(good_runs | bad_runs, max_size=3), states), max_size=3)
 
 
-def encode(result: Any) -> bytes:  # noqa: C901 - the layout has so many cases
+def encode(result: Any) -> bytes:  # noqa: C901 - the layout has as many cases
     words: list[int] = []
     parts: list[bytes] = []
 

@@ -284,7 +284,7 @@ def _add_engine(commands: Any) -> None:
     profile.add_argument(
         *("--repeats", "-n"), type=_positive, default=10, metavar="N", help="timed runs (10)"
     )
-    profile.add_argument("--nodes", type=_not_negative, default=10, help="show so many nodes (10)")
+    profile.add_argument("--nodes", type=_not_negative, default=10, help="nodes to show (10)")
     profile.add_argument("--svg", type=Path, metavar="FILE", help="draw where the time goes")
     profile.set_defaults(run=_later("engine", "profile"))
     run = verbs.add_parser("run", help="run a model once, arrays from and into numpy's files")

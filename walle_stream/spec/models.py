@@ -394,7 +394,7 @@ class RuntimeSpec(Strict):
         description="A VM without runs for so long is destroyed, except a task's last; or never.",
     )
     vm_runs: StrictInt | None = Field(
-        default=None, ge=1, description="A VM that made so many runs is replaced."
+        default=None, ge=1, description="A VM is replaced after this number of runs."
     )
     memory_bytes: SizeBytes | None = Field(
         default=None,

@@ -15,7 +15,7 @@ from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS, Constant, Graph, N
 WORK_MAX_ELEMENTS: Final = 1 << 28
 """Most elements that one request may compute, all nodes together."""
 
-_MACS_PER_ELEMENT: Final = 32  # a product of matrices does so many in an element's time
+_MACS_PER_ELEMENT: Final = 32  # what a product of matrices does in an element's time
 
 
 class SimpleEvaluator:

@@ -3,7 +3,7 @@
 A letter and its mark are in the partition's database before it is sent, and the mark goes in
 a later commit, after the acknowledgement. So a death at any moment loses none; what is sent
 twice has the same idempotency key. Nothing here waits for the sink: what it does not take
-yet stays in the database, and only so many bytes are in memory.
+yet stays in the database, and a bounded number of bytes is in memory.
 """
 
 from collections.abc import Callable, Iterator

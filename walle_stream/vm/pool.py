@@ -35,7 +35,7 @@ CLOSE_TIMEOUT_S: Final = 10.0
 """Longest wait of ``close`` for calls that are running."""
 
 DESTROYED_MAX: Final = 1_000 if sys.version_info < (3, 14) else 0
-"""A process with so many destroyed VMs should begin anew: on Python 3.13 each leaves
+"""A process should begin anew after this number of destroyed VMs: on Python 3.13 each leaves
 2.4 to 3.3 MB behind. 0 for never."""
 
 _MAKERS: Final = 4
@@ -58,7 +58,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
     """A VM that did nothing for between this and twice as long is destroyed,
     except the last one of a task with ``isolation: shared``; 0 for never."""
     max_runs: int = 0
-    """A VM that made so many runs is replaced; 0 for never."""
+    """A VM is replaced after this number of runs; 0 for never."""
     memory_bytes: int = 0
     """Resident memory of the process above which runs are stopped; 0 for any."""
 

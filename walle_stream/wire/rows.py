@@ -70,7 +70,7 @@ class Counters(msgspec.Struct, omit_defaults=False):
     lost_features: int = 0
     """That the cloud side had forgotten and the device has no more."""
     lost_reports: int = 0
-    """Frames that it had forgotten, any of which may have been reports: at most so many."""
+    """Frames that it had forgotten, any of which may have been reports: at most this number."""
 
     @property
     def losses(self) -> int:

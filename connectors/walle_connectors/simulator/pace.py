@@ -1,4 +1,4 @@
-"""A source that gives so many events a second and no more: a live one, for trying things out."""
+"""A source that gives a fixed number of events a second: a live one, for trying things out."""
 
 from threading import Event as Flag
 from typing import Final

@@ -6,8 +6,8 @@ evenly by the four of them (Bonferroni).
 - failures, crashes: a device is the unit, and two tests must both reject: that at most
   ``tolerated`` of the devices have one (``evidence``), and that devices of the new version have
   theirs no sooner than those of the control group beside them (``logrank``).
-- latency: at most ``tolerated`` times slower than the control group; output: at most so many times
-  larger or smaller (``drift``).
+- latency: at most ``tolerated`` times slower than the control group; output: at most ``tolerated``
+  times larger or smaller (``drift``).
 
 A version that is like the one before is stopped with a probability of ``errorRate`` at most over
 the whole release, and so is one that keeps what is tolerated. That is proven of failures and

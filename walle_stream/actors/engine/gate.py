@@ -1,4 +1,4 @@
-"""Who computes in an engine actor: so many at a time, and one alone that is under suspicion.
+"""Who computes in an engine actor: a bounded number at a time, a suspect alone.
 
 A request that was in an actor when its process ended may be why. It is tried again
 with nothing beside it, so that what it ends is itself alone: others in the same

@@ -1,6 +1,6 @@
 """Which engine actor a request goes to: the least loaded of those that are up.
 
-No actor has more than so many requests of this process; who finds all of them busy
+An actor has at most a fixed number of requests of this process; who finds all of them busy
 waits in line, and is served in the order of coming. No thread of its own, no Ray.
 """
 

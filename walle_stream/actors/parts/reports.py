@@ -200,7 +200,7 @@ class _Group:
         for start in range(0, len(self.devices), FRAME_DEVICES):
             part = self.devices[start : start + FRAME_DEVICES]
             runs = sum(device.runs for device in part)
-            # whose run took how long is not kept: any share of so many is as good
+            # whose run took how long is not kept: any share of that size is as good
             parts.append((part, _taken(latency, runs), _taken(output, runs)))
         return parts
 

@@ -35,7 +35,7 @@ class FailurePolicy(msgspec.Struct, frozen=True):
     leaves_letter: bool = True
 
     def pause_ms(self, failures: int) -> int:
-        """Return how long to wait after so many failures (≥ 1)."""
+        """Return how long to wait after a number of failures (≥ 1)."""
         return min(self.backoff_ms << (failures - 1), PAUSE_MAX_MS)
 
 

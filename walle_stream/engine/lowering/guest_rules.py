@@ -25,7 +25,7 @@ from walle_stream.wire.graph import ITEM_BYTES, MAX_ELEMENTS
 
 type GuestRule = Callable[[Builder, Sequence[Tensor], Mapping[str, Any]], Tensor]
 
-_MACS_PER_ELEMENT: Final = 32  # a product of matrices does so many in an element's time
+_MACS_PER_ELEMENT: Final = 32  # what a product of matrices does in an element's time
 _DIGITS_MAX: Final = 15
 
 

@@ -33,7 +33,7 @@ class ChaosPlan(msgspec.Struct, frozen=True, kw_only=True):
     mean_delay_s: float = 0.25
     """Mean time from the first sign of life, or from the last kill, to one at a random moment."""
     max_visits: int = 60
-    """Shots at a crash point hit one of its first so many visits."""
+    """Shots at a crash point hit one of its first visits, at most this number."""
 
     @property
     def kills(self) -> int:

@@ -115,7 +115,7 @@ WORD_BYTES: Final = 4
 """Size of a control word."""
 
 FEW_WORDS: Final = tuple(struct.Struct(f"<{count}I") for count in range(64))
-"""How so many control words are packed: small results must not pay for a lookup."""
+"""How a fixed number of control words is packed: small results must not pay for a lookup."""
 
 GATHERED_MAX_BYTES: Final = 64 * 1024
 """A larger body is written part by part and cut where it lies, each byte copied

@@ -31,9 +31,9 @@ from walle_stream.vm.guest.state import Overlay, State, grown_bytes, merge
 from walle_stream.vm.guest.stopping import RunStopped, StepsExceeded, Stopper
 
 TASK_FACTOR: Final = 10
-"""A task is out everywhere after so many times the strikes of one device."""
+"""A task is out everywhere after this multiple of one device's strikes."""
 
-_ASKING_FACTOR: Final = 10  # a run's questions take so many wall times, at most
+_ASKING_FACTOR: Final = 10  # wall times that a run's questions take, at most
 _GC_THRESHOLD: Final = 50_000
 
 

@@ -27,7 +27,7 @@ from walle_stream.testing.chaos.report import (
 )
 
 _POSTGRES_SHARE: Final = 4
-"""Every so many-th life is on PostgreSQL, where it is here."""
+"""Lives to one that is on PostgreSQL, where it is here."""
 _RUN_S: Final = 120.0
 _PROOF: Final = (
     "every device on the one version that the policy says, whole and signed; audit log and "
@@ -66,7 +66,7 @@ class ReleaseCampaign:
         """So far."""
 
     def run(self, kills: int) -> FaultReport:
-        """Live lives until so many kills are done, or something is wrong; blocks.
+        """Live lives until the kills are done, or something is wrong; blocks.
 
         Returns:
             What was killed, and what is wrong.

@@ -156,7 +156,7 @@ class Service:
             self.behave(handler, profile)
 
     def await_checks(self, count):
-        """Wait for so many further ones."""
+        """Wait for a number of further ones."""
         with self._changed:
             until = self.checks + count
             assert self._changed.wait_for(lambda: self.checks >= until, WAIT_S)

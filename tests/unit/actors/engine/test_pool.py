@@ -120,7 +120,7 @@ def ask():
 
 
 def waits(ray, count):
-    """Wait until so many are in line; they come there by themselves."""
+    """Wait until that number is in line; they come there by themselves."""
     tick = threading.Event()
     while ray.pool.waiting_count != count:
         tick.wait(0.001)

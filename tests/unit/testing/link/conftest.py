@@ -50,7 +50,7 @@ def until(holds):
 
 
 def read(peer, size):
-    """Read exactly so many bytes."""
+    """Read exactly this number of bytes."""
     found = bytearray()
     while len(found) < size:
         piece = peer.recv(min(size - len(found), 1 << 20))

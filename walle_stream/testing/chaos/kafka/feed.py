@@ -71,7 +71,7 @@ class Feed:
             topic: Which; of one feed alone.
             lines: In the order of arrival.
             per_s: Events per second.
-            written: Records in each partition already: so many of its lines are left out.
+            written: Records in each partition already: that number of its lines is left out.
         """
         self._client = dict(client)
         self._topic = topic
