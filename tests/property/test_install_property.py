@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.property.test_recovery_property import CountingPool, Life, canonical
 from tests.unit.stream.test_machine import TRIGGERS, make_events
 from walle_stream.actors.turns.turn import Delivery
-from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, InstalledTask, SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.task_sets import DEFAULT_SET, InstalledTask, SetDefinition, set_id_of
+from walle_stream.stream.task_sets import DEFAULT_SET, SetDefinition, set_id_of
 from walle_stream.vm.guest.migration import VERSION_KEY
 from walle_stream.vm.results import GroupResult
 

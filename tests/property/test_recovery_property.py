@@ -14,13 +14,12 @@ from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.turn import Delivery
-from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
+from walle_stream.ports import EventBatch, InstalledTask, SourceBatch, SourceCounts
 from walle_stream.store import keys
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.pages import plain_page
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.results import GroupResult, RunResult
 

@@ -5,6 +5,7 @@ of the conformance suites in ``walle_stream.testing`` proves one of them.
 """
 
 from walle_stream.ports.declared import DeclaredIds
+from walle_stream.ports.installed import InstalledTask
 from walle_stream.ports.letters import (
     RECORD_MAX_BYTES,
     DeadLetter,
@@ -52,6 +53,7 @@ __all__ = [
     "HasLog",
     "Holdings",
     "Holds",
+    "InstalledTask",
     "KeptLetter",
     "ModelRunner",
     "Origins",

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from walle_stream.ports import InstalledTask
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.trigger import Cursor, TriggerTrie
 
@@ -22,32 +23,6 @@ DEFAULT_SET: Final = ""
 """Id of the definition's tasks."""
 
 _ID_BYTES: Final = 12
-
-
-class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One version of a task, as a device has it."""
-
-    version: str
-    """Stands beside every feature."""
-    triggers: tuple[tuple[str, ...], ...]
-    program: str
-    """What the pool of VMs knows it by: no two versions have the same."""
-    state_version: int = 1
-    """Layout of its states."""
-    fields: tuple[str, ...] | None = None
-    """Contents of events that the script reads; all when None."""
-    pages: tuple[str, ...] | None = None
-    """Only events on these pages wake it; on any page when None."""
-    on_error: tuple[int, int, bool] = (1, 100, True)
-    """Attempts, pause in milliseconds, whether a dead letter is left."""
-    package: str = ""
-    """SHA-256 of its package; empty for a task of the definition."""
-    resources: Mapping[str, str] = {}
-    """SHA-256 of files that only this device has, by the name that the script uses."""
-    origin: str = ""
-    """What installed it calls it; empty for a task of the definition."""
-    is_signed: bool = False
-    """Whether a signature that was checked covers its package."""
 
 
 type Changes = Mapping[str, InstalledTask | None]

@@ -30,7 +30,7 @@ from walle_stream.errors import (
     VmError,
 )
 from walle_stream.faults import crash_point
-from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.ports import InstalledTask
 
 _log = logging.getLogger(__name__)
 

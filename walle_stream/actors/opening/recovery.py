@@ -13,9 +13,10 @@ from functools import partial
 from walle_stream.actors.plan.partition_sets import stored_changes
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.faults import crash_point
+from walle_stream.ports import InstalledTask
 from walle_stream.stream.interface import Core, FindSet
 from walle_stream.stream.machine import PartitionMachine
-from walle_stream.stream.task_sets import InstalledTask, SetDefinition
+from walle_stream.stream.task_sets import SetDefinition
 from walle_stream.wire.journal import JournalBatch
 
 

@@ -6,8 +6,9 @@ from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.installing import Wanted
 from walle_stream.actors.turns.turn import Turn
+from walle_stream.ports import InstalledTask
 from walle_stream.stream.snapshots import DeviceSnapshot
-from walle_stream.stream.task_sets import DEFAULT_SET, Changes, InstalledTask
+from walle_stream.stream.task_sets import DEFAULT_SET, Changes
 
 
 class Installations(Part):

@@ -8,10 +8,9 @@ import msgspec
 from walle_stream.actors.plan.journal import JOURNAL_EVENTS_DEFAULT
 from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_sets import ProgramSource
-from walle_stream.ports import DeadLetterSink, Holdings, ProofOf
+from walle_stream.ports import DeadLetterSink, Holdings, InstalledTask, ProofOf
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters, TaskCounts
 

@@ -19,16 +19,10 @@ from walle_stream.actors.turns.installing import Wanted
 from walle_stream.actors.turns.task_states import TaskStates, apply_changes
 from walle_stream.actors.turns.turn import Turn
 from walle_stream.errors import StoreCorruptedError
+from walle_stream.ports import InstalledTask
 from walle_stream.stream.interface import Core
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.stream.task_sets import (
-    DEFAULT_SET,
-    Changes,
-    InstalledTask,
-    SetDefinition,
-    changed,
-    set_id_of,
-)
+from walle_stream.stream.task_sets import DEFAULT_SET, Changes, SetDefinition, changed, set_id_of
 from walle_stream.vm.guest.migration import VERSION_KEY
 
 _NO_LAYOUT: Final = 0

@@ -13,7 +13,7 @@ from typing import Final
 
 from walle_stream.actors.rows.letter_rows import drop_marks, put_letter, read_unsent
 from walle_stream.clock import monotonic_ms
-from walle_stream.ports import DeadLetter, KeptLetter
+from walle_stream.ports import DeadLetter, InstalledTask, KeptLetter
 from walle_stream.store import keys
 from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.durability import Durability
@@ -22,7 +22,7 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.transaction import Transaction
 from walle_stream.stream.interface import Core
 from walle_stream.stream.snapshots import DeviceRows
-from walle_stream.stream.task_sets import Changes, InstalledTask, SetDefinition
+from walle_stream.stream.task_sets import Changes, SetDefinition
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.journal import JournalBatch, decode_batch

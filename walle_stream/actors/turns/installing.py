@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.ports import InstalledTask
 
 type Wanted = Mapping[str, InstalledTask | Literal["definition"] | None]
 """What becomes of tasks, by name: a version, the definition's own one, or nothing; others stay."""

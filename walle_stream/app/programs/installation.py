@@ -19,7 +19,8 @@ from walle_stream.actors.turns.installing import (
 )
 from walle_stream.app.programs.installed import InstalledPrograms, NewVersion
 from walle_stream.errors import PackageError
-from walle_stream.stream.task_sets import Changes, InstalledTask, changed
+from walle_stream.ports import InstalledTask
+from walle_stream.stream.task_sets import Changes, changed
 
 type Change = NewVersion | Literal["definition"] | None
 """What becomes of a task: another version, the definition's own one, or nothing: it goes."""

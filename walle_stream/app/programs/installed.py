@@ -22,9 +22,9 @@ from walle_stream.app.programs.isolation import admit
 from walle_stream.app.programs.programs import ReadyTask, unpack_task
 from walle_stream.errors import PackageError, StoreError, StoreFullError
 from walle_stream.faults import crash_point
+from walle_stream.ports import InstalledTask
 from walle_stream.spec.isolation import Policy
 from walle_stream.store.files import make_folder, put_file, sync_folder
-from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.pool import VmPool
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

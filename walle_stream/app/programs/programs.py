@@ -11,9 +11,9 @@ import msgspec
 
 from walle_stream.actors.turns.attempts import FailurePolicy
 from walle_stream.errors import ScriptError
+from walle_stream.ports import InstalledTask
 from walle_stream.spec.isolation import IsolationSpec
 from walle_stream.spec.models import OnErrorSpec, Task
-from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.limits import Confinement, RunLimits
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program

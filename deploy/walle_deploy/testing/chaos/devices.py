@@ -15,8 +15,8 @@ from walle_deploy.policy.index import ReleaseIndex
 from walle_deploy.testing.chaos.plan import OWN_TASK, TASK
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.app.queries.query import features_lines, open_partitions, run_state
+from walle_stream.ports import InstalledTask
 from walle_stream.stream.snapshots import DeviceSnapshot
-from walle_stream.stream.task_sets import InstalledTask
 from walle_stream.vm.package.reader import read_package
 
 # of events alone, whatever tasks they wake

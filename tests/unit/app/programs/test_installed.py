@@ -10,7 +10,7 @@ import pytest
 from walle_stream.app.programs import installed as module
 from walle_stream.app.programs.installed import InstalledPrograms, NewVersion
 from walle_stream.errors import StoreError
-from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.ports import InstalledTask
 
 
 def opened(folder):

@@ -17,7 +17,7 @@ from walle_stream.errors import (
     ServiceUnreachableError,
     StoreFullError,
 )
-from walle_stream.stream.task_sets import InstalledTask
+from walle_stream.ports import InstalledTask
 
 NOTHING = CheckReply(None)
 

@@ -1,0 +1,140 @@
+"""One version of a task over recorded events: what it does, before any device has it.
+
+The events pass through the parts of a real host: the machine of page sequences and triggers, and
+a pool of VMs. Nothing is stored, and each run is a call of its own: its time is its own, and what
+ends the process is known.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from walle_stream.actors.turns.attempts import QUARANTINED
+from walle_stream.actors.turns.task_states import apply_changes
+from walle_stream.clock import monotonic_ms
+from walle_stream.events import Event
+from walle_stream.stream.commands import Runs
+from walle_stream.stream.machine import PartitionMachine
+from walle_stream.stream.sequence import SequencePolicy
+from walle_stream.stream.task_sets import SetDefinition
+from walle_stream.vm.memory import resident_bytes
+from walle_stream.vm.package.reader import TaskPackage
+from walle_stream.vm.pool import PoolLimits, VmPool
+from walle_stream.vm.results import RunInput, RunResult
+from walle_stream.vm.services import HostServices
+from walle_stream.vm.task_pool import STOPPED
+from walle_stream.wire.event_batch import EventBatch
+from walle_stream.wire.graph import Constant, Graph
+
+_decode_event = msgspec.json.Decoder(Event).decode
+
+
+class ReplayLimits(NamedTuple):
+    """What bounds pages and memory."""
+
+    page_timeout_ms: int | None
+    out_of_order_ms: int
+    page_max_events: int
+    memory_bytes: int
+    """On top of what this process has."""
+
+
+class ReplayedRun(NamedTuple):
+    """One run."""
+
+    device_id: str
+    position: int
+    """Of the trigger in the device's sequence."""
+    line_number: int
+    """Of the event that woke it, from 1."""
+    took_ms: float
+    result: RunResult
+    is_stopped: bool
+    """A limit stopped it."""
+    is_crash: bool
+    """It ended its VM, and is not run there again."""
+
+
+class _Evaluator:
+    # numpy is brought in by the first script that has tensors; models are the pipeline's
+
+    def evaluate(self, graph: Graph) -> list[Constant]:
+        return self.evaluate_all([graph])[0]
+
+    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
+        from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
+        from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
+
+        results: list[list[Constant]] = EngineEvaluator(NumpyBackend(), {}).evaluate_all(graphs)
+        return results
+
+
+def replay(
+    package: TaskPackage,
+    lines: Sequence[bytes],
+    limits: ReplayLimits,
+    tell: Callable[[int], None],
+    end: Callable[[str, str], None],
+) -> Iterator[ReplayedRun]:
+    """Run a task on recorded events, JSON of ``Event`` each; blocks, and yields each run.
+
+    Args:
+        package: What runs.
+        lines: The events in order; each was checked before.
+        limits: Of pages and memory.
+        tell: Called with the number of the event that is handled next, 0 while the task loads.
+        end: Called with task and device of a script that cannot be stopped: ends this process.
+
+    Raises:
+        WalleError: The task cannot be loaded.
+    """
+    task, program = package.manifest.task, package.program()
+    pool_limits = PoolLimits(vms=1, memory_bytes=limits.memory_bytes + resident_bytes())
+    states: dict[str, dict[str, bytes]] = {}
+    tell(0)
+    with VmPool(
+        {task.name: program}, pool_limits, end, services=HostServices(_Evaluator())
+    ) as pool:
+
+        def run(device_id: str, run_input: RunInput, number: int) -> ReplayedRun:
+            state = states.setdefault(device_id, {})
+            began_ms = monotonic_ms()
+            [group] = pool.run(task.name, [(device_id, state, [run_input])])
+            took_ms = monotonic_ms() - began_ms
+            apply_changes(state, group.state)
+            [result] = group.runs
+            why = "" if result.ok else result.error
+            is_crash = why == QUARANTINED
+            return ReplayedRun(
+                device_id, run_input[0], number, took_ms, result, why in STOPPED, is_crash
+            )
+
+        for number, runs in _woken(package, lines, limits):
+            tell(number)
+            for by_device in runs.values():
+                for device_id, own_runs in by_device.items():
+                    for run_input in own_runs:
+                        yield run(device_id, run_input, number)
+
+
+def _woken(
+    package: TaskPackage, lines: Sequence[bytes], limits: ReplayLimits
+) -> Iterator[tuple[int, Runs]]:
+    task = package.manifest.task
+    policy = SequencePolicy(
+        page_timeout_ms=limits.page_timeout_ms,
+        out_of_order_ms=limits.out_of_order_ms,
+        page_max_events=limits.page_max_events,
+        fields=None if task.fields is None else frozenset(task.fields),
+    )
+    pages = {} if task.pages is None else {task.name: frozenset(task.pages)}
+    definition = SetDefinition({task.name: task.triggers}, policy, pages)
+    machine = PartitionMachine(lambda _: definition)
+    for number, line in enumerate(lines, 1):
+        batch = EventBatch([_decode_event(line)])
+        for device_id in machine.absent(batch):
+            machine.activate(device_id, None, tuple)
+        machine.number = number
+        yield number, machine.take(batch).runs
+    yield len(lines), machine.take(EventBatch([]), is_end=True).runs
