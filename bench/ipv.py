@@ -2,7 +2,7 @@
 
 The simulated shop's events go two ways: (a) through the device side of
 ``configs/ipv-kafka.yaml``, features into the tunnel; (b) raw into a topic, from which
-``walle cloud --baseline``, an idiomatic Faust program, makes the same features at the
+``bench/cloud_baseline.py``, an idiomatic Faust program, makes the same features at the
 exit, with no window behind it. Neither side waits for late events. Both are fed at half
 of what the baseline can take, in turns, by a fixed schedule. Then with raw events that
 come late, twice or never to the cloud; then with a few devices that reach the broker over

@@ -18,6 +18,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _TICKS_S: Final = 1.0 / os.sysconf("SC_CLK_TCK")
 _END_S: Final = 60.0
 _LOOK_S: Final = 0.2
+_BASELINE: Final = ROOT / "bench/cloud_baseline.py"
 
 
 def environment() -> dict[str, str]:
@@ -49,7 +50,7 @@ def run_part(module: str, asked: Any) -> dict[str, Any]:
 
 
 class Cloud:
-    """``walle cloud`` in a process of its own; a context manager."""
+    """``walle cloud``, or the baseline, in a process of its own; a context manager."""
 
     def __init__(
         self,
@@ -71,10 +72,9 @@ class Cloud:
         """
         folder.mkdir(parents=True)
         sets = [part for each in overrides for part in ("--set", each)]
-        command = [sys.executable, "-m", "walle_stream.cli", "cloud", str(definition), *sets]
+        program = [str(_BASELINE)] if is_baseline else ["-m", "walle_stream.cli", "cloud"]
+        command = [sys.executable, *program, str(definition), *sets]
         command += ["--data-dir", str(folder / "d"), "--web-port", str(port)]
-        if is_baseline:
-            command.append("--baseline")
         self._port = port
         self._log = folder / "log"
         with ExitStack() as opened:

@@ -140,9 +140,18 @@ def free_port():
 
 
 class Worker:
-    """``walle cloud`` in a process of its own."""
+    """``walle cloud``, or another program with its options, in a process of its own."""
 
-    def __init__(self, folder, cluster, features, *arguments, overrides=(), name="w"):
+    def __init__(
+        self,
+        folder,
+        cluster,
+        features,
+        *arguments,
+        overrides=(),
+        name="w",
+        program=("-c", _COMMAND, "cloud"),
+    ):
         self.port = free_port()
         self.log = folder / f"{name}-{uuid.uuid4().hex[:6]}.log"
         overrides = [
@@ -153,7 +162,7 @@ class Worker:
             *overrides,
         ]
         sets = [part for each in overrides for part in ("--set", each)]
-        command = [sys.executable, "-c", _COMMAND, "cloud", str(ROOT / "configs/ipv-kafka.yaml")]
+        command = [sys.executable, *program, str(ROOT / "configs/ipv-kafka.yaml")]
         command += [*sets, "--data-dir", str(folder / name), "--web-port", str(self.port)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -164,7 +173,7 @@ class Worker:
         return self.log.read_text()
 
     def wait_ready(self):
-        wait_until(lambda: "walle cloud: ready" in self.output(), "the worker", self)
+        wait_until(lambda: ": ready, http" in self.output(), "the worker", self)
         return self
 
     def get(self, path):

@@ -13,7 +13,7 @@ from walle_connectors.simulator.timeline import Timeline
 from walle_stream.events import Event
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cloud_worker import Cluster, Worker, wait_until
+from cloud_worker import ROOT, Cluster, Worker, wait_until
 
 _spec = importlib.util.spec_from_file_location(
     "naive_shop", Path(__file__).parents[1] / "naive_shop.py"
@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
 ]
 
+BASELINE = (str(ROOT / "bench/cloud_baseline.py"),)
 SHOP = SimulatorModel(
     devices=12, sessions=2, late_events=0.0, lost_order_events=0.0, missing_exits=0.0
 )
@@ -53,7 +54,7 @@ def test_raw_events_become_the_features_of_the_naive_truth(cluster, tmp_path):
     overrides = [f"spec.source.topic={raw}"]
     with (
         Worker(
-            tmp_path, cluster, features, "--baseline", overrides=overrides, name="b"
+            tmp_path, cluster, features, overrides=overrides, name="b", program=BASELINE
         ) as baseline,
         Worker(tmp_path, cluster, features, "--keep", "1000", name="c") as cloud,
     ):
@@ -80,6 +81,6 @@ def all_of_it(cloud, device, expected):
 def test_topics_of_different_partition_counts_are_refused(cluster, tmp_path):
     raw, features = cluster.topic("raw2", 2), cluster.topic("features2", 3)
     overrides = [f"spec.source.topic={raw}"]
-    with Worker(tmp_path, cluster, features, "--baseline", overrides=overrides) as worker:
+    with Worker(tmp_path, cluster, features, overrides=overrides, program=BASELINE) as worker:
         assert worker.process.wait(60) == 13
         assert "has 2 partitions" in worker.output()

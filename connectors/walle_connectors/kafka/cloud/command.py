@@ -1,14 +1,12 @@
 """``walle cloud FILE``: the cloud side of a pipeline whose tunnel is Kafka.
 
-The command imports its modules when it runs, not when its options are parsed. An entry point
-names the cloud-only baseline, which belongs to another connector.
+The command imports its modules when it runs, not when its options are parsed.
 """
 
 import argparse
 import logging
 import sys
 from collections.abc import Collection
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, override
 from urllib.parse import urlsplit
@@ -52,18 +50,13 @@ def add(commands: Any) -> None:
         help="end with exit code 14 after S seconds of lag without progress",
     )
     _add_sources_of_state(parser)
-    reading = parser.add_mutually_exclusive_group()
-    reading.add_argument(
+    parser.add_argument(
         "--reports",
         type=_service,
         metavar="URL",
         help="send what devices report (spec.reports) to this release service",
     )
-    reading.add_argument(
-        "--baseline",
-        action="store_true",
-        help="instead: make the features here, from raw events (spec.source: kafka)",
-    )
+    parser.add_argument("--baseline", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--reports-token",
         type=Path,
@@ -102,6 +95,11 @@ def run(options: argparse.Namespace) -> int:
         SpecFileError: An extra is not installed, or the YAML is wrong.
         WalleError: See ``worker.run_cloud``.
     """
+    if options.baseline:
+        raise SpecFileError(
+            "the cloud-only baseline stands beside its benchmark: python bench/cloud_baseline.py "
+            "FILE, in the repository"
+        )
     try:
         from walle_connectors.kafka.cloud.worker import run_cloud  # noqa: PLC0415 - an extra
         from walle_connectors.kafka.pipeline import load_kafka  # noqa: PLC0415 - beside it
@@ -109,21 +107,11 @@ def run(options: argparse.Namespace) -> int:
         raise SpecFileError(f"kafka-python is not installed: {how_to_install('kafka')}") from error
     from walle_stream.cloud.place import own_data_dir  # noqa: PLC0415 - RocksDB is beside it
 
-    program = _baseline() if options.baseline else run_cloud
     loaded = load_kafka(options.file, options.set)
     _set_up_logging(options.log_level, loaded.masked_values)
-    kind = "baseline" if options.baseline else "cloud"
-    path = options.data_dir or Path("walle-data") / f"{loaded.pipeline.metadata.name}-{kind}"
+    path = options.data_dir or Path("walle-data") / f"{loaded.pipeline.metadata.name}-cloud"
     with own_data_dir(path) as data_dir:
-        return int(program(loaded, data_dir, options, sys.stdout))
-
-
-def _baseline() -> Any:
-    try:
-        (point,) = entry_points(group="walle_stream.baselines")
-        return point.load()
-    except (ImportError, ValueError) as error:
-        raise SpecFileError(f"--baseline needs Faust: {how_to_install('cloud')}") from error
+        return int(run_cloud(loaded, data_dir, options, sys.stdout))
 
 
 def _set_up_logging(level: str, secrets: Collection[str]) -> None:

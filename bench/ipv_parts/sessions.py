@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
+from ipv_parts.cloud_task import CloudTask
+from ipv_parts.visits import DeviceVisits, OpenVisit, RawEvent, VisitPolicy
 from walle_connectors.brokers import Connection
-from walle_connectors.faust.cloud_task import CloudTask
-from walle_connectors.faust.visits import DeviceVisits, OpenVisit, RawEvent, VisitPolicy
 from walle_stream.errors import EnvelopeError, SpecFileError
 from walle_stream.spec.loader import LoadedPipeline
 from walle_stream.spec.models import Task

@@ -1,12 +1,13 @@
+"""The cloud-only baseline beside ``bench/ipv.py``: its sessions and its task."""
+
 import importlib.util
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from walle_connectors.faust.baseline import Sessions, baseline_of
-from walle_connectors.faust.cloud_task import CloudTask
 from walle_connectors.kafka.pipeline import load_kafka
 from walle_connectors.simulator import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
@@ -15,8 +16,12 @@ from walle_stream.errors import EnvelopeError, ScriptError, SpecFileError
 from walle_stream.events import Event
 from walle_stream.wire.record import decode_record
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+from ipv_parts.cloud_task import CloudTask
+from ipv_parts.sessions import Sessions, baseline_of
+
 _spec = importlib.util.spec_from_file_location(
-    "naive_shop", Path(__file__).parents[3] / "integration/naive_shop.py"
+    "naive_shop", Path(__file__).parents[1] / "integration/naive_shop.py"
 )
 naive_shop = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(naive_shop)

@@ -1,6 +1,12 @@
+"""The cloud-only baseline beside ``bench/ipv.py``: pages as its tables keep them."""
+
+import sys
+from pathlib import Path
+
 import pytest
 
-from walle_connectors.faust.visits import DeviceVisits, RawEvent, VisitPolicy
+sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+from ipv_parts.visits import DeviceVisits, RawEvent, VisitPolicy
 
 POLICY = VisitPolicy(page_timeout_ms=1_000, page_max_events=5)
 

@@ -12,7 +12,7 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from walle_connectors.faust.visits import OpenVisit, Row
+from ipv_parts.visits import OpenVisit, Row
 from walle_stream.errors import ScriptError
 from walle_stream.spec.models import Task
 

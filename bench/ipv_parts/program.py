@@ -1,4 +1,4 @@
-"""Runs the baseline's app in this process until it is stopped: ``walle cloud --baseline``.
+"""Runs the baseline's app in this process until it is stopped: ``bench/cloud_baseline.py``.
 
 An app binds the event loop in which it is made: all of it happens here.
 """
@@ -12,7 +12,7 @@ import faust
 from aiokafka.admin import AIOKafkaAdminClient
 from yarl import URL
 
-from walle_connectors.faust.baseline import BaselinePipeline, add_sessions, baseline_of
+from ipv_parts.sessions import BaselinePipeline, add_sessions, baseline_of
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import TopicError, TunnelError, WalleError
 from walle_stream.spec.loader import LoadedPipeline
@@ -49,7 +49,7 @@ def run_baseline(
     asyncio.set_event_loop(loop)
     partitions = loop.run_until_complete(_partitions(pipeline))
     app = _make_app(pipeline, partitions, data_dir, options)
-    line = f"walle cloud: ready, http://{options.web_host}:{options.web_port}/\n"
+    line = f"baseline: ready, http://{options.web_host}:{options.web_port}/\n"
     worker = _Worker(app, loop, line, out)
     try:
         worker.execute_from_commandline()
