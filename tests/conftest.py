@@ -33,6 +33,7 @@ _MARKS = {
     "full": (
         "chaos/*",
         "conformance/test_onnx_cases.py",
+        "conformance/test_selection.py",
         "integration/deploy/files/test_publisher_kills.py",
         "integration/deploy/tasks/test_kills.py",
         "integration/deploy/test_postgres_store.py",
@@ -43,6 +44,7 @@ _MARKS = {
         "integration/test_exchange.py",
         "integration/test_ray*",
         "integration/test_scripted_faults.py",
+        "integration/test_wheel.py",
         "unit/engine/test_light.py",
         "unit/test_bench_*",
     ),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from walle_connectors.logins import Sasl
 from walle_connectors.tls_contexts import checked_context
 from walle_connectors.tls_sessions import shared_sessions
 from walle_stream.spec.models import PathField
@@ -70,6 +71,9 @@ class Connection(Strict):
 
     brokers: Addresses = Field(min_length=1, description="HOST:PORT of some brokers, or of one.")
     tls: Tls | None = Field(default=None, description="Encrypt; plain when left out.")
+    sasl: Sasl | None = Field(
+        default=None, description="Who we are, beside or in place of a certificate."
+    )
     client_id: str = Field(
         default="walle", min_length=1, max_length=200, description="What brokers log us as."
     )
@@ -87,15 +91,26 @@ class Connection(Strict):
             if topic
         }
 
+    @property
+    def protocol(self) -> str:
+        """What Kafka calls how we connect, such as ``SASL_SSL``."""
+        return f"{'SASL_' if self.sasl else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
+
     def client_options(self) -> dict[str, Any]:
-        """Return keyword arguments for any client of kafka-python."""
+        """Return keyword arguments for any client of kafka-python.
+
+        Raises:
+            BrokerUnreachableError: A file with a password or a token cannot be read.
+        """
         options: dict[str, Any] = {
             "bootstrap_servers": list(self.brokers),
             "client_id": self.client_id,
             "reconnect_backoff_max_ms": RECONNECT_MAX_MS,
         }
+        if self.sasl is not None:
+            options |= self.sasl.client_options()
+        options["security_protocol"] = self.protocol
         if self.tls is not None:
-            options["security_protocol"] = "SSL"
             options["ssl_context"] = shared_sessions(self.tls.ca, self.tls.cert, self.tls.key)
         return options
 
@@ -108,3 +123,13 @@ class Connection(Strict):
         if self.tls is None:
             return None
         return checked_context(self.tls.ca, self.tls.cert, self.tls.key)
+
+    def check_files(self) -> None:
+        """Look at the files that clients need, before one is made that waits for brokers.
+
+        Raises:
+            BrokerUnreachableError: A file is missing, or cannot be used.
+        """
+        self.tls_context()
+        if self.sasl is not None:
+            self.sasl.client_options()

@@ -103,6 +103,7 @@ def test_the_manifest_is_shown(walle, folder):
     assert str(folder) not in whole
 
 
+@pytest.mark.full  # a whole interpreter is packed: twenty seconds of CPU
 def test_the_size_beside_a_whole_interpreter(walle, folder):
     walle("task", "build", "visit.yaml", "-o", "v.walle", cwd=folder)
     report = json.loads(walle("task", "size", "v.walle", "--json", cwd=folder).stdout)

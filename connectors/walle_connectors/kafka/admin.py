@@ -32,6 +32,9 @@ def admin_client(connection: Connection) -> Iterator[Any]:
         )
     except KafkaError as error:
         hint = " (a TLS listener answers nobody without it)" if connection.tls is None else ""
+        if connection.sasl is not None:
+            # kafka-python keeps to itself which of them it was
+            hint = f", or the login in `sasl` ({connection.sasl.mechanism}), which it may refuse"
         raise BrokerUnreachableError(
             f"{', '.join(connection.brokers)} accepts connections, but is no Kafka broker that "
             f"answers ({error}): correct `brokers` and `tls`{hint}"

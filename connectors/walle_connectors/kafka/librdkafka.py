@@ -29,7 +29,11 @@ def driver_problem(driver: Driver, key: str) -> str:
 
 
 def client_settings(connection: Connection) -> dict[str, Any]:
-    """Return the settings that every client of librdkafka takes."""
+    """Return the settings that every client of librdkafka takes.
+
+    Raises:
+        BrokerUnreachableError: A file with a password or a token cannot be read.
+    """
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(connection.brokers),
         "client.id": connection.client_id,
@@ -38,8 +42,10 @@ def client_settings(connection: Connection) -> dict[str, Any]:
         # its lines go where ours do, when the client is polled
         "logger": _Lines(),
     }
+    settings["security.protocol"] = connection.protocol.lower()
+    if connection.sasl is not None:
+        settings |= connection.sasl.client_settings()
     if connection.tls is not None:
-        settings["security.protocol"] = "ssl"
         for name, path in (
             ("ssl.ca.location", connection.tls.ca),
             ("ssl.certificate.location", connection.tls.cert),

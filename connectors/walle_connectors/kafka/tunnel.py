@@ -31,7 +31,7 @@ class KafkaTunnel:
         problem = driver_problem(model.driver, "spec.tunnel.driver")
         if problem:
             raise TunnelError(problem)
-        model.tls_context()  # to wait does not help a file that is not there
+        model.check_files()  # to wait does not help a file that is not there
         try:
             check_topics(model, tunnel_topics(model, partitions))
         except BrokerUnreachableError as error:

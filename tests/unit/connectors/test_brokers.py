@@ -11,7 +11,7 @@ def test_one_broker_may_be_a_text():
     options = found.client_options()
     assert options["bootstrap_servers"] == ["b:9092", "[::1]:9093"]
     assert options["client_id"] == "me"
-    assert "security_protocol" not in options
+    assert options["security_protocol"] == "PLAINTEXT"
 
 
 def test_clients_with_the_same_files_share_their_sessions():

@@ -206,6 +206,7 @@ def open_broker(folder: Path) -> Broker:
         "plain": ports.plain,
         "tls": ports.tls,
         "mutual": ports.mutual,
+        "sasl": ports.sasl,
     }
     node = provider.node(folder / "broker", files, as_environment(settings), *clients.values())
     addresses = {name: f"127.0.0.1:{port}" for name, port in clients.items()}

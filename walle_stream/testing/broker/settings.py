@@ -9,8 +9,11 @@ from typing import Final, Literal, Self
 from walle_stream.errors import BrokerError
 from walle_stream.testing.broker.certificates import STORE_PASSWORD
 
-type Listener = Literal["plain", "tls", "mutual"]
-"""Without encryption; TLS; TLS where the client shows a certificate, too."""
+type Listener = Literal["plain", "tls", "mutual", "sasl"]
+"""Without encryption; TLS; TLS where the client shows a certificate, too; TLS with a login."""
+
+LOGIN: Final = ("alice", "alice's secret")
+"""A user of the listener ``sasl`` by PLAIN, and the password."""
 
 # below the range that the kernel gives to clients: one that connects to a dead broker's port
 # again and again would else meet itself there, or keep the broker from coming back
@@ -32,12 +35,13 @@ class Ports:
     plain: int
     tls: int
     mutual: int
+    sasl: int
     controller: int
     replication: int
 
     @classmethod
     def draw(cls) -> Self:
-        """Return five that are free.
+        """Return six that are free.
 
         Raises:
             BrokerError: None are.
@@ -76,7 +80,7 @@ def single_settings(ports: Ports, secrets: str, bind: str) -> dict[str, str]:
         secrets: Where it finds ``server.p12`` and ``ca.pem``.
         bind: The address to listen at; clients are always told 127.0.0.1.
     """
-    listeners = {"PLAIN": ports.plain, "TLS": ports.tls, "MUTUAL": ports.mutual}
+    listeners = {"PLAIN": ports.plain, "TLS": ports.tls, "MUTUAL": ports.mutual, "SASL": ports.sasl}
     advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
     return {
         "node.id": "1",
@@ -88,7 +92,9 @@ def single_settings(ports: Ports, secrets: str, bind: str) -> dict[str, str]:
         "advertised.listeners": advertised,
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAIN",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,TLS:SSL,MUTUAL:SSL",
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,TLS:SSL,MUTUAL:SSL,SASL:SASL_SSL"
+        ),
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": f"{secrets}/server.p12",
         "ssl.keystore.password": STORE_PASSWORD,
@@ -101,10 +107,24 @@ def single_settings(ports: Ports, secrets: str, bind: str) -> dict[str, str]:
         "listener.name.mutual.num.network.threads": "1",
         # rights per device are tested, and who shows no certificate may do everything
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": f"User:ANONYMOUS;User:{LOGIN[0]}",
+        "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
+        "listener.name.sasl.plain.sasl.jaas.config": (
+            f'{_MODULES}.plain.PlainLoginModule required user_{LOGIN[0]}="{LOGIN[1]}";'
+        ),
+        "listener.name.sasl.scram-sha-512.sasl.jaas.config": (
+            f"{_MODULES}.scram.ScramLoginModule required;"
+        ),
+        # tokens without a signature: whoever can reach a broker of the tests may be anybody
+        "listener.name.sasl.oauthbearer.sasl.jaas.config": (
+            f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required "
+            'unsecuredLoginStringClaim_sub="broker";'
+        ),
         **_SMALL,
     }
 
+
+_MODULES: Final = "org.apache.kafka.common.security"
 
 _SMALL: Final = {
     "auto.create.topics.enable": "false",

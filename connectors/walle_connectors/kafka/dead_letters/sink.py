@@ -64,7 +64,7 @@ class KafkaDeadLetterSink(SendingThread[Any]):
             TopicError: A broker answers, but the topic is missing, or compacted.
             BrokerUnreachableError: A file of ``tls`` is missing, or cannot be used.
         """
-        model.tls_context()  # to wait does not help a file that is not there
+        model.check_files()  # to wait does not help a file that is not there
         try:
             check_topics(model, [_needed(model)])
             _expect_kept(model)

@@ -198,9 +198,13 @@ def test_of_two_who_begin_a_task_or_make_a_version_at_once_one_is_told(bench):
             return str(error)
 
     with ThreadPoolExecutor(2) as pool:
-        made = [*pool.map(first, range(2))]
-    # the same person, the very same files: who came second has what the first one made
+        began = [*pool.map(first, range(2))]
+    made = [each for each in began if not isinstance(each, str)]
+    # the same person, the very same files: who came second within the same second has what the
+    # first one made, and is told otherwise
     assert len({each.commit for each in made}) == 1
+    if len(made) == 1:
+        made.append(init_task(bench.group, TaskRef("shop", "otto"), bench.root / "later"))
 
     def tag(started):
         try:

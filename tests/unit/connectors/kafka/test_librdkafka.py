@@ -22,7 +22,8 @@ def test_settings_name_brokers_and_files():
     assert settings["ssl.certificate.location"] == "/x/us.pem"
     assert settings["ssl.key.location"] == "/x/us.key"
     plain = client_settings(Connection.model_validate({"brokers": "h:1"}))
-    assert not [name for name in plain if name.startswith(("ssl", "security"))]
+    assert plain["security.protocol"] == "plaintext"
+    assert not [name for name in plain if name.startswith(("ssl", "sasl"))]
 
 
 def test_its_lines_are_ours_and_none_is_worse_than_a_warning(caplog):

@@ -1,0 +1,103 @@
+"""Who a client says it is to brokers that ask (SASL): keys of the YAML, and what clients take.
+
+Passwords and tokens stand in files, so that no YAML, log or process list has them. A file is read
+whenever a client is made; a token's also when a connection is, so that it may be renewed.
+"""
+
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from walle_stream.clock import wall_ms
+from walle_stream.errors import BrokerUnreachableError
+from walle_stream.spec.models import PathField
+from walle_stream.spec.strict import Strict
+
+_OAUTH: Final = "OAUTHBEARER"
+_SECRET_MAX: Final = 64 * 1024
+_LOOK_S: Final = 60.0
+"""How soon librdkafka asks for a token again."""
+
+
+class Sasl(Strict):
+    """Who we are: a user with a password, or whoever a token names."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
+        description="What the brokers' listener takes; PLAIN shows the password to the broker."
+    )
+    username: str | None = Field(
+        default=None, min_length=1, max_length=256, description="All but OAUTHBEARER."
+    )
+    password: PathField | None = Field(
+        default=None, description="File with the password; all but OAUTHBEARER."
+    )
+    token: PathField | None = Field(
+        default=None, description="File with a token, read again for each connection; OAUTHBEARER."
+    )
+
+    @model_validator(mode="after")
+    def _has_its_own(self) -> Self:
+        is_oauth = self.mechanism == _OAUTH
+        given = {name for name in ("username", "password", "token") if getattr(self, name)}
+        wanted = {"token"} if is_oauth else {"username", "password"}
+        if given != wanted:
+            names = " and ".join(f"`{name}`" for name in sorted(wanted, reverse=True))
+            raise ValueError(f"expected {names} with {self.mechanism}, and nothing else")
+        return self
+
+    def client_options(self) -> dict[str, Any]:
+        """Return keyword arguments for a client of kafka-python; reads files.
+
+        Raises:
+            BrokerUnreachableError: A file cannot be read, or is empty.
+        """
+        options: dict[str, Any] = {"sasl_mechanism": self.mechanism}
+        if self.token is not None:
+            return options | {"sasl_oauth_token_provider": _provider(self.token)}
+        return options | {
+            "sasl_plain_username": self.username,
+            "sasl_plain_password": _secret(self.password),
+        }
+
+    def client_settings(self) -> dict[str, Any]:
+        """Return the settings of a client of librdkafka; reads files.
+
+        Raises:
+            BrokerUnreachableError: A file cannot be read, or is empty.
+        """
+        settings: dict[str, Any] = {"sasl.mechanism": self.mechanism}
+        if (file := self.token) is not None:
+            _secret(file)  # a file that is not there is said now
+            return settings | {
+                "oauth_cb": lambda _: (_secret(file), wall_ms() / 1_000 + _LOOK_S),
+            }
+        return settings | {"sasl.username": self.username, "sasl.password": _secret(self.password)}
+
+
+def _provider(file: Path) -> Any:
+    from kafka.net.sasl.oauth import AbstractTokenProvider  # noqa: PLC0415 - an extra
+
+    class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return _secret(file)
+
+        def __repr__(self) -> str:
+            return f"TokenFile({str(file)!r})"
+
+    _secret(file)
+    return TokenFile()
+
+
+def _secret(file: Path | None) -> str:
+    if file is None:
+        raise BrokerUnreachableError("there is no file with a password")
+    try:
+        with file.open(encoding="utf-8") as stream:
+            text = stream.read(_SECRET_MAX).strip("\r\n")
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BrokerUnreachableError(f"{file}: cannot be read: {reason}") from error
+    if not text:
+        raise BrokerUnreachableError(f"{file}: is empty: expected a password, or a token")
+    return text

@@ -1,0 +1,120 @@
+"""Brokers that ask who we are: every mechanism, both drivers, and wrong logins."""
+
+import argparse
+import json
+import subprocess
+import sys
+from base64 import urlsafe_b64encode
+from contextlib import closing
+from pathlib import Path
+from time import time
+
+import pytest
+
+from walle_connectors.kafka import command
+from walle_stream.errors import BrokerUnreachableError
+from walle_stream.testing.broker.settings import LOGIN
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cloud_end import CloudEnd
+from topics_of_tests import fresh_model, shop_pipeline, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+
+USER, PASSWORD = LOGIN
+WRONG = "not it"
+
+
+def token_of(user):
+    now = int(time())
+    parts = [{"alg": "none"}, {"sub": user, "iat": now, "exp": now + 3_600}]
+    encoded = [urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts]
+    return b".".join([*encoded, b""]).decode()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scram(running_broker):
+    """Let the user in by SCRAM, too, which brokers keep themselves."""
+    from kafka.admin import KafkaAdminClient
+    from kafka.admin import UserScramCredentialUpsertion as Upsertion
+
+    admin = KafkaAdminClient(**running_broker.any_options())
+    try:
+        admin.alter_user_scram_credentials([Upsertion(USER, "SCRAM-SHA-512", PASSWORD)])
+    finally:
+        admin.close()
+
+
+@pytest.fixture
+def login(tmp_path):
+    def make(mechanism, password=PASSWORD, user=USER):
+        secret = tmp_path / "secret"
+        if mechanism == "OAUTHBEARER":
+            secret.write_text(f"{token_of(user)}\n")
+            return {"mechanism": mechanism, "token": str(secret)}
+        secret.write_text(f"{password}\n")
+        return {"mechanism": mechanism, "username": user, "password": str(secret)}
+
+    return make
+
+
+@pytest.fixture
+def pipeline(broker, address, tmp_path):
+    with fresh_model(address) as model:
+
+        def write(sasl, **changes):
+            tunnel = {
+                "connector": "kafka",
+                "brokers": broker.address("sasl"),
+                "tls": {"ca": str(broker.files().ca)},
+                "sasl": sasl,
+                "topic": model.topic,
+                **changes,
+            }
+            source = {"connector": "simulator", "seed": 7, "devices": 5, "sessions": 1}
+            runtime = {"partitions": 5}
+            file = shop_pipeline(tmp_path, "p", source=source, runtime=runtime, tunnel=tunnel)
+            return file, model
+
+        yield write
+
+
+def run(file, data_dir):
+    command_line = [sys.executable, "-m", "walle_stream.cli", "run", str(file), "--data-dir"]
+    return subprocess.run(
+        [*command_line, str(data_dir)], capture_output=True, text=True, check=False
+    )
+
+
+def examined(file, capsys):
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    options = parser.parse_args(["doctor", str(file), "--json"])
+    code = options.run(options)
+    return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_features_go_up_to_brokers_that_ask(pipeline, login, mechanism, driver, tmp_path, capsys):
+    file, model = pipeline(login(mechanism), driver=driver)
+    code, checks = examined(file, capsys)
+    assert code == 0, checks
+    done = run(file, tmp_path / "data")
+    assert done.returncode == 0, done.stderr
+    with closing(CloudEnd(model)) as cloud:
+        assert until(lambda: cloud.receiver.receive({}, 1 << 20))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_named_and_features_wait(pipeline, login, mechanism, tmp_path, capsys):
+    file, _ = pipeline(login(mechanism, WRONG))
+    code, checks = examined(file, capsys)
+    assert code == BrokerUnreachableError.exit_code
+    assert "login" in checks[-1]["text"]
+    assert PASSWORD not in str(checks)
+    done = run(file, tmp_path / "data")
+    assert "brokers" in done.stderr
+    assert WRONG not in done.stderr
+    again, _ = pipeline(login(mechanism))
+    done = run(again, tmp_path / "data")
+    assert done.returncode == 0, done.stderr
