@@ -2,9 +2,8 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from threading import Event
-from typing import Any, Final
+from typing import Final, override
 
 from kafka.errors import KafkaError, KafkaTimeoutError
 
@@ -21,8 +20,6 @@ BOOTSTRAP_MS: Final = 5_000
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _REMIND_EVERY: Final = 30  # attempts, about a minute
-
-_ABORT_S: Final = 2.0
 
 # as good as for ever: the outbox keeps what is sent, there is nobody to give it back to
 _DELIVERY_MS: Final = 2**31 - 1
@@ -60,7 +57,28 @@ def connect[C](
     return None
 
 
-def make_producer(connection: Connection, codec: str, linger_ms: int, max_bytes: int) -> Any:
+class StoppableProducer(KafkaProducer):  # type: ignore[misc]
+    """A producer that stops at once, where kafka-python's own flushes first."""
+
+    is_halted = False
+
+    @override
+    def flush(self, timeout: float | None = None) -> None:
+        if not self.is_halted:
+            super().flush(timeout)
+
+    def halt(self) -> None:
+        """Send nothing any more; never blocks, may be called in its callbacks.
+
+        Whatever it had not sent fails, in any case after this returns.
+        """
+        self.is_halted = True
+        self.close(timeout=0)
+
+
+def make_producer(
+    connection: Connection, codec: str, linger_ms: int, max_bytes: int
+) -> StoppableProducer:
     """Make an idempotent producer that waits for all replicas; blocks.
 
     ``linger_ms`` is the longest wait for more records of a batch, ``max_bytes`` the largest record.
@@ -68,7 +86,7 @@ def make_producer(connection: Connection, codec: str, linger_ms: int, max_bytes:
     Raises:
         KafkaError: No broker answers in time.
     """
-    return KafkaProducer(
+    return StoppableProducer(
         **connection.client_options(),
         metrics_enabled=False,
         acks="all",
@@ -85,26 +103,12 @@ def make_producer(connection: Connection, codec: str, linger_ms: int, max_bytes:
     )
 
 
-def halt_producer(producer: Any) -> None:
-    """Let a producer send nothing any more; never blocks, may be called in its callbacks.
+def close_producer(producer: StoppableProducer, timeout_s: float) -> None:
+    """Close a producer, whether or not a broker answers; blocks for ``timeout_s``, then drops.
 
-    Whatever it had not sent fails, in any case after this returns. kafka-python has no
-    public way: ``close`` waits for what cannot be sent, and from a callback for itself.
+    What is dropped fails a little later, in the producer's thread.
     """
-    producer._sender.force_close()  # noqa: SLF001 - see above
-
-
-def close_producer(producer: Any, timeout_s: float) -> None:
-    """Close a producer, whether or not a broker answers; blocks for ``timeout_s``, then drops."""
     try:
         producer.close(timeout=timeout_s)
     except KafkaTimeoutError:
-        halt_producer(producer)
-        # its thread fails what is left; two that do so at once fall over each other
-        producer._sender.join(_ABORT_S)  # noqa: SLF001 - see above
-        if producer._sender.is_alive():  # noqa: SLF001 - see above
-            with suppress(KafkaError):
-                # `close` would wait for them once more
-                producer._accumulator.abort_incomplete_batches()  # noqa: SLF001 - see above
-        with suppress(KafkaError):
-            producer.close(timeout=1)
+        producer.halt()

@@ -104,10 +104,12 @@ class KafkaDownlinkSender:
             producer = self._connected()
             try:
                 future = producer.send(self._topic, value, key, headers, partition=partition)
-                while not future.is_done and not self._stopped.is_set():
-                    # only the broker's answer says that it is durable
-                    future._produce_future.wait(_WAIT_S)  # noqa: SLF001 - `get` cannot be stopped
-                if not future.is_done:
+                is_answered = Event()
+                future.add_both(lambda *_: is_answered.set())
+                # only the broker's answer says that it is durable
+                while not is_answered.wait(_WAIT_S) and not self._stopped.is_set():
+                    pass
+                if not is_answered.is_set():
                     raise self._closed()
                 future.get(timeout=0)
             except (KafkaError, ValueError) as error:

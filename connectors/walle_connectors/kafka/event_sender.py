@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 
-from kafka import KafkaProducer
-from walle_connectors.kafka.connecting import close_producer
+from walle_connectors.kafka.connecting import StoppableProducer, close_producer
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.topics import NeededTopic, check_topics
 from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
@@ -47,7 +46,7 @@ class EventSender:
         """
         try:
             with self._errors():
-                self._producer = KafkaProducer(
+                self._producer = StoppableProducer(
                     **self._model.client_options(),
                     acks="all",
                     enable_idempotence=True,

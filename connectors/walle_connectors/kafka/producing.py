@@ -16,7 +16,7 @@ from kafka.errors import (
     RecordListTooLargeError,
 )
 
-from walle_connectors.kafka.connecting import close_producer, halt_producer, make_producer
+from walle_connectors.kafka.connecting import close_producer, make_producer
 from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.tunnel_records import TopicRecord
@@ -129,7 +129,7 @@ class PythonProducer:
 
     def halt(self) -> None:
         """Send nothing any more; see ``Producer.halt``."""
-        halt_producer(self._producer)
+        self._producer.halt()
 
     def close(self, timeout_s: float) -> None:
         """Wait a little, then drop the rest; see ``Producer.close``."""

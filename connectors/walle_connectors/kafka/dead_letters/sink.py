@@ -18,7 +18,7 @@ from kafka.errors import (
     RecordListTooLargeError,
 )
 
-from walle_connectors.kafka.connecting import close_producer, halt_producer, make_producer
+from walle_connectors.kafka.connecting import close_producer, make_producer
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.sending import CLOSE_S, SendingThread, said
 from walle_connectors.kafka.topics import (
@@ -127,8 +127,7 @@ class KafkaDeadLetterSink(SendingThread[Any]):
         if self._refusal is None:
             close_producer(producer, CLOSE_S)
             return
-        halt_producer(producer)
-        close_producer(producer, 0)
+        producer.halt()
         self._say(self._refusal)
 
     def _pump(self, producer: Any) -> None:
