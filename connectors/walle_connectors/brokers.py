@@ -91,6 +91,10 @@ class Connection(Strict):
             if topic
         }
 
+    def reach(self) -> dict[str, Any]:
+        """Return the keys by which another part reaches the same brokers as the same client."""
+        return {name: getattr(self, name) for name in Connection.model_fields}
+
     @property
     def protocol(self) -> str:
         """What Kafka calls how we connect, such as ``SASL_SSL``."""

@@ -55,6 +55,13 @@ def add(commands: Any) -> None:
         parser.add_argument(
             f"--tls-{name}", type=Path, metavar="FILE", help=f"PEM, for TLS: {text}"
         )
+    for name, text in (
+        ("mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, where brokers ask"),
+        ("username", "of all but OAUTHBEARER"),
+        ("password", "file with it"),
+        ("token", "file with it; OAUTHBEARER"),
+    ):
+        parser.add_argument(f"--sasl-{name}", metavar="X", help=text)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--record", action="store_true", help="write what the topic has now into FILE")
     way.add_argument(
@@ -119,12 +126,15 @@ def _model(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> Ka
     given = {name: path for name, path in tls.items() if path is not None}
     if ("cert" in given) != ("key" in given):
         refuse("--tls-cert and --tls-key: expected both, or none of them")
+    names = ("mechanism", "username", "password", "token")
+    sasl = {name: value for name in names if (value := getattr(options, f"sasl_{name}"))}
     keys = {"brokers": options.brokers, "clientId": "walle-replay", "tls": given or None}
+    keys["sasl"] = sasl or None
     try:
         return KafkaSourceModel.model_validate({**keys, "topic": options.topic})
     except ValidationError as error:
         first = error.errors()[0]
-        option = f"--{first['loc'][0]}"
+        option = "--" + "-".join(map(str, first["loc"]))
         problem = first["msg"].removeprefix("Value error, ")
         if option == "--topic":
             problem = (

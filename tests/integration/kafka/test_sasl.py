@@ -8,6 +8,8 @@ from base64 import urlsafe_b64encode
 from contextlib import closing
 from pathlib import Path
 from time import time
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -17,6 +19,7 @@ from walle_stream.testing.broker.settings import LOGIN
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_end import CloudEnd
+from cloud_worker import free_port
 from topics_of_tests import fresh_model, shop_pipeline, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
@@ -103,6 +106,39 @@ def test_features_go_up_to_brokers_that_ask(pipeline, login, mechanism, driver, 
     assert done.returncode == 0, done.stderr
     with closing(CloudEnd(model)) as cloud:
         assert until(lambda: cloud.receiver.receive({}, 1 << 20))
+
+
+def test_the_cloud_side_and_replays_log_in_too(pipeline, login, broker, tmp_path):
+    file, model = pipeline(login("SCRAM-SHA-512"))
+    assert run(file, tmp_path / "data").returncode == 0
+    port = free_port()
+    walle = [sys.executable, "-m", "walle_stream.cli"]
+    arguments = ["--data-dir", str(tmp_path / "cloud"), "--web-port", str(port)]
+    with subprocess.Popen([*walle, "cloud", str(file), *arguments]) as cloud:
+        try:
+            until(lambda: features_at(port))
+        finally:
+            cloud.terminate()
+    assert cloud.returncode == 0
+    events = tmp_path / "events.jsonl"
+    options = ["--brokers", broker.address("sasl"), "--tls-ca", str(broker.files().ca), "--record"]
+    options += ["--sasl-mechanism", "SCRAM-SHA-512", "--sasl-username", USER]
+    options += ["--sasl-password", str(tmp_path / "secret"), "--topic", model.topic]
+    done = subprocess.run(
+        [*walle, "replay", str(events), *options], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def features_at(port):
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            return json.load(answer)["counts"]["features"]
+    except HTTPError as error:  # it has no partitions yet
+        error.close()
+    except OSError:
+        pass
+    return 0
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

@@ -225,9 +225,8 @@ def _as_source(
 ) -> KafkaSourceModel:
     client_id = tunnel.client_id if "client_id" in tunnel.model_fields_set else "walle-cloud"
     keys: dict[str, Any] = {
-        "brokers": tunnel.brokers,
-        "tls": tunnel.tls,
-        "clientId": client_id,
+        **tunnel.reach(),
+        "client_id": client_id,
         "topic": tunnel.topic,
         "group": group,
         # after a kill the group waits so long for the dead worker

@@ -31,7 +31,7 @@ class KafkaDeadLetterArchive:
     def __init__(self, model: KafkaDeadLetterModel) -> None:
         """Connect; blocks. No answer, or refused TLS, is a ``BrokerUnreachableError``."""
         self._model = model
-        shared = {name: getattr(model, name) for name in ("brokers", "tls", "client_id", "topic")}
+        shared = {**model.reach(), "topic": model.topic}
         self._client = TopicClient(
             KafkaSourceModel.model_validate(shared), named_by="spec.deadLetters.topic"
         )
