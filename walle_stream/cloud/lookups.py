@@ -23,6 +23,7 @@ from walle_stream.cloud.heads import shown
 from walle_stream.cloud.partitions import MOVING, Partitions
 from walle_stream.errors import MetricsAddressError
 from walle_stream.types import device_id_problem
+from walle_stream.wire.metrics_text import Metrics
 
 _ASKED_HEADER: Final = "X-Walle-Forwarded"
 """On a request of another worker: its group."""
@@ -31,6 +32,12 @@ _FEATURES: Final = "/features/"
 _OTHER_S: Final = 5.0
 _CLIENT_S: Final = 10.0
 _POLL_S: Final = 0.1
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_OK: Final = 200
+_MERGED: Final = "What this worker's tables have merged, by what."
+_LAG: Final = "Records of a partition that its table lacks, as of the last fetch."
+_READY: Final = "Whether a partition's table had all when this worker was given it."
+_REPORTS: Final = "Reports of devices for the release service, by what became of them."
 _STATUS: Final = {"": "ok", MOVING: "rebalancing"}
 
 
@@ -75,7 +82,26 @@ class LookUps:
         }
         if problem:
             body["partitions"] = {}  # others may have them
-        return (503 if problem else 200), body
+        return (503 if problem else _OK), body
+
+    def metrics(self) -> str:
+        """Return the body of ``/metrics``, Prometheus' text format."""
+        status, health = self.health()
+        metrics = Metrics()
+        metrics.gauge("walle_cloud_up", "Whether the worker is in its group.").set(status == _OK)
+        merged = metrics.counter("walle_cloud_merged_total", _MERGED, ["what"])
+        for what, count in health["counts"].items():
+            merged.raise_to(count, what=what)
+        lag = metrics.gauge("walle_cloud_lag_records", _LAG, ["partition"])
+        ready = metrics.gauge("walle_cloud_ready", _READY, ["partition"])
+        for partition, each in health["partitions"].items():
+            lag.set(each["lag_records"], partition=partition)
+            ready.set(each["is_ready"], partition=partition)
+        if health.get("reports"):
+            reports = metrics.gauge("walle_cloud_reports", _REPORTS, ["state"])
+            for state, count in health["reports"].items():
+                reports.set(count, state=state)
+        return metrics.render()
 
     def features(self, device_id: str, task: str | None, asked_by: str | None) -> tuple[int, Any]:
         """Return status and body of ``/features/DEVICE``; blocks.
@@ -207,13 +233,15 @@ class _Handler(BaseHTTPRequestHandler):
         asked = urlsplit(self.path)
         if asked.path in {"/healthz", "/healthz/"}:
             self._answer(*self.look_ups.health())
+        elif asked.path == "/metrics":
+            self._send(_OK, self.look_ups.metrics().encode(), _TEXT)
         elif asked.path.startswith(_FEATURES):
             task = parse_qs(asked.query).get("task", [None])[-1]
             device_id = unquote(asked.path.removeprefix(_FEATURES), errors="surrogateescape")
             asked_by = self.headers.get(_ASKED_HEADER)
             self._answer(*self.look_ups.features(device_id, task, asked_by))
         else:
-            self._answer(404, {"error": "paths: /features/DEVICE /healthz"})
+            self._answer(404, {"error": "paths: /features/DEVICE /healthz /metrics"})
 
     do_HEAD = do_GET  # noqa: N815 - the name that the base class looks for
 
@@ -222,9 +250,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: look-ups come all the time."""
 
     def _answer(self, status: int, shown_body: Any) -> None:
-        body = msgspec.json.encode(shown_body)
+        self._send(status, msgspec.json.encode(shown_body), "application/json")
+
+    def _send(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":

@@ -217,6 +217,7 @@ class Partitions:
                     "is_ready": each.is_ready,
                     "is_behind": each.table.place.next < each.end,
                     "next_offset": each.table.place.next,
+                    "lag_records": max(each.end - each.table.place.next, 0),
                 }
                 for number, each in self._opened()
             },

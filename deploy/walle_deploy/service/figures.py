@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.figures.observability import Metrics
 from walle_stream.clock import wall_ms
+from walle_stream.wire.metrics_text import Metrics
 
 TELL_MS: Final = 1_000
 """Between two writings of a worker."""

@@ -159,3 +159,25 @@ def test_what_is_no_device_or_no_page_is_said(one):
 def test_an_address_that_cannot_be_had_is_said(one, host):
     with pytest.raises(MetricsAddressError, match="give another --web-port or --web-host"):
         LookUpServer(host, one.port, None)
+
+
+def test_metrics_say_what_was_merged_and_what_is_left(one):
+    def scraped():
+        with closing(HTTPConnection(one.address, timeout=30)) as connection:
+            connection.request("GET", "/metrics")
+            answer = connection.getresponse()
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            return answer.read().decode()
+
+    one.put(0, record("d", 1))
+    place = one.tables.health()["partitions"]["0"]["next_offset"]
+    one.tables.seen_end(0, place + 6)
+    text = scraped()
+    assert "walle_cloud_up 1" in text
+    assert 'walle_cloud_merged_total{what="features"} 1' in text
+    assert 'walle_cloud_lag_records{partition="0"} 6' in text
+    assert 'walle_cloud_ready{partition="0"} 1' in text
+    one.tables.held_until(0)
+    text = scraped()
+    assert "walle_cloud_up 0" in text
+    assert 'partition="0"' not in text

@@ -95,7 +95,7 @@ def test_nothing_is_known_before_a_table_has_all_and_the_lease_is_held(begin):
     fill(worker, 4, 5)
     assert (worker.ready, worker.look_up("d")[1], worker.look_up("e")) == ({2}, True, (None, True))
     assert worker.health()["partitions"] == {
-        "2": {"is_ready": True, "is_behind": True, "next_offset": 4}
+        "2": {"is_ready": True, "is_behind": True, "next_offset": 4, "lag_records": 5}
     }
     worker.held_until(unstopped_ms() - 1)
     assert "has not answered this worker" in worker.problem

@@ -14,10 +14,10 @@ import msgspec
 
 from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.figures.metrics_server import MetricsServer
-from walle_stream.app.figures.observability import Metrics
 from walle_stream.app.figures.status import HostStatus
 from walle_stream.app.figures.task_figures import TaskFigures, task_figures
 from walle_stream.vm.counts import VmCounts, VmStatus
+from walle_stream.wire.metrics_text import Metrics
 from walle_stream.wire.rows import Counters
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from walle_stream.app.figures.observability import Metrics
+from walle_stream.wire.metrics_text import Metrics
 
 
 @pytest.fixture
