@@ -15,12 +15,15 @@ from walle_deploy.simulation.jobs import LENGTH, PROGRESS, STUCK, Job, VersionRe
 from walle_deploy.simulation.report import FailedRun, VersionRun
 from walle_stream.app.programs.replay import ReplayedRun, ReplayLimits, replay
 from walle_stream.errors import WalleError
+from walle_stream.events import Event
+from walle_stream.ports import EventBatch
 from walle_stream.vm.memory import limit_data
 from walle_stream.vm.process.guard import tie_to_host
 from walle_stream.wire.buckets import bucket_of
 
 LINE_MAX: Final = 400
 _US: Final = 1_000.0
+_decode_event: Final = msgspec.json.Decoder(Event).decode
 
 
 def main() -> None:
@@ -53,8 +56,9 @@ def _run_version(result: VersionResult, package: bytes, job: Job, lines: Sequenc
     def tell(number: int) -> None:
         os.pwrite(job.progress_fd, PROGRESS.pack(result.index, number), 0)
 
-    for run in replay(adapted_package, lines, limits, tell, _end):
-        _count(result, run, lines[run.line_number - 1] if lines else b"")
+    batches = (EventBatch([_decode_event(line)]) for line in lines)
+    for run in replay(adapted_package, batches, limits, tell, _end):
+        _count(result, run, lines[run.number - 1] if lines else b"")
 
 
 def _count(version: VersionResult, run: ReplayedRun, line: bytes) -> None:
@@ -75,7 +79,7 @@ def _count(version: VersionResult, run: ReplayedRun, line: bytes) -> None:
     if counted.first_failure is None:
         text = line.decode("utf-8", "replace")[:LINE_MAX]
         counted.first_failure = FailedRun(
-            run.device_id, run.line_number, text, result.error, result.message
+            run.device_id, run.number, text, result.error, result.message
         )
 
 

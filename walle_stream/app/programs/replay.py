@@ -5,15 +5,12 @@ a pool of VMs. Nothing is stored, and each run is a call of its own: its time is
 ends the process is known.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from walle_stream.actors.turns.attempts import QUARANTINED
 from walle_stream.actors.turns.task_states import apply_changes
 from walle_stream.clock import monotonic_ms
-from walle_stream.events import Event
 from walle_stream.stream.commands import Runs
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
@@ -26,8 +23,6 @@ from walle_stream.vm.services import HostServices
 from walle_stream.vm.task_pool import STOPPED
 from walle_stream.wire.event_batch import EventBatch
 from walle_stream.wire.graph import Constant, Graph
-
-_decode_event = msgspec.json.Decoder(Event).decode
 
 
 class ReplayLimits(NamedTuple):
@@ -46,8 +41,8 @@ class ReplayedRun(NamedTuple):
     device_id: str
     position: int
     """Of the trigger in the device's sequence."""
-    line_number: int
-    """Of the event that woke it, from 1."""
+    number: int
+    """Of the batch that woke it, from 1."""
     took_ms: float
     result: RunResult
     is_stopped: bool
@@ -72,7 +67,7 @@ class _Evaluator:
 
 def replay(
     package: TaskPackage,
-    lines: Sequence[bytes],
+    batches: Iterable[EventBatch],
     limits: ReplayLimits,
     tell: Callable[[int], None],
     end: Callable[[str, str], None],
@@ -81,9 +76,9 @@ def replay(
 
     Args:
         package: What runs.
-        lines: The events in order; each was checked before.
+        batches: The events in order.
         limits: Of pages and memory.
-        tell: Called with the number of the event that is handled next, 0 while the task loads.
+        tell: Called with the number of the batch that is handled next, 0 while the task loads.
         end: Called with task and device of a script that cannot be stopped: ends this process.
 
     Raises:
@@ -110,7 +105,7 @@ def replay(
                 device_id, run_input[0], number, took_ms, result, why in STOPPED, is_crash
             )
 
-        for number, runs in _woken(package, lines, limits):
+        for number, runs in _woken(package, batches, limits):
             tell(number)
             for by_device in runs.values():
                 for device_id, own_runs in by_device.items():
@@ -119,7 +114,7 @@ def replay(
 
 
 def _woken(
-    package: TaskPackage, lines: Sequence[bytes], limits: ReplayLimits
+    package: TaskPackage, batches: Iterable[EventBatch], limits: ReplayLimits
 ) -> Iterator[tuple[int, Runs]]:
     task = package.manifest.task
     policy = SequencePolicy(
@@ -131,10 +126,10 @@ def _woken(
     pages = {} if task.pages is None else {task.name: frozenset(task.pages)}
     definition = SetDefinition({task.name: task.triggers}, policy, pages)
     machine = PartitionMachine(lambda _: definition)
-    for number, line in enumerate(lines, 1):
-        batch = EventBatch([_decode_event(line)])
+    number = 0
+    for number, batch in enumerate(batches, 1):
         for device_id in machine.absent(batch):
             machine.activate(device_id, None, tuple)
         machine.number = number
         yield number, machine.take(batch).runs
-    yield len(lines), machine.take(EventBatch([]), is_end=True).runs
+    yield number, machine.take(EventBatch([]), is_end=True).runs
