@@ -68,7 +68,7 @@ class Sasl(Strict):
         """
         settings: dict[str, Any] = {"sasl.mechanism": self.mechanism}
         if (file := self.token) is not None:
-            _secret(file)  # a file that is not there is said now
+            _secret(file)  # a missing file must fail here, not in a thread of librdkafka
             return settings | {
                 "oauth_cb": lambda _: (_secret(file), wall_ms() / 1_000 + _LOOK_S),
             }

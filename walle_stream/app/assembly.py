@@ -20,6 +20,7 @@ from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
+from walle_stream.app.programs.evaluating import LazyEvaluator
 from walle_stream.app.programs.functions import load_functions
 from walle_stream.app.programs.installed import InstalledPrograms
 from walle_stream.app.programs.isolation import check_machine, ready_tasks
@@ -47,7 +48,6 @@ from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
 from walle_stream.vm.services import HostServices
-from walle_stream.wire.graph import Constant, Graph
 
 if TYPE_CHECKING:
     from walle_stream.actors.engine.worker import ModelBlueprint
@@ -57,31 +57,6 @@ MAILBOX_MAX_BYTES: Final = 4 * 1024 * 1024
 
 LOCK_TIMEOUT_S: Final = 5.0
 """How long a start waits for an owner that is dying."""
-
-
-class _LazyEvaluator:
-    # numpy costs 0.1 s of every start: most pipelines have no tensors
-
-    def __init__(self, models: Mapping[str, Callable[..., Any]]) -> None:
-        self._models = models
-        self._evaluator: Any = None
-
-    def evaluate(self, graph: Graph) -> list[Constant]:
-        values: list[Constant] = self._made().evaluate(graph)
-        return values
-
-    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
-        values: list[list[Constant]] = self._made().evaluate_all(graphs)
-        return values
-
-    def _made(self) -> Any:
-        if self._evaluator is None:
-            from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
-            from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
-
-            # two that come first at the same time make two: either will do
-            self._evaluator = EngineEvaluator(NumpyBackend(), self._models)
-        return self._evaluator
 
 
 class Assembly:
@@ -330,7 +305,7 @@ class Assembly:
         spec, in_hand, start = self._spec, self._in_hand, self._start
         for model in onnx_models(self._models).values():
             model.read()
-        services = HostServices(_LazyEvaluator(self._models))
+        services = HostServices(LazyEvaluator(self._models))
         if in_hand.is_doubtful(start):
             # a script's body can end its process as a run can, before anyone is told whose
             check_bodies([task.program for task in self.tasks], self.memory_bytes, services)

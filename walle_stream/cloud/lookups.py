@@ -89,9 +89,10 @@ class LookUps:
         status, health = self.health()
         metrics = Metrics()
         metrics.gauge("walle_cloud_up", "Whether the worker is in its group.").set(status == _OK)
-        merged = metrics.counter("walle_cloud_merged_total", _MERGED, ["what"])
+        # no counter: partitions that move take what they merged with them
+        merged = metrics.gauge("walle_cloud_merged", _MERGED, ["what"])
         for what, count in health["counts"].items():
-            merged.raise_to(count, what=what)
+            merged.set(count, what=what)
         lag = metrics.gauge("walle_cloud_lag_records", _LAG, ["partition"])
         ready = metrics.gauge("walle_cloud_ready", _READY, ["partition"])
         for partition, each in health["partitions"].items():

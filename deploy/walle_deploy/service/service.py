@@ -126,9 +126,9 @@ class ReleaseService:
         if current is None:
             self.answers["not_ready"] += 1
             raise ServiceUnreachableError("the releases are not loaded yet: try again later")
-        hashed = id_hash(proven) if proven else 0
-        question = hash((self._basis_number, header))
-        if hashed and self.known.is_settled(hashed, question):
+        basis = self._basis_number
+        hashed, question = (id_hash(proven), hash((basis, header))) if proven else (0, 0)
+        if proven and self.known.is_settled(hashed, question):
             self.answers["nothing_new"] += 1
             return None
         try:

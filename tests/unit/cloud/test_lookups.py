@@ -174,7 +174,7 @@ def test_metrics_say_what_was_merged_and_what_is_left(one):
     one.tables.seen_end(0, place + 6)
     text = scraped()
     assert "walle_cloud_up 1" in text
-    assert 'walle_cloud_merged_total{what="features"} 1' in text
+    assert 'walle_cloud_merged{what="features"} 1' in text
     assert 'walle_cloud_lag_records{partition="0"} 6' in text
     assert 'walle_cloud_ready{partition="0"} 1' in text
     one.tables.held_until(0)

@@ -5,11 +5,12 @@ a pool of VMs. Nothing is stored, and each run is a call of its own: its time is
 ends the process is known.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from walle_stream.actors.turns.attempts import QUARANTINED
 from walle_stream.actors.turns.task_states import apply_changes
+from walle_stream.app.programs.evaluating import LazyEvaluator
 from walle_stream.clock import monotonic_ms
 from walle_stream.stream.commands import Runs
 from walle_stream.stream.machine import PartitionMachine
@@ -22,7 +23,6 @@ from walle_stream.vm.results import RunInput, RunResult
 from walle_stream.vm.services import HostServices
 from walle_stream.vm.task_pool import STOPPED
 from walle_stream.wire.event_batch import EventBatch
-from walle_stream.wire.graph import Constant, Graph
 
 
 class ReplayLimits(NamedTuple):
@@ -51,20 +51,6 @@ class ReplayedRun(NamedTuple):
     """It ended its VM, and is not run there again."""
 
 
-class _Evaluator:
-    # numpy is brought in by the first script that has tensors; models are the pipeline's
-
-    def evaluate(self, graph: Graph) -> list[Constant]:
-        return self.evaluate_all([graph])[0]
-
-    def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
-        from walle_stream.engine.backends.numpy import NumpyBackend  # noqa: PLC0415 - see above
-        from walle_stream.engine.expressions import EngineEvaluator  # noqa: PLC0415 - see above
-
-        results: list[list[Constant]] = EngineEvaluator(NumpyBackend(), {}).evaluate_all(graphs)
-        return results
-
-
 def replay(
     package: TaskPackage,
     batches: Iterable[EventBatch],
@@ -72,7 +58,7 @@ def replay(
     tell: Callable[[int], None],
     end: Callable[[str, str], None],
 ) -> Iterator[ReplayedRun]:
-    """Run a task on recorded events, JSON of ``Event`` each; blocks, and yields each run.
+    """Run a task on recorded events; blocks, and yields each run.
 
     Args:
         package: What runs.
@@ -89,7 +75,7 @@ def replay(
     states: dict[str, dict[str, bytes]] = {}
     tell(0)
     with VmPool(
-        {task.name: program}, pool_limits, end, services=HostServices(_Evaluator())
+        {task.name: program}, pool_limits, end, services=HostServices(LazyEvaluator({}))
     ) as pool:
 
         def run(device_id: str, run_input: RunInput, number: int) -> ReplayedRun:
