@@ -17,7 +17,8 @@ from walle_deploy.model.receipts import Receipt, peek
 from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
-from walle_deploy.policy.index import ReleaseIndex, Standing
+from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.policy.rows import Standing
 from walle_deploy.store.adapters import StoredTables
 from walle_deploy.store.opening import open_store
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
@@ -87,7 +88,7 @@ def _device(asked: DeviceProfile, index: ReleaseIndex, source: StoredReceiptKeys
     if not offers:
         return None
     hashed, versions = id_hash(asked.device), {**asked.tasks, **offers}
-    standings = index.standings(asked, hashed, versions)
+    standings = index.look(asked, hashed).standings(versions)
     now_ms = source.now_ms()
 
     def token(task: str) -> str:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
-from walle_deploy.policy import index as index_module
+from walle_deploy.policy import classes
 from walle_deploy.policy.attributes import AttributeSource
 from walle_deploy.policy.dry_run import decisions, grouped
 from walle_deploy.policy.facts import Facts, Sources
@@ -147,7 +147,7 @@ def naive(table, profile, sources):
 
 @pytest.mark.parametrize("wide", [1, 1_000], ids=["arrays", "loop"])
 def test_the_index_decides_as_the_plain_reading_does(wide, folder, sources, monkeypatch):
-    monkeypatch.setattr(index_module, "_WIDE", wide)
+    monkeypatch.setattr(classes, "_WIDE", wide)
 
     @settings(max_examples=200, deadline=None, database=None)
     @given(tables(folder, (0, 6)), st.lists(PROFILES, min_size=4, max_size=12))
@@ -185,7 +185,7 @@ def naive_standing(table, facts, task, version):
 
 @pytest.mark.parametrize("wide", [1, 1_000], ids=["arrays", "loop"])
 def test_the_index_says_where_a_device_stands(wide, folder, sources, monkeypatch):
-    monkeypatch.setattr(index_module, "_WIDE", wide)
+    monkeypatch.setattr(classes, "_WIDE", wide)
 
     @settings(max_examples=100, deadline=None, database=None)
     @given(tables(folder, (0, 6)), st.lists(PROFILES, min_size=2, max_size=6))
@@ -201,7 +201,7 @@ def test_the_index_says_where_a_device_stands(wide, folder, sources, monkeypatch
                 for task, version in versions.items()
                 if version
             }
-            found = index.standings(profile, hashed, versions)
+            found = index.look(profile, hashed).standings(versions)
             assert found == {task: each for task, each in wanted.items() if each[0]}
 
     check()

@@ -8,7 +8,7 @@ Nothing is kept of receipts that were issued: a device says what it holds. A lie
 liar, as reports without a receipt are not counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 from urllib.parse import urljoin
 
@@ -21,7 +21,8 @@ from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import Push, PushedFile, PushedTask
 from walle_deploy.model.receipts import Receipt
 from walle_deploy.model.releases import ReleaseTable
-from walle_deploy.policy.index import Offer, ReleaseIndex, Standing
+from walle_deploy.policy.classes import Look
+from walle_deploy.policy.rows import Offer, Standing
 from walle_deploy.service.settings import ServiceSpec
 from walle_deploy.store.receipt_keys import StoredReceiptKeys
 
@@ -91,15 +92,16 @@ class PushBuilder:
 
 def receipts_due(
     source: StoredReceiptKeys,
-    index: ReleaseIndex,
-    profile: DeviceProfile,
-    device_hash: int,
+    tasks: Container[str],
+    look: Look,
     pushed: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the receipts that a device is to be given, by task; never blocks.
 
+    ``tasks`` are those that the service knows; no other one has receipts.
     ``pushed`` has versions by task that the same answer pushes: each comes with a receipt.
     """
+    profile = look.facts.profile
     held = profile.receipts
     if held is None:
         return {}
@@ -107,7 +109,7 @@ def receipts_due(
     is_ours = source.keys.has(held.keys)
     is_young = is_ours and is_fresh(held.since_hour, now_ms)
     versions = {**profile.tasks, **pushed} if pushed else profile.tasks
-    standings = index.standings(profile, device_hash, versions)
+    standings = look.standings(versions)
     if is_young and not pushed and not held.others and not standings:
         return {}
     # of all other versions the device has a receipt that is young, and names no release
@@ -115,7 +117,7 @@ def receipts_due(
     due = {}
     for task in candidates:
         version = versions.get(task)
-        if not version or task not in index.tasks:
+        if not version or task not in tasks:
             continue
         standing = standings.get(task, _NOWHERE)
         if task not in pushed:

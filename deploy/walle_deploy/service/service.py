@@ -146,11 +146,12 @@ class ReleaseService:
             )
         hashed = hashed or id_hash(profile.device)
         self.known.see(hashed, profile.tasks)
-        offers = current.releases.decide(profile, hashed)
+        look = current.releases.look(profile, hashed)
+        offers = look.decide()
         push = current.builder.build(offers, profile, vouched) if offers else None
         if profile.receipts is not None and self._parts.receipts is not None:
             pushed = {task.task: task.version for task in push.tasks} if push else {}
-            due = receipts_due(self._parts.receipts, current.releases, profile, hashed, pushed)
+            due = receipts_due(self._parts.receipts, current.releases.tasks, look, pushed)
             if due:
                 push = replace(push or Push(()), receipts=due)
         if push is None:

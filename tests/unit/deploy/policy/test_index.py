@@ -6,10 +6,12 @@ import pytest
 
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
+from walle_deploy.policy import classes
 from walle_deploy.policy import index as index_module
 from walle_deploy.policy.facts import Sources
 from walle_deploy.policy.hashing import id_hash
-from walle_deploy.policy.index import Offer, ReleaseIndex
+from walle_deploy.policy.index import ReleaseIndex
+from walle_deploy.policy.rows import Offer
 from walle_stream.errors import SpecFileError
 
 
@@ -46,7 +48,7 @@ def test_what_a_device_has_already_is_not_offered():
 
 
 def test_hostile_profiles_cannot_make_it_grow(monkeypatch):
-    for name, bound in (("_PROFILES_MAX", 20), ("_OUTCOMES_MAX", 20), ("CLASSES_MAX", 3)):
+    for name, bound in (("_VALUES_MAX", 20), ("CLASSES_MAX", 3)):
         monkeypatch.setattr(index_module, name, bound)
     index = made(
         *(
@@ -58,8 +60,7 @@ def test_hostile_profiles_cannot_make_it_grow(monkeypatch):
         index.decide(DeviceProfile(f"d{number}", model=f"made-up-{number}", os="ab"[number % 2]))
         index.decide(DeviceProfile("d", model=f"m{number % 8}", os="a"))
     assert index.class_count <= 3
-    assert len(index._by_profile) <= 20
-    assert all(len(known) <= 20 for known in index._outcomes)
+    assert all(len(field.kinds) <= 20 for field in index._fields)
 
 
 def test_made_up_models_are_of_one_class():
@@ -148,7 +149,7 @@ def test_a_policys_own_share_is_not_that_of_the_steps():
 
 @pytest.mark.parametrize("wide", [1, 1_000], ids=["arrays", "loop"])
 def test_an_index_goes_when_nobody_has_it_any_more(wide, monkeypatch):
-    monkeypatch.setattr(index_module, "_WIDE", wide)
+    monkeypatch.setattr(classes, "_WIDE", wide)
     # services keep what they make of a table from the garbage collector
     index = made(
         release("r", "v1", "gray", {"any": [{"devices": ["d"]}, {"percent": 5}]}, percent=50.0),
@@ -197,14 +198,14 @@ def test_devices_are_drawn_into_two_groups_by_the_share():
         profile = DeviceProfile(f"d-{number}", "shop", tasks={"s/t": "v1"})
         hashed = id_hash(profile.device)
         has = {each.task: each.version for each in index.decide(profile)} or profile.tasks
-        (standing,) = index.standings(profile, hashed, has).values()
+        (standing,) = index.look(profile, hashed).standings(has).values()
         seen.setdefault((has["s/t"], *standing), []).append(number)
         # who is to have v2 and runs v1 yet is neither; nor is another app, nor another version
-        now = index.standings(profile, hashed, profile.tasks)
+        now = index.look(profile, hashed).standings(profile.tasks)
         assert now == ({} if has["s/t"] == "v2" else {"s/t": ("r", "control")})
         other = DeviceProfile(profile.device, "other", tasks={"s/t": "v1"})
-        assert index.standings(other, hashed, other.tasks) == {}
-        assert index.standings(profile, hashed, {"s/t": "v0", "s/other": "v1"}) == {}
+        assert index.look(other, hashed).standings(other.tasks) == {}
+        assert index.look(profile, hashed).standings({"s/t": "v0", "s/other": "v1"}) == {}
     assert seen[("v2", "r", "")] == [0]  # named: it tried it before
     assert sorted(seen) == [("v1", "r", "control"), ("v2", "r", ""), ("v2", "r", "new")]
     assert 20 < len(seen[("v2", "r", "new")]) < 60
@@ -213,7 +214,7 @@ def test_devices_are_drawn_into_two_groups_by_the_share():
 def test_nobody_stands_anywhere_where_no_release_is_in_progress():
     index = made(release("done", "v2"), stable={"s/t": "v1"})
     profile = DeviceProfile("d", tasks={"s/t": "v2"})
-    assert index.standings(profile, id_hash("d"), profile.tasks) == {}
+    assert index.look(profile, id_hash("d")).standings(profile.tasks) == {}
 
 
 def test_a_device_whose_python_does_not_fit_is_no_control():
@@ -222,4 +223,4 @@ def test_a_device_whose_python_does_not_fit_is_no_control():
     index = made(release("r", "v2", "gray", **watched), stable={"s/t": "v1"}, files=files)
     for python, group in (("cpython-313", {}), ("cpython-314", {"s/t": ("r", "control")})):
         profile = DeviceProfile("d", interpreter=python, tasks={"s/t": "v1"})
-        assert index.standings(profile, id_hash("d"), profile.tasks) == group
+        assert index.look(profile, id_hash("d")).standings(profile.tasks) == group

@@ -1,5 +1,6 @@
 import asyncio
 from base64 import urlsafe_b64decode
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from walle_deploy.model.profile import DeviceProfile, decode_profile, encode_pro
 from walle_deploy.model.pushes import Push
 from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
-from walle_deploy.policy.index import Standing
+from walle_deploy.policy.rows import Standing
 from walle_deploy.service.middleware import encode_push
 from walle_deploy.service.pushing import receipts_due
 from walle_deploy.service.service import Parts
@@ -273,24 +274,27 @@ def test_a_pushed_task_travels_with_its_receipt(ask):
     ask(check)
 
 
+KNOWN = frozenset({"s/a", "s/b", "s/c", "s/d"})
+
+
 class Standings:
-    """An index that says of a device where it stands."""
+    """A look at a device that says where it stands."""
 
-    tasks = frozenset({"s/a", "s/b", "s/c", "s/d"})
-
-    def __init__(self, found):
+    def __init__(self, found, profile):
         self.found = found
+        self.facts = SimpleNamespace(profile=profile)
 
-    def standings(self, _profile, _hash, versions):
+    def standings(self, versions):
         return {task: each for task, each in self.found.items() if task in versions}
 
 
-def due_by_looking_at_each(source, index, profile, pushed):
+def due_by_looking_at_each(source, look, pushed):
     """The rule, without a thought of what it costs."""
+    profile = look.facts.profile
     held, now_ms, found = profile.receipts, source.now_ms(), set()
     versions = {**profile.tasks, **pushed}
-    standings = index.standings(profile, 0, versions)
-    for task in (versions.keys() & index.tasks) - {each for each in versions if not versions[each]}:
+    standings = look.standings(versions)
+    for task in (versions.keys() & KNOWN) - {each for each in versions if not versions[each]}:
         standing = standings.get(task, Standing())
         said = held.others.get(task)
         if said is None:
@@ -316,12 +320,13 @@ HELD = st.builds(lambda hour, standing: HeldReceipt(hour, *standing), HOURS, STA
     pushed=st.dictionaries(TASKS, st.sampled_from(["", "v2"])),
 )
 def test_receipts_are_due_as_a_look_at_each_says(tasks, others, since, has_our_key, found, pushed):
-    source, index = Keys(), Standings(found)
+    source = Keys()
     [key] = source.keys._keys
     held = HeldReceipts(since, others, [key if has_our_key else "0"])
     profile = DeviceProfile("d", tasks=tasks, receipts=held)
-    due = receipts_due(source, index, profile, 0, pushed)
+    look = Standings(found, profile)
+    due = receipts_due(source, KNOWN, look, pushed)
     read = [source.keys.read(token, NOW) for token in due.values()]
     assert [each.task for each in read] == [*due]
     said = {(each.task, each.version, Standing(each.release, each.group)) for each in read}
-    assert said == due_by_looking_at_each(source, index, profile, pushed)
+    assert said == due_by_looking_at_each(source, look, pushed)

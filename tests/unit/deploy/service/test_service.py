@@ -16,7 +16,7 @@ from walle_deploy.distribution.signed_urls import KeyRing, UrlSigner, prove
 from walle_deploy.model.profile import DeviceProfile
 from walle_deploy.model.pushes import PushedFile, PushedTask
 from walle_deploy.model.releases import ReleaseTable, VersionFiles
-from walle_deploy.policy.index import Offer
+from walle_deploy.policy.rows import Offer
 from walle_deploy.service.asgi import known_devices
 from walle_deploy.service.figures import render_figures
 from walle_deploy.service.pushing import PushBuilder
