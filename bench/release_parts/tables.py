@@ -20,8 +20,8 @@ LINES: Final = {
     "page": "page for operators",
 }
 """Kinds of requests by name; without another word each has a token."""
-STEADY: Final = ("nothing", "push")
-"""Those whose times at 70 % are measured."""
+STEADY: Final = ("floor", "nothing", "push")
+"""Those whose times at 70 % are measured; what the machine itself does to times shows the first."""
 
 _RATES_MIN: Final = {"nothing": 14_000, "push": 7_000, "report": 2_000}
 _P99_MAX_MS: Final = 20.0
@@ -53,10 +53,13 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
         for name, least in _RATES_MIN.items():
             rate = _rate(rounds, name)
             made.append((f"{LINES[name]}: a second and core", least, True, rate, note))
-        for name in STEADY:
-            p99 = median(_p99_ms(each[f"steady_{name}"]) for each in rounds)
+        floor_ms, *times_ms = (
+            median(_p99_ms(each[f"steady_{name}"]) for each in rounds) for name in STEADY
+        )
+        for name, p99_ms in zip(STEADY[1:], times_ms, strict=True):
             title = f"{LINES[name]}: p99 at 70 %, ms, a 503 never comes"
-            made.append((title, _P99_MAX_MS, False, p99, note))
+            beside = f"the empty application: {floor_ms:.1f}" if p99_ms >= _P99_MAX_MS else ""
+            made.append((title, _P99_MAX_MS, False, p99_ms, note or beside))
         kept = median(_kept(each) for each in rounds)
         made.append(
             ("of the most, still answered at twice the load", 0.5, True, round(kept, 3), note)
@@ -265,8 +268,10 @@ def _load(rounds: list[dict[str, Any]], title: str) -> Table:
         title,
         ("load", "offered/s", "answered/s", "503/s", "no free device/s", "p50 ms", "p99 ms"),
         rows,
-        "Times count from when a request was due, at random times. Past saturation what finds "
-        "all simulated devices waiting is not sent.",
+        "1,000 devices; times count from when a request was due, at random times. The most is what "
+        "the service's core can do for as many devices, by what a request of theirs costs it, "
+        "and at most what the closed loop reached. Past saturation what finds all simulated "
+        "devices waiting is not sent.",
     )
 
 

@@ -11,20 +11,17 @@ The rest is for the inside of a network, so a proxy in front passes ``/v1/check`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from walle_deploy.model.profile import PROFILE_HEADER
-from walle_deploy.model.pushes import PUSH_TYPE
 from walle_deploy.service.admission import picked
+from walle_deploy.service.checks import CHECK_PATH, Answer, answer_checks
 from walle_deploy.service.figures import render_figures
-from walle_deploy.service.refusals import REFUSALS, refusal
 from walle_deploy.service.service import ReleaseService
 
 type Message = MutableMapping[str, Any]
@@ -32,30 +29,17 @@ type Receive = Callable[[], Awaitable[Message]]
 type Send = Callable[[Message], Awaitable[None]]
 type App = Callable[[Any, Receive, Send], Awaitable[None]]
 
-CHECK_PATH: Final = "/v1/check"
-
-_PROFILE: Final = PROFILE_HEADER.encode()
 _LENGTH: Final = b"content-length"
-_NO_STORE: Final = (b"cache-control", b"no-store")
-_NOTHING_NEW: Final[Message] = {
-    "type": "http.response.start",
-    "status": 204,
-    "headers": [_NO_STORE],
-}
-_END: Final[Message] = {"type": "http.response.body", "body": b""}
-_encode: Final = msgspec.json.Encoder().encode
 
 
 def service_app(service: ReleaseService) -> App:
     """Return the ASGI application of a service, which runs from its start-up to its shutdown."""
     admin = admin_app(service)
-    user_header = service.spec.user_header.encode()
     body_max = service.spec.limits.body_bytes
     # these have bounds of their own
     others = frozenset(route.path for route in service.routes)
-    retry_s = -(-service.spec.retry_after_ms // 1_000)
-    admission = service.admission
-    wanted = admission.headers | {_PROFILE, _LENGTH, user_header}
+    check, looked_at = answer_checks(service)
+    wanted = looked_at | {_LENGTH}
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -65,28 +49,15 @@ def service_app(service: ReleaseService) -> App:
         length = headers.get(_LENGTH, b"0")
         if scope["path"] not in others and length.isdigit() and int(length) > body_max:
             problem = {"error": f"a body of more than {body_max} bytes"}
-            await _reply(send, 413, problem, {"connection": "close"})
+            answer = Answer.of(413, problem, {"connection": "close"})
         elif scope["path"] == CHECK_PATH:
-            await check(send, headers, scope["client"])
+            answer = check(headers, scope["client"])
         else:
             await admin(scope, receive, send)
-
-    async def check(
-        send: Send, headers: Mapping[bytes, bytes], client: tuple[str, int] | None
-    ) -> None:
-        try:
-            device = admission.admit_check(headers, client)
-            user = headers.get(user_header, b"").decode("utf-8", "replace")
-            push = service.check(headers.get(_PROFILE, b""), user, device)
-        except REFUSALS as error:
-            status, more = refusal(error, retry_s)
-            await _reply(send, status, {"error": error.message}, more)
-        else:
-            if push is None:
-                await send(_NOTHING_NEW)
-                await send(_END)
-            else:
-                await _reply(send, 200, push, kind=PUSH_TYPE.encode())
+            return
+        status, fields, body = answer
+        await send({"type": "http.response.start", "status": status, "headers": fields})
+        await send({"type": "http.response.body", "body": body})
 
     return app
 
@@ -97,21 +68,6 @@ async def _live(service: ReleaseService, receive: Receive, send: Send) -> None:
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await send({"type": "lifespan.shutdown.complete"})
-
-
-async def _reply(
-    send: Send,
-    status: int,
-    value: Any,
-    more: Mapping[str, str] | None = None,
-    *,
-    kind: bytes = b"application/json",
-) -> None:
-    body = _encode(value)
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), _NO_STORE]
-    headers += [(name.encode(), text.encode()) for name, text in (more or {}).items()]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def admin_app(service: ReleaseService) -> Starlette:

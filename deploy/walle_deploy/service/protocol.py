@@ -11,6 +11,7 @@ clients can make it log.
 """
 
 import asyncio
+import logging
 import re
 from collections import Counter
 from typing import Any, Final, override
@@ -18,6 +19,8 @@ from typing import Any, Final, override
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from walle_deploy.service.admission import picked
+from walle_deploy.service.checks import CHECK_PATH, Checks
 from walle_deploy.service.refusals import RefusedRequests
 from walle_deploy.service.settings import LimitsSpec, ServiceSpec
 
@@ -26,12 +29,33 @@ _TOO_LONG: Final = (
     b"connection: close\r\ncontent-length: 0\r\n\r\n"
 )
 _TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-_CHECK: Final = b"GET /v1/check HTTP/1.1\r\n"
+_FAILED: Final = (
+    b"HTTP/1.1 500 Internal Server Error\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+)
+_PATH: Final = CHECK_PATH.encode()
+_CHECK: Final = b"GET %b HTTP/1.1\r\n" % _PATH
 _HEAD_END: Final = b"\r\n\r\n"
 _BODY: Final = re.compile(
     rb"\r\n(?:content-length|transfer-encoding|upgrade|connection):", re.IGNORECASE
 )
 """Headers with which a head is not all of a request."""
+_MORE: Final = frozenset({b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
+_log = logging.getLogger(__name__)
+
+
+class _Turn:
+    """Requests that a worker answered since its loop looked for new ones."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+
+    def add(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self.answered:
+            loop.call_soon(self._end)
+        self.answered += 1
+
+    def _end(self) -> None:
+        self.answered = 0
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -44,6 +68,11 @@ class BoundedProtocol(HttpToolsProtocol):
     awaited: "set[BoundedProtocol]"
     """Those of a worker whose request runs and waits for the rest of its body."""
     malformed: RefusedRequests
+    check: Checks | None
+    """Answers a check at once; None: the application does it."""
+    looked_at: frozenset[bytes]
+    """Headers that it wants."""
+    turn: _Turn
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Make it; uvicorn does."""
@@ -51,6 +80,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         """Received of a head that is not complete."""
         self._is_in_body = self._is_refused = False
+        self._checked: dict[bytes, bytes] | None = None
+        """Headers of a check that is answered here, once it is whole."""
         self._deadline: asyncio.TimerHandle | None = None
         self._body_deadline: asyncio.TimerHandle | None = None
 
@@ -106,17 +137,22 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.write(self.busy)
         else:
             self._is_refused = False
-            super().on_headers_complete()
+            self._checked = self._plain_check()
+            if self._checked is None:
+                super().on_headers_complete()
 
     @override
     def on_body(self, body: bytes) -> None:
-        if not self._is_refused:
+        if not self._is_refused and self._checked is None:
             super().on_body(body)
 
     @override
     def on_message_complete(self) -> None:
         self._is_in_body = False
-        if not self._is_refused:
+        if self._checked is not None:
+            self._answer(self._checked)
+            self._checked = None
+        elif not self._is_refused:
             super().on_message_complete()
             return
         self._unset_keepalive_if_required()
@@ -131,7 +167,34 @@ class BoundedProtocol(HttpToolsProtocol):
             self._follow_body()
 
     def _is_full(self) -> bool:
-        return len(self.tasks) - len(self.awaited) >= self.limits.pending
+        waiting = len(self.tasks) - len(self.awaited) + self.turn.answered
+        return waiting >= self.limits.pending
+
+    def _plain_check(self) -> dict[bytes, bytes] | None:
+        """Return the headers of a check that needs no task of its own, as it waits for nothing."""
+        if self.check is None or self.url != _PATH or not self._is_idle():
+            return None
+        headers = picked(self.headers, self.looked_at)
+        is_plain = (
+            headers.keys().isdisjoint(_MORE)
+            and self.parser.get_method() == b"GET"
+            and self.parser.get_http_version() == "1.1"
+            and self.parser.should_keep_alive()
+            and not self.flow.write_paused
+        )
+        return headers if is_plain else None
+
+    def _answer(self, headers: dict[bytes, bytes]) -> None:
+        assert self.check is not None  # noqa: S101 - it said so
+        self.turn.add(self.loop)
+        try:
+            answer = self.check(headers, self.client)
+        except Exception:  # noqa: BLE001 - the edge to one request, as uvicorn has it
+            _log.exception("a check failed")
+            self.transport.write(_FAILED)
+            self.transport.close()
+        else:
+            self.transport.write(answer.to_bytes(self.server_state.default_headers))
 
     def _follow_body(self) -> None:
         if not self._is_in_body:
@@ -213,8 +276,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
-def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedProtocol]:
-    """Return the protocol's class for a worker.
+def bounded_protocol(
+    spec: ServiceSpec,
+    answers: Counter[str],
+    check: Checks | None = None,
+    looked_at: frozenset[bytes] = frozenset(),
+) -> type[BoundedProtocol]:
+    """Return the protocol's class for a worker, which answers checks itself if it is told how.
 
     ``answers`` counts what is refused: ``shed`` (503), ``bad_head`` (431, or closed as it took too
     long), ``bad_body`` (408: it took too long), ``bad_request`` (400: no HTTP) and ``no_room``
@@ -231,5 +299,8 @@ def bounded_protocol(spec: ServiceSpec, answers: Counter[str]) -> type[BoundedPr
         "busy": busy,
         "awaited": set(),
         "malformed": RefusedRequests(answers),
+        "check": None if check is None else staticmethod(check),
+        "looked_at": looked_at | _MORE,
+        "turn": _Turn(),
     }
     return type("BoundedProtocol", (BoundedProtocol,), members)

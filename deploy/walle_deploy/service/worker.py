@@ -25,6 +25,7 @@ from uvicorn.supervisors import Multiprocess
 
 from walle_deploy.service.admission import OPEN_MODE, Admission
 from walle_deploy.service.asgi import App, service_app
+from walle_deploy.service.checks import answer_checks
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceDefinition, ServiceSpec
@@ -159,4 +160,4 @@ def __getattr__(name: str) -> Any:
 @cache
 def _protocol() -> Any:
     service = _service()
-    return bounded_protocol(service.spec, service.answers)
+    return bounded_protocol(service.spec, service.answers, *answer_checks(service))

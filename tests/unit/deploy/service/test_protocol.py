@@ -1,9 +1,11 @@
 import asyncio
 from collections import Counter
 
+import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from walle_deploy.service.checks import Answer
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.settings import ServiceSpec
 
@@ -43,10 +45,10 @@ async def app(scope, receive, send):
 class Worker:
     """Connections of one worker whose loop has not come to any request yet."""
 
-    def __init__(self, **limits):
+    def __init__(self, check=None, **limits):
         self.answers = Counter()
         spec = ServiceSpec.model_validate({"limits": limits})
-        self.made = bounded_protocol(spec, self.answers)
+        self.made = bounded_protocol(spec, self.answers, check, frozenset({b"walle-profile"}))
         self.config = uvicorn.Config(
             app, access_log=False, log_config=None, server_header=False, date_header=False
         )
@@ -67,9 +69,9 @@ class Worker:
         await asyncio.gather(*self.state.tasks)
 
 
-def run(act, **limits):
+def run(act, check=None, **limits):
     async def within():
-        await act(Worker(**limits))
+        await act(Worker(check, **limits))
 
     asyncio.run(within())
 
@@ -274,3 +276,90 @@ def test_a_request_for_an_upgrade_is_answered_as_any_and_not_logged(caplog):
 
     run(act)
     assert not caplog.records
+
+
+def said(headers, client):
+    """Answer a check with the profile that it has."""
+    assert client is None
+    return Answer(200, ((b"content-length", b"1"),), headers.get(b"walle-profile", b"?"))
+
+
+def test_a_check_that_waits_for_nothing_is_answered_at_once():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        for profile in (b"a", b"b"):
+            protocol.data_received(CHECK[:-2] + b"Walle-Profile: " + profile + b"\r\n\r\n")
+            whole = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + profile
+            assert wire.written == whole
+            wire.written = b""
+        assert not worker.state.tasks
+        assert protocol.timeout_keep_alive_task is not None
+        worker.drop(protocol)
+
+    run(act, said)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        POST,
+        CHECK.replace(b"GET", b"HEAD"),
+        CHECK.replace(b"1.1", b"1.0"),
+        CHECK.replace(b"/check", b"/check?x=1"),
+        CHECK[:-2] + b"content-length: 1\r\n\r\nx",
+        CHECK[:-2] + b"connection: close\r\n\r\n",
+        CHECK[:-2] + b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        CHECK[:-2] + b"expect: 100-continue\r\n\r\n",
+    ],
+    ids=["post", "head", "old", "query", "body", "close", "chunked", "expect"],
+)
+def test_any_other_request_is_the_applications(request_):
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(request_)
+        await worker.work()
+        assert wire.written.startswith(b"HTTP/1.1 204 ")
+        worker.drop(protocol)
+
+    run(act, said)
+
+
+def test_a_check_does_not_overtake_what_was_asked_before():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(POST + CHECK)
+        while wire.written.count(b"HTTP/1.1") < 2:
+            await worker.work()
+            await asyncio.sleep(0)
+        assert wire.written.count(b"HTTP/1.1 204 ") == 2
+        worker.drop(protocol)
+
+    run(act, said)
+
+
+def test_checks_of_one_turn_are_bounded():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        for _ in range(3):
+            protocol.data_received(CHECK)
+        protocol.data_received(CHECK[:-2] + b"content-length: 0\r\n\r\n")
+        assert wire.written.count(b"HTTP/1.1 200 ") == 2
+        assert wire.written.count(b"HTTP/1.1 503 ") == 2
+        await asyncio.sleep(0)
+        protocol.data_received(CHECK)
+        assert wire.written.count(b"HTTP/1.1 200 ") == 3
+        worker.drop(protocol)
+
+    run(act, said, pending=2)
+
+
+def test_a_check_that_fails_is_answered_and_the_connection_closed(caplog):
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(CHECK)
+        assert wire.written.startswith(b"HTTP/1.1 500 ")
+        assert wire.is_closing()
+        worker.drop(protocol)
+
+    run(act, lambda *_: 1 / 0)
+    assert "ZeroDivisionError" in caplog.text
