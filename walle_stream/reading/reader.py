@@ -1,9 +1,9 @@
 """The reader of every source: batches by partition, the limit, ends and failures.
 
 A reader goes on until something is worth handing out: as much as a batch may have, of all
-partitions together; what stands before an end, a limit or a failure; or, after
-``FLUSH_BYTES``, where it stands, also for partitions that got nothing, so that none falls
-behind by more.
+partitions together; what stands before an end, a limit or a failure. After ``FLUSH_BYTES`` the next
+full batch comes with batches of all partitions, also of those that got nothing, so that
+none falls behind; without a full batch they come after twice as much.
 """
 
 import sys
@@ -21,8 +21,8 @@ from walle_stream.types import partition_of
 if TYPE_CHECKING:
     from walle_stream.reading.source import Opening
 
-FLUSH_BYTES: Final = 8 * 2**20
-"""Partly filled batches are handed out after this many bytes."""
+FLUSH_BYTES: Final = 4 * 2**20
+"""After this many bytes, at most twice as many, partly filled batches are handed out."""
 
 _DEVICES_CACHED: Final = 262_144
 
@@ -131,7 +131,14 @@ class LaneReader[P: Position](ABC):
         return lane
 
     def _cut(self) -> None:
-        """Make batches of what was collected."""
+        """Make batches of what was collected; where a flush is due, of all partitions."""
+        # partly filled batches of their own would cost a commit each
+        if self._is_due:
+            self._flush()
+        else:
+            self._cut_collected()
+
+    def _cut_collected(self) -> None:
         self._count = 0
         self._ready += [
             lane.cut(self._position(lane)) for lane in self._lanes.values() if not lane.is_empty
@@ -164,12 +171,17 @@ class LaneReader[P: Position](ABC):
             elif not self._go_on():
                 self._flush()
                 break
-            elif self._passed >= FLUSH_BYTES:
+            elif self._passed >= 2 * FLUSH_BYTES:
                 self._flush()
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the next batches are to be of all partitions."""
+        return self._passed >= FLUSH_BYTES
 
     def _flush(self) -> None:
         self._passed = 0
-        self._cut()
+        self._cut_collected()
         for lane in self._lanes.values():
             # also one that got nothing: a restart begins at the place furthest behind
             here = self._position(lane)

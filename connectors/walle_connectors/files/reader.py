@@ -15,6 +15,7 @@ time that was already released. An event whose own time lies before its row's
 time may be released behind later ones: lateness gives it time to find its place.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple, override
@@ -35,8 +36,8 @@ from walle_stream.reading.mapping.records import BrokenRow, Record, Row
 from walle_stream.reading.reader import FLUSH_BYTES
 from walle_stream.types import device_id_problem, partition_of
 
-FLUSH_ROWS: Final = 16_384
-"""Partly filled batches are handed out after this many rows."""
+FLUSH_ROWS: Final = 8_192
+"""As ``FLUSH_BYTES``, in rows."""
 
 _DEVICES_CACHED: Final = 65_536
 
@@ -75,7 +76,7 @@ class FilesReader(FileReader[FilePosition]):
         self._lateness_ms = order.lateness
         self._all = Scope() if order.scope == "global" else None
         self._digest = self._step = 0
-        self._flush_row = FLUSH_ROWS
+        self._flush_step = FLUSH_ROWS
         self._ends: tuple[int, ...] = ()
         self._seen: set[Any] = set()
         self._places: dict[str, _Place] = {}
@@ -95,12 +96,11 @@ class FilesReader(FileReader[FilePosition]):
 
     @override
     def _go_on(self) -> bool:
-        if self._row >= self._flush_row:
-            self._flush_row = self._row + FLUSH_ROWS
+        if self._step >= self._flush_step + FLUSH_ROWS:
             self._flush()
             return True
         end = self._next_known_end()
-        stop = min(self._flush_row, self._last_row, self._row + FLUSH_ROWS if end is None else end)
+        stop = min(self._last_row, self._row + FLUSH_ROWS, sys.maxsize if end is None else end)
         try:
             is_there = self._read_rows(stop)
         except READ_ERRORS as error:
@@ -113,6 +113,16 @@ class FilesReader(FileReader[FilePosition]):
             self._check_replay()
         return True
 
+    @property
+    @override
+    def _is_due(self) -> bool:
+        return self._step >= self._flush_step or super()._is_due
+
+    @override
+    def _flush(self) -> None:
+        self._flush_step = self._step + FLUSH_ROWS
+        super()._flush()
+
     def _next_known_end(self) -> int | None:
         place = len(self._ends)
         return self._replayed.ends[place] if place < len(self._replayed.ends) else None
@@ -123,6 +133,7 @@ class FilesReader(FileReader[FilePosition]):
         lateness_ms, taken = self._lateness_ms, 0
         rows, step, replay_step = self._row, self._step, self._replayed.step
         keeps_raw, digest = self.keeps_raw, self._digest
+        room = 2 * FLUSH_BYTES - self._passed
         try:
             for record in islice(self._records, stop - rows):
                 rows += 1
@@ -167,7 +178,7 @@ class FilesReader(FileReader[FilePosition]):
                         scope.released_ms = time_ms
                         self._give(lane, now)
                 taken += record[1]
-                if ready or taken > FLUSH_BYTES:
+                if ready or taken > room:
                     break
             else:
                 return rows == stop

@@ -57,8 +57,10 @@ def concat(builder: Builder, parts: Sequence[Tensor], axis: int) -> Tensor:
     """Put tensors of one dtype one behind the other; shapes differ in ``axis`` alone.
 
     Raises:
-        ShapeError: The shapes differ elsewhere.
+        ShapeError: The shapes differ elsewhere, or there is none.
     """
+    if not parts:
+        raise ShapeError(f"nothing can be joined along axis {axis}: there is no part")
     first = parts[0]
     if len({(*part.shape[:axis], -1, *part.shape[axis + 1 :]) for part in parts}) > 1:
         listed = ", ".join(str(list(part.shape)) for part in parts)

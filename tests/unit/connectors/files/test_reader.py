@@ -200,12 +200,12 @@ def test_full_batch_is_handed_out_before_the_rest_is_read(make: Make) -> None:
 
 
 def test_partly_filled_batches_are_handed_out_after_some_rows(make: Make) -> None:
-    reader = make("d,t\n" + "a,1\n" * (FLUSH_ROWS * 2 + 5)).open({}, 4, 100_000)
+    reader = make("d,t\n" + "a,1\n" * (FLUSH_ROWS * 4 + 5)).open({}, 4, 100_000)
     sizes: list[int] = []
     while not reader.is_done:
         sizes += [len(batch.events) for batch in reader.read() if batch.events]
     reader.close()
-    assert sizes == [FLUSH_ROWS, FLUSH_ROWS, 5]
+    assert sizes == [2 * FLUSH_ROWS, 2 * FLUSH_ROWS, 5]
 
 
 def test_large_rows_are_handed_out_before_they_fill_the_memory(make: Make) -> None:

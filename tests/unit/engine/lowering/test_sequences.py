@@ -3,6 +3,8 @@ import pytest
 
 from walle_stream.engine.backends.reference import Interpreter
 from walle_stream.engine.graph import Graph, Node
+from walle_stream.engine.lowering.builder import Builder
+from walle_stream.engine.lowering.moves import concat
 from walle_stream.engine.module import GraphRunner
 from walle_stream.errors import DTypeError, LoweringError, ShapeError
 
@@ -102,6 +104,11 @@ def test_concat_joins_or_stacks():
         run("ConcatFromSequence", [], axis=0)
     with pytest.raises(ShapeError, match="no axis 1"):
         run("ConcatFromSequence", some(2), axis=1)
+
+
+def test_nothing_cannot_be_joined():
+    with pytest.raises(ShapeError, match="no part"):
+        concat(Builder(lambda *_: []), [], 0)
 
 
 def test_optionals():
