@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 pytestmark = pytest.mark.integration
 
@@ -92,6 +93,13 @@ def test_features_of_one_device_and_task(walle, run_ipv, tmp_path):
     ]
     other = walle("features", "list", "--data-dir", tmp_path / "d", "--task", "none").stdout
     assert not other
+    file = tmp_path / "features.parquet"
+    said = walle("features", "export", file, "--data-dir", tmp_path / "d", "--json").stdout
+    assert json.loads(said)["features"] == len(lines)
+    exported = parquet.read_table(file).to_pylist()
+    assert [row["feature.item_id"] for row in exported] == [
+        row["feature"]["item_id"] for row in rows
+    ]
 
 
 def test_the_report_has_the_stable_fields(run_ipv, tmp_path):

@@ -179,7 +179,11 @@ def _add_features(commands: Any) -> None:
     get = verbs.add_parser("get", help="the features of one device")
     get.add_argument("device", type=_device, metavar="DEVICE")
     get.set_defaults(run=_later("query", "features_get"))
-    for verb in (listing, get):
+    export = verbs.add_parser("export", help="into a file: a row per feature, a column per field")
+    export.add_argument("file", type=Path, metavar="FILE", help="FILE.csv or FILE.parquet")
+    export.add_argument("--format", choices=("csv", "parquet"), help="whatever FILE's name says")
+    export.set_defaults(run=_later("query", "features_export"), refuse=export.error)
+    for verb in (listing, get, export):
         verb.add_argument("--task", help="only this task's")
         _add_data_dir(verb)
 

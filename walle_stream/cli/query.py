@@ -3,12 +3,19 @@
 import argparse
 import sys
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 
 import msgspec
 
 from walle_stream.app.figures.ledger import read_ledger
-from walle_stream.app.queries.query import canonical_state, features_lines, full_state
+from walle_stream.app.queries.exporting import FORMATS, export_features
+from walle_stream.app.queries.query import (
+    canonical_state,
+    features_lines,
+    features_records,
+    full_state,
+)
 
 
 def features_list(options: argparse.Namespace) -> int:
@@ -20,6 +27,22 @@ def features_list(options: argparse.Namespace) -> int:
 def features_get(options: argparse.Namespace) -> int:
     """Print the features of one device."""
     _print(features_lines(options.data_dir, device_id=options.device, task=options.task))
+    return 0
+
+
+def features_export(options: argparse.Namespace) -> int:
+    """Write features into a file as a table."""
+    kind = options.format or options.file.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        options.refuse(
+            f"{options.file}: its name ends with neither .csv nor .parquet: give --format"
+        )
+    read = partial(features_records, options.data_dir, options.task)
+    exported = export_features(read, options.file, kind)
+    if options.json:
+        print(msgspec.json.encode(exported._asdict()).decode())
+    else:
+        print(f"{options.file}: {exported.features:,} features, {exported.columns} columns")
     return 0
 
 

@@ -60,7 +60,17 @@ def features_lines(
         StoreMissingError: There is no such data directory.
         MalformedRowError: Features that are no JSON object were left out; at the end.
     """
-    yield from _good(data_dir, _feature_rows(data_dir, device_id, task))
+    yield from _good(data_dir, map(_line_of, _feature_rows(data_dir, device_id, task)))
+
+
+def features_records(data_dir: Path, task: str | None = None) -> Iterator[FeatureRecord]:
+    """Iterate over features as ``features_lines`` does.
+
+    Raises:
+        StoreMissingError: There is no such data directory.
+        MalformedRowError: Features that are no JSON object were left out; at the end.
+    """
+    yield from _good(data_dir, _feature_rows(data_dir, None, task))
 
 
 def features_sample(data_dir: Path, count: int) -> tuple[list[bytes], MalformedRowError | None]:
@@ -142,11 +152,11 @@ class _BadRow(NamedTuple):
 type _Rows = Iterator[bytes | _BadRow]
 
 
-def _good(data_dir: Path, rows: _Rows) -> Iterator[bytes]:
+def _good[T](data_dir: Path, rows: Iterator[T | _BadRow]) -> Iterator[T]:
     first: _BadRow | None = None
     count = 0
     for row in rows:
-        if isinstance(row, bytes):
+        if not isinstance(row, _BadRow):
             yield row
             continue
         count += 1
@@ -176,21 +186,23 @@ def _partition_with(data_dir: Path, device_id: str) -> int:
 
 def _all_rows(data_dir: Path, *, is_canonical: bool) -> _Rows:
     yield from _state_lines(data_dir, is_canonical=is_canonical)
-    yield from _feature_rows(data_dir, None, None)
+    yield from map(_line_of, _feature_rows(data_dir, None, None))
 
 
-def _feature_rows(data_dir: Path, device_id: str | None, task: str | None) -> _Rows:
+def _feature_rows(
+    data_dir: Path, device_id: str | None, task: str | None
+) -> Iterator[FeatureRecord | _BadRow]:
     with DataDir.open_read_only(data_dir) as opened:
         opened.check_parts()
         if not opened.meta.has_cloud:
             records = _kept_features(data_dir, device_id)
-            yield from (_feature_line(record) for record in records if task in {None, record.task})
+            yield from (_checked(record) for record in records if task in {None, record.task})
             return
         store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
         try:
             for record in store.scan(device_id):
                 if task in {None, record.task}:
-                    yield _feature_line(record)
+                    yield _checked(record)
         finally:
             store.close()
 
@@ -303,11 +315,17 @@ def _kept_features(data_dir: Path, device_id: str | None) -> Iterator[FeatureRec
                 yield FeatureRecord(owner, task, version, sequence_number, feature, encoding)
 
 
-def _feature_line(record: FeatureRecord) -> bytes | _BadRow:
+def _checked(record: FeatureRecord) -> FeatureRecord | _BadRow:
     problem = object_problem(record.feature)
-    if problem is not None:
-        number = record.sequence_number
-        return _BadRow("a feature", problem, record.device_id, record.task, number)
+    if problem is None:
+        return record
+    number = record.sequence_number
+    return _BadRow("a feature", problem, record.device_id, record.task, number)
+
+
+def _line_of(record: FeatureRecord | _BadRow) -> bytes | _BadRow:
+    if isinstance(record, _BadRow):
+        return record
     return msgspec.json.encode(
         {
             "device_id": record.device_id,

@@ -1,0 +1,208 @@
+"""Features as a table in a file, CSV or Parquet: a column for each field of a feature.
+
+Every feature is read twice: which fields there are and of which type is known at the end of the
+first time alone. The file is there as a whole or not at all.
+"""
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import batched
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from walle_stream.errors import MalformedRowError, WalleError
+from walle_stream.errors.extras import how_to_install
+from walle_stream.store.files import part_of, place_file
+from walle_stream.wire.frame import FeatureRecord
+
+FORMATS: Final = ("csv", "parquet")
+
+_OWN: Final = {"device_id": "text", "task": "text", "task_version": "text"} | {
+    "sequence_number": "integer"
+}
+_CHUNK: Final = 20_000
+"""Rows that are in memory at once; a row group of Parquet."""
+_INT64: Final = range(-(2**63), 2**63)
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    features: int
+    columns: int
+
+
+class _Changed(Exception):  # noqa: N818 - no failure: a run went on meanwhile
+    """A feature does not fit what was found at first."""
+
+
+class _Writer(Protocol):
+    def write(self, rows: list[dict[str, Any]]) -> None: ...
+
+
+def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kind: str) -> Exported:
+    """Write features into a file, which is replaced where it is there; blocks.
+
+    Columns: device_id, task, task_version, sequence_number, ``feature.FIELD`` for each field, and
+    ``encoding`` where a feature has one (CSV: hexadecimal). A field that is nested, or not of one
+    type everywhere, is JSON text.
+
+    Args:
+        read: Gives all features, each time from the first one.
+        path: The file.
+        kind: One of ``FORMATS``.
+
+    Raises:
+        MalformedRowError: Features were left out, as ``read`` says at its end; the file is there.
+        WalleError: Parquet needs an extra that is not installed.
+        OSError: The file cannot be written.
+    """
+    opener = {"csv": _csv_writer, "parquet": _parquet_writer}[kind]
+    left_out: list[MalformedRowError] = []
+    while True:
+        columns = _columns(_good(read, []))
+        try:
+            with _placed(path) as part, opener(part, columns) as writer:
+                count = 0
+                for records in batched(_good(read, left_out), _CHUNK, strict=False):
+                    writer.write([_row(record, columns) for record in records])
+                    count += len(records)
+        except _Changed:
+            continue
+        if left_out:
+            raise left_out[-1]
+        return Exported(count, len(columns))
+
+
+def _good(
+    read: Callable[[], Iterable[FeatureRecord]], left_out: list[MalformedRowError]
+) -> Iterator[FeatureRecord]:
+    try:
+        yield from read()
+    except MalformedRowError as error:
+        left_out.append(error)
+
+
+def _columns(records: Iterable[FeatureRecord]) -> dict[str, str]:
+    """Return the type of each column, by name."""
+    types: dict[str, str] = {}
+    has_encoding = False
+    for record in records:
+        has_encoding = has_encoding or bool(record.encoding)
+        for name, value in _decode(record.feature).items():
+            found = _type_of(value)
+            if found:
+                types[name] = _common(types.get(name, ""), found)
+            else:
+                types.setdefault(name, "")
+    fields = {f"feature.{name}": found or "text" for name, found in types.items()}
+    return _OWN | fields | ({"encoding": "bytes"} if has_encoding else {})
+
+
+def _type_of(value: Any) -> str:
+    # empty for null, which fits everywhere
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int):
+        return "integer" if value in _INT64 else "json"
+    names = {float: "number", str: "text"}
+    return names.get(type(value), "json")
+
+
+def _common(one: str, other: str) -> str:
+    if not one or one == other:
+        return other
+    return "number" if {one, other} == {"integer", "number"} else "json"
+
+
+def _row(record: FeatureRecord, columns: Mapping[str, str]) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(columns)
+    row |= {
+        "device_id": record.device_id,
+        "task": record.task,
+        "task_version": record.task_version,
+        "sequence_number": record.sequence_number,
+    }
+    if record.encoding:
+        row["encoding"] = record.encoding
+    for name, value in _decode(record.feature).items():
+        wanted, found = columns.get(f"feature.{name}", "none"), _type_of(value)
+        if found and _common(wanted, found) != wanted:
+            raise _Changed
+        if wanted == "json" and found:
+            value = _encode(value).decode()  # noqa: PLW2901 - as the column has it
+        row[f"feature.{name}"] = float(value) if wanted == "number" and found else value
+    if len(row) > len(columns):
+        raise _Changed
+    return row
+
+
+@contextmanager
+def _placed(path: Path) -> Iterator[Path]:
+    part = part_of(path)
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        place_file(part, path)
+    except OSError as error:
+        error.filename = str(path)  # nobody knows the part's name
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+
+
+class _CsvWriter:
+    def __init__(self, writer: "csv.DictWriter[str]") -> None:
+        self._writer = writer
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            encoding = row.get("encoding")
+            self._writer.writerow(row if encoding is None else row | {"encoding": encoding.hex()})
+
+
+@contextmanager
+def _csv_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Writer]:
+    with part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(columns))
+        writer.writeheader()
+        yield _CsvWriter(writer)
+
+
+class _ParquetWriter:
+    def __init__(self, writer: Any, make: Callable[[list[dict[str, Any]]], Any]) -> None:
+        self._writer, self._make = writer, make
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        self._writer.write_table(self._make(rows))
+
+
+@contextmanager
+def _parquet_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Writer]:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        from pyarrow import parquet  # noqa: PLC0415 - the same
+    except ImportError as error:
+        raise WalleError(
+            f"Parquet needs the extra parquet ({error}): {how_to_install('parquet')}"
+        ) from error
+    types = {
+        "text": pa.string(),
+        "json": pa.string(),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "truth": pa.bool_(),
+        "bytes": pa.binary(),
+    }
+    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+        yield _ParquetWriter(writer, lambda rows: pa.Table.from_pylist(rows, schema))
