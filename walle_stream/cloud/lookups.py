@@ -9,13 +9,10 @@ who is asked says which partitions he has, and only to his own group.
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from email.message import Message
 from http.client import HTTPConnection, HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET6
-from socketserver import TCPServer
-from threading import Thread
-from typing import Any, Final, NamedTuple, override
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, parse_qs, quote, unquote
 
 import msgspec
 
@@ -24,6 +21,7 @@ from walle_stream.cloud.partitions import MOVING, Partitions
 from walle_stream.errors import MetricsAddressError
 from walle_stream.types import device_id_problem
 from walle_stream.wire.metrics_text import Metrics
+from walle_stream.wire.pages import Page, PageServer
 
 _ASKED_HEADER: Final = "X-Walle-Forwarded"
 """On a request of another worker: its group."""
@@ -31,8 +29,6 @@ _ASKED_HEADER: Final = "X-Walle-Forwarded"
 _FEATURES: Final = "/features/"
 _OTHER_S: Final = 5.0
 _CLIENT_S: Final = 10.0
-_POLL_S: Final = 0.1
-_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OK: Final = 200
 _MERGED: Final = "What this worker's tables have merged, by what."
 _LAG: Final = "Records of a partition that its table lacks, as of the last fetch."
@@ -182,84 +178,36 @@ class LookUpServer:
         Raises:
             MetricsAddressError: The address is taken, or not of this machine.
         """
-        handler = type("_Bound", (_Handler,), {"look_ups": look_ups})
+        self._look_ups = look_ups
         try:
-            self._server = (_Server6 if ":" in host else _Server)((host, port), handler)
+            self._server = PageServer(
+                host, port, self._page, client_s=_CLIENT_S, name="walle-look-ups"
+            )
         except (OSError, UnicodeError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise MetricsAddressError(
                 f"look-ups cannot be answered at {host}:{port} ({reason}): give another "
                 "--web-port or --web-host"
             ) from error
-        self._thread = Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="walle-look-ups", daemon=True
-        )
-        self._thread.start()
+        self.port = self._server.port
+        """The port that is bound; never 0."""
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    # two workers on one port would each get some of the questions
-    allow_reuse_port = False
-    request_queue_size = 128
-
-    @override
-    def server_bind(self) -> None:
-        # HTTPServer asks the name service for our own name, which may take seconds
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = "walle", int(self.server_address[1])
-
-    @override
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a client went away."""
-
-
-class _Server6(_Server):
-    address_family = AF_INET6
-
-
-class _Handler(BaseHTTPRequestHandler):
-    look_ups: LookUps
-    timeout = _CLIENT_S
-    server_version = "walle"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        asked = urlsplit(self.path)
+    def _page(self, asked: SplitResult, headers: Message) -> Page:
+        if asked.path == "/metrics":
+            return Page(_OK, self._look_ups.metrics().encode())
         if asked.path in {"/healthz", "/healthz/"}:
-            self._answer(*self.look_ups.health())
-        elif asked.path == "/metrics":
-            self._send(_OK, self.look_ups.metrics().encode(), _TEXT)
+            status, body = self._look_ups.health()
         elif asked.path.startswith(_FEATURES):
             task = parse_qs(asked.query).get("task", [None])[-1]
             device_id = unquote(asked.path.removeprefix(_FEATURES), errors="surrogateescape")
-            asked_by = self.headers.get(_ASKED_HEADER)
-            self._answer(*self.look_ups.features(device_id, task, asked_by))
+            status, body = self._look_ups.features(device_id, task, headers.get(_ASKED_HEADER))
         else:
-            self._answer(404, {"error": "paths: /features/DEVICE /healthz /metrics"})
-
-    do_HEAD = do_GET  # noqa: N815 - the name that the base class looks for
-
-    @override
-    def log_message(self, *_: object) -> None:
-        """Log nothing: look-ups come all the time."""
-
-    def _answer(self, status: int, shown_body: Any) -> None:
-        self._send(status, msgspec.json.encode(shown_body), "application/json")
-
-    def _send(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+            status, body = 404, {"error": "paths: /features/DEVICE /healthz /metrics"}
+        return Page(status, msgspec.json.encode(body), "application/json")
 
 
 def _unknown(device_id: str) -> str:

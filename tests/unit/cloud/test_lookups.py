@@ -26,7 +26,7 @@ class Worker:
         of_group = Group(group, 3, self.find)
         look_ups = LookUps(self.tables, of_group, 2, lambda: {"reports": None})
         self.server = LookUpServer("127.0.0.1", 0, look_ups)
-        self.port = self.server._server.server_address[1]
+        self.port = self.server.port
         self.tables.incarnation = self.address = f"127.0.0.1:{self.port}"
         self.tables.joined(is_member=True)
 
