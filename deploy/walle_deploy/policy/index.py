@@ -49,6 +49,11 @@ class _Field:
         """By kind."""
         self._known: dict[tuple[Truth, ...], int] = {}
 
+    def forget(self) -> None:
+        self.kinds.clear()
+        self.outcomes.clear()
+        self._known.clear()
+
     def kind_of(self, value: Any) -> int:
         kind = self.kinds.get(value)
         if kind is None:
@@ -145,6 +150,10 @@ class ReleaseIndex:
             return self._new_class(values)
 
     def _new_class(self, values: tuple[Any, ...]) -> DeviceClass:
+        for field in self._fields:
+            if len(field.outcomes) >= _VALUES_MAX:
+                field.forget()
+                self._classes.clear()
         kinds = tuple([field.kind_of(values[field.number]) for field in self._fields])
         device_class = self._classes.get(kinds)
         if device_class is None:

@@ -32,14 +32,14 @@ _TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\nconten
 _FAILED: Final = (
     b"HTTP/1.1 500 Internal Server Error\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )
-_PATH: Final = CHECK_PATH.encode()
-_CHECK: Final = b"GET %b HTTP/1.1\r\n" % _PATH
+_PIPELINED_MAX: Final = 64
+"""Requests that wait on a connection behind one that runs; few clients send a second one."""
+_CHECK: Final = b"GET %b HTTP/1.1\r\n" % CHECK_PATH.encode()
 _HEAD_END: Final = b"\r\n\r\n"
-_BODY: Final = re.compile(
-    rb"\r\n(?:content-length|transfer-encoding|upgrade|connection):", re.IGNORECASE
+_MORE: Final = re.compile(
+    rb"\r\n(?:content-length|transfer-encoding|upgrade|connection|expect):", re.IGNORECASE
 )
-"""Headers with which a head is not all of a request."""
-_MORE: Final = frozenset({b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
+"""Headers with which a head is not all of a request, or its answer not all that is to be done."""
 _log = logging.getLogger(__name__)
 
 
@@ -80,6 +80,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         """Received of a head that is not complete."""
         self._is_in_body = self._is_refused = False
+        self._is_alone = False
+        """Whether a check came by itself: it waits for nothing, so it needs no task."""
         self._checked: dict[bytes, bytes] | None = None
         """Headers of a check that is answered here, once it is whole."""
         self._deadline: asyncio.TimerHandle | None = None
@@ -103,10 +105,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        if self._is_full() and self._is_whole_check(data):
+        self._is_alone = self._is_whole_check(data)
+        if self._is_alone and self._is_full():
             # not even parsed: past saturation this is what most of the time would go to
-            self.answers["shed"] += 1
-            self.transport.write(self.busy)
+            self._shed()
             return
         if not self._is_in_body:
             self._head_bytes += len(data)
@@ -132,14 +134,20 @@ class BoundedProtocol(HttpToolsProtocol):
             self._is_refused = True
             self._refuse_head()
         elif self._is_full() and self._is_idle():
-            self.answers["shed"] += 1
             self._is_refused = True
-            self.transport.write(self.busy)
+            self._shed()
+        elif len(self.pipeline) >= _PIPELINED_MAX:
+            self._is_refused = True
+            self.answers["shed"] += 1
+            self.transport.close()  # an answer would overtake others
+        elif self._is_alone and self.check is not None and not self.flow.write_paused:
+            # the next one of a connection is not before the loop has looked at all others
+            self._is_refused = self._is_alone = False
+            self._checked = picked(self.headers, self.looked_at)
         else:
             self._is_refused = False
-            self._checked = self._plain_check()
-            if self._checked is None:
-                super().on_headers_complete()
+            self._unset_keepalive_if_required()  # of an answer to what stood before it
+            super().on_headers_complete()
 
     @override
     def on_body(self, body: bytes) -> None:
@@ -170,19 +178,12 @@ class BoundedProtocol(HttpToolsProtocol):
         waiting = len(self.tasks) - len(self.awaited) + self.turn.answered
         return waiting >= self.limits.pending
 
-    def _plain_check(self) -> dict[bytes, bytes] | None:
-        """Return the headers of a check that needs no task of its own, as it waits for nothing."""
-        if self.check is None or self.url != _PATH or not self._is_idle():
-            return None
-        headers = picked(self.headers, self.looked_at)
-        is_plain = (
-            headers.keys().isdisjoint(_MORE)
-            and self.parser.get_method() == b"GET"
-            and self.parser.get_http_version() == "1.1"
-            and self.parser.should_keep_alive()
-            and not self.flow.write_paused
-        )
-        return headers if is_plain else None
+    def _shed(self) -> None:
+        self.answers["shed"] += 1
+        if self.flow.write_paused:
+            self.transport.abort()  # it reads no answer, and would have them all kept
+        else:
+            self.transport.write(self.busy)
 
     def _answer(self, headers: dict[bytes, bytes]) -> None:
         assert self.check is not None  # noqa: S101 - it said so
@@ -238,7 +239,7 @@ class BoundedProtocol(HttpToolsProtocol):
             and self._is_idle()
             and data.startswith(_CHECK)
             and data.find(_HEAD_END) == len(data) - len(_HEAD_END)
-            and _BODY.search(data) is None
+            and _MORE.search(data) is None
         )
 
     def _is_idle(self) -> bool:
@@ -300,7 +301,7 @@ def bounded_protocol(
         "awaited": set(),
         "malformed": RefusedRequests(answers),
         "check": None if check is None else staticmethod(check),
-        "looked_at": looked_at | _MORE,
+        "looked_at": looked_at,
         "turn": _Turn(),
     }
     return type("BoundedProtocol", (BoundedProtocol,), members)

@@ -24,8 +24,15 @@ FORMATS: Final = ("csv", "parquet")
 _OWN: Final = {"device_id": "text", "task": "text", "task_version": "text"} | {
     "sequence_number": "integer"
 }
+_MIXED: Final = {
+    frozenset({"integer", "number"}): "number",
+    frozenset({"integer", "long"}): "long",
+}
 _CHUNK: Final = 20_000
 """Rows that are in memory at once; a row group of Parquet."""
+_TRIES: Final = 10
+_EXACT: Final = range(-(2**53), 2**53 + 1)
+"""Integers that a float has exactly."""
 _INT64: Final = range(-(2**63), 2**63)
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -65,7 +72,10 @@ def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kin
     """
     opener = {"csv": _csv_writer, "parquet": _parquet_writer}[kind]
     left_out: list[MalformedRowError] = []
-    while True:
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise WalleError(f"{path} is no file that can be replaced: name another one")
+    for _ in range(_TRIES):
         columns = _columns(_good(read, []))
         try:
             with _placed(path) as part, opener(part, columns) as writer:
@@ -78,6 +88,7 @@ def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kin
         if left_out:
             raise left_out[-1]
         return Exported(count, len(columns))
+    raise WalleError(f"{path}: a run adds features of other types all the time: stop it, or --task")
 
 
 def _good(
@@ -112,7 +123,7 @@ def _type_of(value: Any) -> str:
     if isinstance(value, bool):
         return "truth"
     if isinstance(value, int):
-        return "integer" if value in _INT64 else "json"
+        return "integer" if value in _EXACT else "long" if value in _INT64 else "json"
     names = {float: "number", str: "text"}
     return names.get(type(value), "json")
 
@@ -120,7 +131,7 @@ def _type_of(value: Any) -> str:
 def _common(one: str, other: str) -> str:
     if not one or one == other:
         return other
-    return "number" if {one, other} == {"integer", "number"} else "json"
+    return _MIXED.get(frozenset({one, other}), "json")
 
 
 def _row(record: FeatureRecord, columns: Mapping[str, str]) -> dict[str, Any]:
@@ -166,8 +177,13 @@ class _CsvWriter:
 
     def write(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
-            encoding = row.get("encoding")
-            self._writer.writerow(row if encoding is None else row | {"encoding": encoding.hex()})
+            self._writer.writerow({name: _text_of(value) for name, value in row.items()})
+
+
+def _text_of(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value.hex() if isinstance(value, bytes) else value
 
 
 @contextmanager
@@ -199,6 +215,7 @@ def _parquet_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Writer]
         "text": pa.string(),
         "json": pa.string(),
         "integer": pa.int64(),
+        "long": pa.int64(),
         "number": pa.float64(),
         "truth": pa.bool_(),
         "bytes": pa.binary(),

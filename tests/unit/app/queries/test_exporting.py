@@ -1,5 +1,7 @@
 import csv
 import json
+import os
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -44,6 +46,7 @@ def test_each_field_is_a_column_of_its_type(tmp_path):
     assert [rows[1][name] for name in own] == ["d", "ipv", "v1", 2, b"\x00\xff"]
     [row, _] = exported(tmp_path, "csv", value, {}, encoding=b"\x00\xff")
     assert (row["feature.item"], row["encoding"]) == ("ä,\n", "00ff")
+    assert row["feature.is_new"] == "true"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,8 @@ def test_each_field_is_a_column_of_its_type(tmp_path):
         ((1, "x"), ["1", '"x"']),
         ((True, 1), ["true", "1"]),
         ((2**63, 1), ["9223372036854775808", "1"]),
+        ((2**53 + 1, 1), [2**53 + 1, 1]),
+        ((2**53 + 1, 0.5), ["9007199254740993", "0.5"]),
         ((None, None), [None, None]),
         ((None, 7), [None, 7]),
         (([1], None), ["[1]", None]),
@@ -95,6 +100,27 @@ def test_what_a_run_adds_meanwhile_is_there_whole(tmp_path):
     found = fields(parquet.read_table(tmp_path / "f.parquet").to_pylist())
     assert found == [{"a": "1", "b": None}, {"a": '"x"', "b": 2}]
     assert len(calls) == 4
+
+
+def test_a_run_that_changes_types_all_the_time_is_given_up(tmp_path):
+    numbers = count()
+
+    def read():
+        yield feature(1, {f"f{next(numbers)}": 1})
+
+    with pytest.raises(WalleError, match="stop it"):
+        export_features(read, tmp_path / "f.csv", "csv")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_link_is_followed_and_no_pipe_is_replaced(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    export_features(list, tmp_path / "link", "csv")
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(WalleError, match="no file"):
+        export_features(list, tmp_path / "pipe", "csv")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_what_is_malformed_is_left_out_and_said(tmp_path):

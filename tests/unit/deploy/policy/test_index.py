@@ -63,6 +63,15 @@ def test_hostile_profiles_cannot_make_it_grow(monkeypatch):
     assert all(len(field.kinds) <= 20 for field in index._fields)
 
 
+def test_models_that_many_policies_tell_apart_cannot_make_it_grow(monkeypatch):
+    monkeypatch.setattr(index_module, "_VALUES_MAX", 20)
+    index = made(*(release(f"r{n}", f"v{n}", policy={"model": f"*{n}*"}) for n in range(9)))
+    for number in range(2_000):
+        profile = DeviceProfile("d", model=f"{number:04}")
+        assert len(index.decide(profile)) == any(digit in profile.model for digit in "012345678")
+    assert all(len(field.outcomes) <= 20 for field in index._fields)
+
+
 def test_made_up_models_are_of_one_class():
     index = made(release("r", "v1", policy={"model": "Pixel*"}))
     for number in range(500):

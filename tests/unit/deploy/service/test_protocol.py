@@ -27,6 +27,8 @@ class Wire(asyncio.Transport):
     def close(self):
         self.closed.set()
 
+    abort = close
+
     def is_closing(self):
         return self.closed.is_set()
 
@@ -335,6 +337,59 @@ def test_a_check_does_not_overtake_what_was_asked_before():
         worker.drop(protocol)
 
     run(act, said)
+
+
+def test_checks_that_come_together_are_the_applications():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(CHECK + CHECK + POST)
+        assert wire.written == b""
+        while wire.written.count(b"HTTP/1.1") < 3:
+            await worker.work()
+            await asyncio.sleep(0)
+        assert wire.written.count(b"HTTP/1.1 204 ") == 3
+        worker.drop(protocol)
+
+    run(act, said)
+
+
+def test_requests_that_wait_on_a_connection_are_bounded():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(POST * 3_000)
+        assert wire.is_closing()
+        assert len(protocol.pipeline) <= 64
+        assert worker.answers["shed"] == 3_000 - 65
+        worker.drop(protocol)
+
+    run(act, said)
+
+
+def test_an_answer_keeps_no_clock_against_the_next_request():
+    async def act(worker):
+        protocol, wire = worker.connect()
+        protocol.data_received(CHECK)
+        protocol.data_received(POST)
+        assert protocol.timeout_keep_alive_task is None
+        await worker.work()
+        assert wire.written.count(b"HTTP/1.1 ") == 2
+        worker.drop(protocol)
+
+    run(act, said)
+
+
+@pytest.mark.parametrize("request_", [CHECK, POST], ids=["check", "post"])
+def test_who_reads_no_answer_is_cut_where_it_would_be_refused(request_):
+    async def act(worker):
+        (first, _), (second, two) = worker.connect(), worker.connect()
+        first.data_received(POST)
+        second.pause_writing()
+        second.data_received(request_)
+        assert (two.written, two.is_closing()) == (b"", True)
+        await worker.work()
+        worker.drop(first, second)
+
+    run(act, said, pending=1)
 
 
 def test_checks_of_one_turn_are_bounded():
