@@ -122,6 +122,20 @@ class LookUps:
             return 404, _Without(_unknown(device_id), sorted(mine))
         return self._elsewhere(device_id, task, mine)
 
+    def page(self, asked: SplitResult, headers: Message) -> Page:
+        """Answer a request; blocks where others are asked."""
+        if asked.path == "/metrics":
+            return Page(_OK, self.metrics().encode())
+        if asked.path in {"/healthz", "/healthz/"}:
+            status, body = self.health()
+        elif asked.path.startswith(_FEATURES):
+            task = parse_qs(asked.query).get("task", [None])[-1]
+            device_id = unquote(asked.path.removeprefix(_FEATURES), errors="surrogateescape")
+            status, body = self.features(device_id, task, headers.get(_ASKED_HEADER))
+        else:
+            status, body = 404, {"error": "paths: /features/DEVICE /healthz /metrics"}
+        return Page(status, msgspec.json.encode(body), "application/json")
+
     def _elsewhere(self, device_id: str, task: str | None, mine: set[int]) -> tuple[int, Any]:
         missing = set(range(self._group.partitions)) - mine
         silent: list[str] = []
@@ -169,45 +183,20 @@ class LookUps:
         return None
 
 
-class LookUpServer:
-    """Serves the pages until closed."""
+def serve_look_ups(host: str, port: int, look_ups: LookUps) -> PageServer:
+    """Serve the pages until closed.
 
-    def __init__(self, host: str, port: int, look_ups: LookUps) -> None:
-        """Bind and start.
-
-        Raises:
-            MetricsAddressError: The address is taken, or not of this machine.
-        """
-        self._look_ups = look_ups
-        try:
-            self._server = PageServer(
-                host, port, self._page, client_s=_CLIENT_S, name="walle-look-ups"
-            )
-        except (OSError, UnicodeError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise MetricsAddressError(
-                f"look-ups cannot be answered at {host}:{port} ({reason}): give another "
-                "--web-port or --web-host"
-            ) from error
-        self.port = self._server.port
-        """The port that is bound; never 0."""
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.close()
-
-    def _page(self, asked: SplitResult, headers: Message) -> Page:
-        if asked.path == "/metrics":
-            return Page(_OK, self._look_ups.metrics().encode())
-        if asked.path in {"/healthz", "/healthz/"}:
-            status, body = self._look_ups.health()
-        elif asked.path.startswith(_FEATURES):
-            task = parse_qs(asked.query).get("task", [None])[-1]
-            device_id = unquote(asked.path.removeprefix(_FEATURES), errors="surrogateescape")
-            status, body = self._look_ups.features(device_id, task, headers.get(_ASKED_HEADER))
-        else:
-            status, body = 404, {"error": "paths: /features/DEVICE /healthz /metrics"}
-        return Page(status, msgspec.json.encode(body), "application/json")
+    Raises:
+        MetricsAddressError: The address is taken, or not of this machine.
+    """
+    try:
+        return PageServer(host, port, look_ups.page, client_s=_CLIENT_S, name="walle-look-ups")
+    except (OSError, UnicodeError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise MetricsAddressError(
+            f"look-ups cannot be answered at {host}:{port} ({reason}): give another "
+            "--web-port or --web-host"
+        ) from error
 
 
 def _unknown(device_id: str) -> str:

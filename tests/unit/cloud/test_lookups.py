@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from made import record, stretch
 
 from walle_stream.clock import unstopped_ms
-from walle_stream.cloud.lookups import Group, LookUps, LookUpServer
+from walle_stream.cloud.lookups import Group, LookUps, serve_look_ups
 from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.errors import MetricsAddressError
 
@@ -25,7 +25,7 @@ class Worker:
         self.tables = Partitions(folder, "", TableOptions(keep=2))
         of_group = Group(group, 3, self._find)
         look_ups = LookUps(self.tables, of_group, 2, lambda: {"reports": None})
-        self.server = LookUpServer("127.0.0.1", 0, look_ups)
+        self.server = serve_look_ups("127.0.0.1", 0, look_ups)
         self.port = self.server.port
         self.tables.incarnation = self.address = f"127.0.0.1:{self.port}"
         self.tables.joined(is_member=True)
@@ -160,7 +160,7 @@ def test_what_is_no_device_or_no_page_is_said(one):
 @pytest.mark.parametrize("host", ["127.0.0.1", "203.0.113.1", "no such host"])
 def test_an_address_that_cannot_be_had_is_said(one, host):
     with pytest.raises(MetricsAddressError, match="give another --web-port or --web-host"):
-        LookUpServer(host, one.port, None)
+        serve_look_ups(host, one.port, LookUps(one.tables, None, 0, dict))
 
 
 def test_metrics_say_what_was_merged_and_what_is_left(one):

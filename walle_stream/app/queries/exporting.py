@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import batched
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -49,8 +49,8 @@ class _Changed(Exception):  # noqa: N818 - no failure: a run went on meanwhile
     """A feature does not fit what was found at first."""
 
 
-class _Writer(Protocol):
-    def write(self, rows: list[dict[str, Any]]) -> None: ...
+type _Rows = list[dict[str, Any]]
+type _Write = Callable[[_Rows], None]
 
 
 def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kind: str) -> Exported:
@@ -78,10 +78,10 @@ def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kin
     for _ in range(_TRIES):
         columns = _columns(_good(read, []))
         try:
-            with _placed(path) as part, opener(part, columns) as writer:
+            with _placed(path) as part, opener(part, columns) as write:
                 count = 0
                 for records in batched(_good(read, left_out), _CHUNK, strict=False):
-                    writer.write([_row(record, columns) for record in records])
+                    write([_row(record, columns) for record in records])
                     count += len(records)
         except _Changed:
             continue
@@ -171,15 +171,6 @@ def _placed(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-class _CsvWriter:
-    def __init__(self, writer: "csv.DictWriter[str]") -> None:
-        self._writer = writer
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        for row in rows:
-            self._writer.writerow({name: _text_of(value) for name, value in row.items()})
-
-
 def _text_of(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
@@ -187,23 +178,17 @@ def _text_of(value: Any) -> Any:
 
 
 @contextmanager
-def _csv_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Writer]:
+def _csv_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Write]:
     with part.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(columns))
         writer.writeheader()
-        yield _CsvWriter(writer)
-
-
-class _ParquetWriter:
-    def __init__(self, writer: Any, make: Callable[[list[dict[str, Any]]], Any]) -> None:
-        self._writer, self._make = writer, make
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        self._writer.write_table(self._make(rows))
+        yield lambda rows: writer.writerows(
+            {name: _text_of(value) for name, value in row.items()} for row in rows
+        )
 
 
 @contextmanager
-def _parquet_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Writer]:
+def _parquet_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Write]:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415 - the same
@@ -222,4 +207,4 @@ def _parquet_writer(part: Path, columns: Mapping[str, str]) -> Iterator[_Writer]
     }
     schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
     with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
-        yield _ParquetWriter(writer, lambda rows: pa.Table.from_pylist(rows, schema))
+        yield lambda rows: writer.write_table(pa.Table.from_pylist(rows, schema))

@@ -23,7 +23,7 @@ from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.topics import NeededTopic, check_topics, find_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
-from walle_stream.cloud.lookups import Group, LookUps, LookUpServer
+from walle_stream.cloud.lookups import Group, LookUps, serve_look_ups
 from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.cloud.place import advertised
 from walle_stream.cloud.reports import ReportOutlet
@@ -99,7 +99,7 @@ def run_cloud(
             group, found.partitions if found else 0, Owners(tunnel, group, tunnel.topic)
         )
         look_ups = LookUps(tables, of_group, options.keep, lambda: _report_health(tables, reports))
-        server = LookUpServer(options.web_host, options.web_port, look_ups)
+        server = serve_look_ups(options.web_host, options.web_port, look_ups)
         stack.callback(server.close)
         worker = _Worker(_as_source(tunnel, group, options), tables, letters, options.patience)
         where = f"[{options.web_host}]" if ":" in options.web_host else options.web_host
