@@ -23,7 +23,7 @@ from walle_stream.app.local import (
 )
 from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, stuck_error
-from walle_stream.app.queries.query import features_sample
+from walle_stream.app.queries.sample import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import StopTimeoutError, WalleError

@@ -7,8 +7,8 @@ folder is there for good once the folder above it was flushed.
 
 import errno
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -29,21 +29,31 @@ def put_file(
     The folder exists. ``part`` is written first, on the same disk (None: a hidden name beside it
     that ends with this process's number); ``on_part`` is called before it gets its name.
     """
-    own = part or part_of(path)
-    try:
+    with placing(path, part) as own:
         descriptor = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(descriptor)
         on_part()
+
+
+@contextmanager
+def placing(path: Path, part: Path | None = None) -> Iterator[Path]:
+    """Give a file its name once it is written whole; blocks on the disk.
+
+    Within, the caller writes and flushes the file that it is given; a failure removes that one.
+    """
+    own = part or _part_of(path)
+    try:
+        yield own
         place_file(own, path)
     except BaseException:
         own.unlink(missing_ok=True)
         raise
 
 
-def part_of(path: Path) -> Path:
+def _part_of(path: Path) -> Path:
     """Return a hidden name beside a file, which nobody else uses."""
     return path.parent / f".{uuid4().hex}.{os.getpid()}"  # "." and "/" have no name
 

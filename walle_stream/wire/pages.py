@@ -43,6 +43,7 @@ class PageServer:
         handler = type("_Bound", (_Handler,), {"pages": pages, "timeout": client_s})
         # the class is asked for its family before there is an instance
         self._server = (_Server6 if ":" in host else _Server)((host, port), handler)
+        self.host = host
         self.port = int(self._server.server_address[1])
         """The port that is bound; never 0."""
         self._thread = Thread(

@@ -34,8 +34,8 @@ class DeviceClass:
         self._numbers: dict[str, int] = {}
         self.unfit = tuple({release_id: None for row in rows for release_id in row.unfit})
         self._plain = [_plain(row.task, row.open) for row in self._rows]
-        self._watched = {row.task: row for row in self._rows if row.is_watched}
-        count = sum(len(row.open.every) for row in self._rows)
+        self._watched = {row.task: row.every.candidates for row in self._rows if row.is_watched}
+        count = sum(len(row.open.candidates) for row in self._rows)
         self._is_wide = count >= _WIDE
         if self._is_wide:
             self._lay_out()
@@ -47,9 +47,9 @@ class DeviceClass:
     def standings(self, facts: Facts, versions: Mapping[str, str]) -> dict[str, Standing]:
         """See ``Look``."""
         standings = {}
-        for task, row in self._watched.items():
+        for task, candidates in self._watched.items():
             version = versions.get(task)
-            if version and (standing := _stand(row.every.every, facts, version)).release_id:
+            if version and (standing := _stand(candidates, facts, version)).release_id:
                 standings[task] = standing
         return standings
 
@@ -100,7 +100,7 @@ class DeviceClass:
 
     def _lay_out(self) -> None:
         # behind its own candidates a row has ones that let everybody keep what he has
-        rows, width = self._rows, max(len(row.open.every) for row in self._rows) + 1
+        rows, width = self._rows, max(len(row.open.candidates) for row in self._rows) + 1
         shape = (len(rows), width)
         self._keys = np.zeros(shape, np.uint64)
         self._limits = np.full(shape, MASK, np.uint64)
@@ -109,7 +109,7 @@ class DeviceClass:
         versions: list[str | None] = []
         self._offers: list[Offer | None] = []
         for number, row in enumerate(rows):
-            opened = row.open.every
+            opened = row.open.candidates
             count, more = len(opened), width - len(opened)
             self._keys[number, :count] = [candidate.key for candidate in opened]
             self._limits[number, :count] = [candidate.limit for candidate in opened]
@@ -119,7 +119,7 @@ class DeviceClass:
         self._versions = np.array(versions, object)
         # "" is wanted of who has nothing
         self._is_whole = "" not in {
-            candidate.offer.version for row in rows for candidate in row.every.every
+            candidate.offer.version for row in rows for candidate in row.every.candidates
         }
         self._has_test = has_test.reshape(-1)
         self._has_tests = bool(has_test.any())

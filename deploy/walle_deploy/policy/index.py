@@ -31,7 +31,7 @@ CLASSES_MAX: Final = 1_024
 """Classes that are kept; more are made again when they are asked for."""
 
 _VALUES_MAX: Final = 8_192
-"""Of a field; what they mean to the policies is looked at again for more of them."""
+"""Of a field, and kinds of them; a cache that is full begins anew."""
 _UNFIT_MAX: Final = 4_096
 
 _get_fields: Final = attrgetter(*FIELDS)
@@ -98,17 +98,13 @@ class ReleaseIndex:
         self._classes: dict[tuple[int, ...], DeviceClass] = {}
         """By the kind of each field."""
 
-    def decide(self, profile: DeviceProfile, device_hash: int | None = None) -> list[Offer]:
-        """Return what a device is to have and has not; never blocks.
+    def decide(self, profile: DeviceProfile) -> list[Offer]:
+        """Return what a device is to have and has not; never blocks."""
+        return self.look(profile, id_hash(profile.device)).decide()
 
-        ``device_hash`` is the ``id_hash`` of its id, where it is known already.
-        """
-        return self.look(profile, device_hash).decide()
-
-    def look(self, profile: DeviceProfile, device_hash: int | None = None) -> Look:
-        """Return what is said of a device, for ``decide`` and more; never blocks."""
+    def look(self, profile: DeviceProfile, hashed: int) -> Look:
+        """Find the class of a device; ``hashed`` is the ``id_hash`` of its id. Never blocks."""
         device_class = self._class_of(_get_fields(profile))
-        hashed = id_hash(profile.device) if device_hash is None else device_hash
         if device_class.unfit:
             for release_id in device_class.unfit:
                 known = self._unfit.setdefault(release_id, set())

@@ -59,7 +59,7 @@ class Choices(NamedTuple):
         return cls(tuple(candidates))
 
     @property
-    def every(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[Candidate, ...]:
         """All of them."""
         return self.limited if self.rest is None else (*self.limited, self.rest)
 

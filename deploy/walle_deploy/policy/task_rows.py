@@ -18,7 +18,6 @@ from walle_deploy.policy.tree import Node, Static
 
 _ROWS_MAX: Final = 256
 """Of a task; what its policies tell apart is mostly a handful."""
-_NOWHERE: Final = Standing()
 
 
 class CompiledRelease(NamedTuple):
@@ -77,7 +76,7 @@ class TaskRows:
                 item.limit,
                 test,
                 Offer(self._name, release.version, release.release_id),
-                Standing(release.release_id, item.group) if is_watched else _NOWHERE,
+                Standing(release.release_id, item.group) if is_watched else Standing(),
                 release.before if is_watched and item.group else "",
             )
             every.append(candidate)

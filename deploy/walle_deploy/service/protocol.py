@@ -1,7 +1,8 @@
 """HTTP/1.1 with bounds: uvicorn's protocol, and what it leaves to the application.
 
 A worker handles its requests one behind the other, so what waits in it is latency of all that
-come later. ``BoundedProtocol`` counts the requests that were read and not answered yet; above
+come later. A check that comes by itself is answered as soon as it is read, without a task; the
+application answers all others. ``BoundedProtocol`` counts the requests of a turn of the loop; above
 ``limits.pending`` a request is answered with 503 and ``Retry-After`` as soon as its head is
 read, for a fraction of what a check costs. A request whose body is still on its way costs the
 others nothing, so it is not one of them: ``limits.bodies`` bounds those, so that who sends
@@ -133,6 +134,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if is_long:
             self._is_refused = True
             self._refuse_head()
+        elif self._is_alone and self.check is not None and not self.flow.write_paused:
+            # the rest of the packet, if any, is the application's: the loop serves others first
+            self._is_refused = self._is_alone = False
+            self._checked = picked(self.headers, self.looked_at)
         elif self._is_full() and self._is_idle():
             self._is_refused = True
             self._shed()
@@ -140,10 +145,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._is_refused = True
             self.answers["shed"] += 1
             self.transport.close()  # an answer would overtake others
-        elif self._is_alone and self.check is not None and not self.flow.write_paused:
-            # the next one of a connection is not before the loop has looked at all others
-            self._is_refused = self._is_alone = False
-            self._checked = picked(self.headers, self.looked_at)
         else:
             self._is_refused = False
             self._unset_keepalive_if_required()  # of an answer to what stood before it
@@ -213,8 +214,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif len(self.awaited) < self.limits.bodies:
             self.awaited.add(self)
         elif self not in self.awaited and not self.transport.is_closing():
-            self.answers["shed"] += 1
-            self.transport.write(self.busy)
+            self._shed()
             self.transport.close()
 
     def _parse(self, data: bytes) -> None:

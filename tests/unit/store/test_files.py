@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from walle_stream.store import files
-from walle_stream.store.files import make_folder, part_of, place_file, put_file, sync_folder
+from walle_stream.store.files import make_folder, placing, put_file, sync_folder
 
 
 @pytest.fixture
@@ -47,11 +47,10 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
 
 
 def test_a_part_is_hidden_and_names_who_writes_it(tmp_path):
-    part = part_of(tmp_path / "file")
-    assert part.name.startswith(".")
-    assert part.suffix == f".{os.getpid()}"
-    part.write_bytes(b"x")
-    place_file(part, tmp_path / "file")
+    with placing(tmp_path / "file") as part:
+        assert part.name.startswith(".")
+        assert part.suffix == f".{os.getpid()}"
+        part.write_bytes(b"x")
     assert (tmp_path / "file").read_bytes() == b"x"
 
 

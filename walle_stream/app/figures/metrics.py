@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from walle_stream.actors.plan.partition_plan import PartitionStatus
-from walle_stream.app.figures.metrics_server import MetricsServer
+from walle_stream.app.figures.metrics_server import open_metrics_server
 from walle_stream.app.figures.status import HostStatus
 from walle_stream.app.figures.task_figures import TaskFigures, task_figures
 from walle_stream.vm.counts import VmCounts, VmStatus
@@ -83,7 +83,7 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
             run.status(), counts, machines, run.task_names, run.host_status(), run.cloud_losses
         )
 
-    server = MetricsServer(address, render, lambda: run.is_ready)
+    server = open_metrics_server(address, render, lambda: run.is_ready)
     stack.callback(server.close)
     _log.info("metrics: http://%s:%d/metrics", server.host, server.port)
     return server.port

@@ -17,52 +17,41 @@ _LOOPBACK: Final = "127.0.0.1"
 _CLIENT_TIMEOUT_S: Final = 5.0
 
 
-class MetricsServer:
-    """Serves ``/metrics``, ``/healthz`` and ``/readyz`` until :meth:`close`."""
+def open_metrics_server(
+    address: str, render: Callable[[], str], is_ready: Callable[[], bool]
+) -> PageServer:
+    """Serve ``/metrics``, ``/healthz`` and ``/readyz`` until closed; blocks only for the binding.
 
-    def __init__(
-        self, address: str, render: Callable[[], str], is_ready: Callable[[], bool]
-    ) -> None:
-        """Bind and start; blocks only for the binding.
+    The address is ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``; without a host the
+    loopback address, port 0 takes a free one. The functions are called in the clients' threads;
+    an ActorError or TimeoutError of ``render`` is answered with status 503.
 
-        The address is ``:9090``, ``9090``, ``host:9090`` or ``[::1]:9090``; without a host the
-        loopback address, port 0 takes a free one. The functions are called in the clients' threads;
-        an ActorError or TimeoutError of ``render`` is answered with status 503.
+    Raises:
+        MetricsAddressError: The address is malformed, taken or not ours.
+    """
 
-        Raises:
-            MetricsAddressError: The address is malformed, taken or not ours.
-        """
-        self.host, port = _parse_address(address)
-        self._render, self._is_ready = render, is_ready
-        try:
-            self._server = PageServer(
-                self.host, port, self._page, client_s=_CLIENT_TIMEOUT_S, name="metrics"
-            )
-        except OSError as error:
-            raise MetricsAddressError(
-                f"--metrics {address!r} cannot be served ({error}): choose another port"
-            ) from error
-        self.port = self._server.port
-        """The port that is bound; never 0."""
-
-    def close(self) -> None:
-        """Stop serving and free the port; a second call does nothing."""
-        self._server.close()
-
-    def _page(self, asked: SplitResult, _: Message) -> Page:
+    def page(asked: SplitResult, _: Message) -> Page:
         match asked.path:
             case "/healthz":
                 status, text = 200, "ok\n"
             case "/readyz":
-                status, text = (200, "ready\n") if self._is_ready() else (503, "starting\n")
+                status, text = (200, "ready\n") if is_ready() else (503, "starting\n")
             case "/metrics":
                 try:
-                    status, text = 200, self._render()
+                    status, text = 200, render()
                 except (ActorError, TimeoutError) as error:
                     status, text = 503, f"{error}\n"
             case _:
                 status, text = 404, "paths: /metrics /healthz /readyz\n"
         return Page(status, text.encode(errors="backslashreplace"))
+
+    host, port = _parse_address(address)
+    try:
+        return PageServer(host, port, page, client_s=_CLIENT_TIMEOUT_S, name="metrics")
+    except OSError as error:
+        raise MetricsAddressError(
+            f"--metrics {address!r} cannot be served ({error}): choose another port"
+        ) from error
 
 
 def _parse_address(address: str) -> tuple[str, int]:

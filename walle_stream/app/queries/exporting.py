@@ -5,7 +5,6 @@ first time alone. The file is there as a whole or not at all.
 """
 
 import csv
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import batched
@@ -16,7 +15,7 @@ import msgspec
 
 from walle_stream.errors import MalformedRowError, WalleError
 from walle_stream.errors.extras import how_to_install
-from walle_stream.store.files import part_of, place_file
+from walle_stream.store.files import flush_file, placing
 from walle_stream.wire.frame import FeatureRecord
 
 FORMATS: Final = ("csv", "parquet")
@@ -158,17 +157,13 @@ def _row(record: FeatureRecord, columns: Mapping[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def _placed(path: Path) -> Iterator[Path]:
-    part = part_of(path)
     try:
-        yield part
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        place_file(part, path)
+        with placing(path) as part:
+            yield part
+            flush_file(part)
     except OSError as error:
         error.filename = str(path)  # nobody knows the part's name
         raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _text_of(value: Any) -> Any:

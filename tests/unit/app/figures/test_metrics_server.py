@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from walle_stream.app.figures.metrics_server import MetricsServer
+from walle_stream.app.figures.metrics_server import open_metrics_server
 from walle_stream.errors import ActorDeadError, MetricsAddressError
 
 
@@ -12,7 +12,7 @@ def serve():
     servers = []
 
     def start(address=":0", render=lambda: "walle_runs_total 1\n", is_ready=lambda: True):
-        servers.append(MetricsServer(address, render, is_ready))
+        servers.append(open_metrics_server(address, render, is_ready))
         return servers[-1]
 
     yield start

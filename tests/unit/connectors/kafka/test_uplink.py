@@ -248,7 +248,7 @@ def test_a_producer_with_nothing_in_hand_is_left_alone(opened, broker, monkeypat
     assert acks(tunnel, 0, 1) == [1]
     with tunnel._condition:
         while looks.acquire(blocking=False):
-            pass  # looks of before
+            pass  # each of these was made before the acknowledgement
     assert looks.acquire(timeout=WAIT_S)  # a probe that was under way is over
     probes.clear()
     for _ in range(5):

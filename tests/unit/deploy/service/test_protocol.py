@@ -326,28 +326,17 @@ def test_any_other_request_is_the_applications(request_):
     run(act, said)
 
 
-def test_a_check_does_not_overtake_what_was_asked_before():
+@pytest.mark.parametrize("packet", [POST + CHECK, CHECK + CHECK + POST], ids=["after", "before"])
+def test_what_comes_in_one_packet_is_the_applications_and_keeps_its_order(packet):
     async def act(worker):
         protocol, wire = worker.connect()
-        protocol.data_received(POST + CHECK)
-        while wire.written.count(b"HTTP/1.1") < 2:
-            await worker.work()
-            await asyncio.sleep(0)
-        assert wire.written.count(b"HTTP/1.1 204 ") == 2
-        worker.drop(protocol)
-
-    run(act, said)
-
-
-def test_checks_that_come_together_are_the_applications():
-    async def act(worker):
-        protocol, wire = worker.connect()
-        protocol.data_received(CHECK + CHECK + POST)
+        protocol.data_received(packet)
         assert wire.written == b""
-        while wire.written.count(b"HTTP/1.1") < 3:
+        count = packet.count(b"HTTP/1.1")
+        while wire.written.count(b"HTTP/1.1") < count:
             await worker.work()
             await asyncio.sleep(0)
-        assert wire.written.count(b"HTTP/1.1 204 ") == 3
+        assert wire.written.count(b"HTTP/1.1 204 ") == count
         worker.drop(protocol)
 
     run(act, said)
