@@ -1,7 +1,7 @@
 """Which versions devices have, as they said when a worker saw them last.
 
 Bounded: with too many devices those unseen for the longest time are forgotten, and sets of versions
-beyond what an honest fleet has are not told apart. About 230 bytes a device.
+beyond what an honest fleet has are not told apart. About 230 bytes a device, 330 in the open mode.
 """
 
 from collections import Counter, OrderedDict
@@ -35,6 +35,7 @@ class KnownDevices:
         # hashes are even, but not quite: a little more in each than its share
         self._shard_max = int(devices_max / _SHARDS * 1.05) + 16
         self._settled: list[dict[int, int]] = [{} for _ in range(_SHARDS)]
+        self._askers: list[dict[int, int]] = [{} for _ in range(_SHARDS)]  # by question
         self._sets: dict[_Tasks, _Versions] = {}
         self._cells = 0
         self.forgotten = 0
@@ -55,15 +56,28 @@ class KnownDevices:
             self._drop(devices.pop(device_hash))
         elif len(devices) >= self._shard_max:
             forgotten, entry = devices.popitem(last=False)
-            self._settled[device_hash % _SHARDS].pop(forgotten, None)
+            question = self._settled[device_hash % _SHARDS].pop(forgotten, 0)
+            self._askers[question % _SHARDS].pop(question, None)
             self._drop(entry)
             self.forgotten += 1
         devices[device_hash] = entry = self._sets.get(versions) or self._begin(versions)
         entry.devices += 1
 
-    def settle(self, device_hash: int, question: int) -> None:
-        """Remember of a device that was seen that nothing was new for it, and what it asked."""
-        self._settled[device_hash % _SHARDS][device_hash] = question
+    def settle(self, device_hash: int, question: int, *, names_device: bool = False) -> None:
+        """Remember of a device that was seen that nothing was new for it, and what it asked.
+
+        ``names_device`` is for a question from which ``asker`` shall find the device.
+        """
+        settled = self._settled[device_hash % _SHARDS]
+        if names_device:
+            before = settled.get(device_hash, 0)
+            self._askers[before % _SHARDS].pop(before, None)
+            self._askers[question % _SHARDS][question] = device_hash
+        settled[device_hash] = question
+
+    def asker(self, question: int) -> int:
+        """Return the device that asked this, 0 where nobody is known to have."""
+        return self._askers[question % _SHARDS].get(question, 0)
 
     def is_settled(self, device_hash: int, question: int) -> bool:
         """Return whether nothing was new when a device asked the same; if so, it was here again."""

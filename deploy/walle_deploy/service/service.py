@@ -126,9 +126,9 @@ class ReleaseService:
         if current is None:
             self.answers["not_ready"] += 1
             raise ServiceUnreachableError("the releases are not loaded yet: try again later")
-        basis = self._basis_number
-        hashed, question = (id_hash(proven), hash((basis, header))) if proven else (0, 0)
-        if proven and self.known.is_settled(hashed, question):
+        question = hash((self._basis_number, header))
+        hashed = id_hash(proven) if proven else self.known.asker(question)
+        if self.known.is_settled(hashed, question):
             self.answers["nothing_new"] += 1
             return None
         try:
@@ -144,7 +144,7 @@ class ReleaseService:
                     "itself alone"
                 ),
             )
-        hashed = hashed or id_hash(profile.device)
+        hashed = id_hash(profile.device)
         self.known.see(hashed, profile.tasks)
         look = current.releases.look(profile, hashed)
         offers = look.decide()
@@ -156,8 +156,8 @@ class ReleaseService:
                 push = replace(push or Push(()), receipts=due)
         if push is None:
             self.answers["nothing_new"] += 1
-            if proven and not offers:
-                self.known.settle(hashed, question)
+            if not offers:
+                self.known.settle(hashed, question, names_device=not proven)
             return None
         self.answers["pushed" if push.tasks else "receipts"] += 1
         for task in push.tasks:

@@ -13,19 +13,10 @@ from walle_stream.actors.actor import Actor
 from walle_stream.actors.cloud.calls import CallStore, CloudCalls, Service
 from walle_stream.actors.cloud.holdings import CallsInHand, LastFrame, LastNumbers
 from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
+from walle_stream.tunnel.receiver import MergeCounts
 from walle_stream.types import partition_of
 
 MERGE_MAX_BYTES: Final = 1024 * 1024
-
-
-class CloudStats(Protocol):
-    """What a feature store counts, cumulative."""
-
-    features: int
-    devices: int
-    duplicates_dropped: int
-    gaps: int
-    frames_refused: int
 
 
 class CloudStore(CallStore, Protocol):
@@ -53,7 +44,7 @@ class CloudStore(CallStore, Protocol):
         ...
 
     @property
-    def stats(self) -> CloudStats:
+    def stats(self) -> MergeCounts:
         """What was merged since the store was made."""
         ...
 

@@ -1,5 +1,7 @@
 from random import Random
 
+import pytest
+
 from walle_deploy.policy.hashing import id_hash
 from walle_deploy.service import registry as registry_module
 from walle_deploy.service.registry import KnownDevices
@@ -75,3 +77,16 @@ def test_what_is_settled_is_seen_again_and_forgotten_with_its_device(monkeypatch
     assert not known.is_settled(id_hash("d-1"), 1)
     see(known, "d-1", a="v1")
     assert not known.is_settled(id_hash("d-1"), 1)
+
+
+@pytest.mark.parametrize("shards", [1, 256])
+def test_a_question_names_the_device_that_asked_it_last(monkeypatch, shards):
+    monkeypatch.setattr(registry_module, "_SHARDS", shards)
+    known = KnownDevices(0)
+    for number in range(20_000):
+        see(known, f"d-{number}", a="v1")
+        for question in (2 * number + 1, 2 * number + 2):
+            known.settle(id_hash(f"d-{number}"), question, names_device=True)
+    assert known.asker(2 * number + 2) == id_hash(f"d-{number}")
+    assert known.asker(2 * number + 1) == known.asker(2) == 0  # another one came, or it is forgotten
+    assert sum(map(len, known._askers)) == len(known)

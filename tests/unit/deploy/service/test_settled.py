@@ -8,8 +8,11 @@ import pytest
 
 from tests.unit.deploy.service.offering import SLOW, MemoryTable, header, pushed, running
 from walle_deploy.model.held import HOUR_MS, HeldReceipts
+from walle_deploy.model.profile import decode_profile
 from walle_deploy.model.receipts import ReceiptKeys
 from walle_deploy.model.releases import ActiveRelease, ReleaseTable, VersionFiles
+from walle_deploy.service import service as service_module
+from walle_deploy.service.registry import KnownDevices
 from walle_deploy.service.service import Parts
 from walle_stream.errors import ForbiddenError
 
@@ -40,7 +43,8 @@ def made(generation, version, percent, ids):
     return ReleaseTable(generation, (release,), {"s/t": "v1"}, files)
 
 
-def test_an_answer_from_memory_is_the_answer_of_now(tmp_path):
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_an_answer_from_memory_is_the_answer_of_now(monkeypatch, tmp_path, is_proven):
     rng, keys, ids = Random(7), Keys(), tmp_path / "ids"
     ids.write_text("d-1\nd-2\n")
     source = MemoryTable(made(1, "v2", 50.0, ids))
@@ -50,6 +54,11 @@ def test_an_answer_from_memory_is_the_answer_of_now(tmp_path):
             ("d-1", "d-2", "d-3"), ("v1", "v2"), (None, HeldReceipts(HOUR, {}, ["k1"]))
         )
     ]
+
+    decoded = []
+    monkeypatch.setattr(
+        service_module, "decode_profile", lambda it: decoded.append(it) or decode_profile(it)
+    )
 
     def change():
         match rng.randrange(4):
@@ -65,20 +74,24 @@ def test_an_answer_from_memory_is_the_answer_of_now(tmp_path):
                 keys.keys = ReceiptKeys([(rng.choice(("k1", "k2")), b"2" * 32)])
 
     async def run():
-        from_memory = 0
-        async with running(Parts(source, receipts=keys), SLOW) as service:
+        from_memory, parts = 0, Parts(source, receipts=keys)
+        async with running(parts, SLOW) as service, running(parts, SLOW) as forgetful:
+
+            def expected(asked):
+                forgetful.known = KnownDevices(100)
+                return forgetful.check(asked)
+
             for _ in range(200):
                 for device, asked in rng.choices(questions, k=20):
-                    # who has not proven who he is is never answered from memory
-                    assert service.check(asked, "", device) == service.check(asked)
+                    assert service.check(asked, "", device * is_proven) == expected(asked)
                 change()
                 await service._look()
+                await forgetful._look()
                 for device, asked in rng.sample(questions, len(questions)):
-                    expected = service.check(asked)
-                    assert service.check(asked, "", device) == expected
-                    seen = service.answers.copy()
-                    assert service.check(asked, "", device) == expected
-                    from_memory += service.answers["nothing_new"] > seen["nothing_new"]
+                    assert service.check(asked, "", device * is_proven) == expected(asked)
+                    decoded.clear()
+                    assert service.check(asked, "", device * is_proven) == expected(asked)
+                    from_memory += len(decoded) == 1  # that of the forgetful one
         assert from_memory > 100
 
     asyncio.run(run())
