@@ -88,5 +88,6 @@ def test_a_question_names_the_device_that_asked_it_last(monkeypatch, shards):
         for question in (2 * number + 1, 2 * number + 2):
             known.settle(id_hash(f"d-{number}"), question, names_device=True)
     assert known.asker(2 * number + 2) == id_hash(f"d-{number}")
-    assert known.asker(2 * number + 1) == known.asker(2) == 0  # another one came, or it is forgotten
+    # another one came, or it is forgotten
+    assert known.asker(2 * number + 1) == known.asker(2) == 0
     assert sum(map(len, known._askers)) == len(known)
