@@ -41,7 +41,6 @@ _log = logging.getLogger(__name__)
 
 _VERSION: Final = 1
 _KEPT: Final = 2
-_TRIES: Final = 5
 _CHUNK_BYTES: Final = 2**20
 _TABLE: Final = ".sst"
 _LINE: Final = "walle-line"
@@ -127,22 +126,24 @@ class FolderSnapshots(SnapshotStore):
             ) from error
 
     def fetch(self, target: Path) -> SnapshotPoint | None:  # noqa: D102 - inherited
-        for attempt in range(_TRIES):
-            names = self._names()
-            if not names:
-                return None
+        lacking: dict[str, FileNotFoundError] = {}
+        while names := self._names():
+            # a newer one may have replaced it meanwhile; and of the same epoch, each is right
+            epoch = names[-1].partition("-")[0]
+            right = [each for each in names if each.startswith(epoch) and each not in lacking]
+            if not right:
+                raise StoreError(
+                    f"the snapshot {names[-1]} of {self._folder} lacks a file "
+                    f"({lacking[names[-1]]}): restore the folder of spec.state.snapshots from a "
+                    "copy"
+                ) from lacking[names[-1]]
             try:
-                return self._fetch(self._read(names[-1]), target)
+                return self._fetch(self._read(right[-1]), target)
             except FileNotFoundError as error:
-                # a newer one may have replaced it meanwhile
-                if attempt == _TRIES - 1:
-                    raise StoreError(
-                        f"the snapshot {names[-1]} of {self._folder} lacks a file ({error}): "
-                        "restore the folder of spec.state.snapshots from a copy"
-                    ) from error
+                lacking[right[-1]] = error
             except OSError as error:
                 raise StoreError(
-                    f"the snapshot {names[-1]} of {self._folder} cannot be fetched: {error}"
+                    f"the snapshot {right[-1]} of {self._folder} cannot be fetched: {error}"
                 ) from error
         return None
 
@@ -198,7 +199,8 @@ class FolderSnapshots(SnapshotStore):
         is_table = path.suffix == _TABLE
         size = path.stat().st_size
         known = there.get(path.name)
-        if is_table and known is not None and known.size == size:
+        is_there = known is not None and (home / known.stored).exists()
+        if is_table and known is not None and is_there and known.size == size:
             # a number may be given twice after the machine died: look once in each process
             of_line, digest = self._digests.get(path.name, ("", ""))
             if of_line != home.name:
@@ -239,14 +241,22 @@ class FolderSnapshots(SnapshotStore):
             if path.name not in needed:
                 path.unlink(missing_ok=True)
         # lines of earlier owners: this one has all that they had. One without a snapshot may
-        # be that of a later owner, who has just begun
-        for name in self._names():
-            named = _point(name)
-            if named is not None and named < point and name not in own:
-                (self._folder / name).unlink(missing_ok=True)
-                of_line = name.rpartition("-")[2].removesuffix(".json")
-                if of_line != line:
-                    shutil.rmtree(self._folder / of_line, ignore_errors=True)
+        # be that of a later owner, who has just begun; one with a later snapshot goes on
+        before = [name for name in self._names() if _is_before(name, point) and name not in own]
+        for name in before:
+            (self._folder / name).unlink(missing_ok=True)
+        kept = {line, *map(_line_in, self._names())}
+        for of_line in {_line_in(name) for name in before} - kept:
+            shutil.rmtree(self._folder / of_line, ignore_errors=True)
+
+
+def _is_before(name: str, point: SnapshotPoint) -> bool:
+    named = _point(name)
+    return named is not None and named < point
+
+
+def _line_in(name: str) -> str:
+    return name.rpartition("-")[2].removesuffix(".json")
 
 
 def _point(name: str) -> SnapshotPoint | None:

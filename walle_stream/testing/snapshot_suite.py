@@ -80,6 +80,21 @@ class SnapshotSuite(ABC):
         self.put(tmp_path, "bb", SnapshotPoint(2, 7), {"CURRENT": b"later"})
         assert self.reach(tmp_path / "shared", 3).newest == SnapshotPoint(2, 7)
 
+    def test_two_that_write_at_once_leave_each_other_what_is_newer(self, tmp_path: Path) -> None:
+        """As workers of a group may: an older line's end may be behind a newer one's begin."""
+        self.put(tmp_path, "aa", SnapshotPoint(1, 5))
+        self.put(tmp_path, "aa", SnapshotPoint(1, 9), {**_FILES, "000010.sst": b"newest"})
+        self.put(tmp_path, "bb", SnapshotPoint(1, 7), {"CURRENT": b"between"})
+        store = self.reach(tmp_path / "shared", 3)
+        assert store.fetch(tmp_path / "database") == SnapshotPoint(1, 9)
+        assert _content(tmp_path / "database") == {**_FILES, "000010.sst": b"newest"}
+        self.put(tmp_path, "bb", SnapshotPoint(1, 11), {"CURRENT": b"last"})
+        assert store.fetch(tmp_path / "database") == SnapshotPoint(1, 11)
+        assert _content(tmp_path / "database") == {"CURRENT": b"last"}
+        self.put(tmp_path, "aa", SnapshotPoint(1, 12), {**_FILES, "000010.sst": b"newest"})
+        assert store.fetch(tmp_path / "database") == SnapshotPoint(1, 12)
+        assert _content(tmp_path / "database") == {**_FILES, "000010.sst": b"newest"}
+
     def test_openings_are_known_whether_or_not_they_left_a_snapshot(self, tmp_path: Path) -> None:
         """The highest epoch is told, also behind a lower one."""
         for epoch, last in ((1, 1), (7 << 32, 7 << 32), (3, 7 << 32)):
