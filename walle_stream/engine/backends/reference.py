@@ -34,31 +34,19 @@ from walle_stream.errors import EngineError
 
 
 def compute(step: Step, inputs: Sequence[Array]) -> Array:
-    """Run one step of one output, which is freshly made.
+    """Run one step, whose output is freshly made.
 
     Raises:
         EngineError: An index is out of range, or memory is short; it names the node.
     """
-    return compute_all(step, inputs)[0]
-
-
-def compute_all(step: Step, inputs: Sequence[Array]) -> list[Array]:
-    """Run one step of any number of outputs; see ``compute``.
-
-    Raises:
-        EngineError: As there.
-    """
     try:
         with np.errstate(all="ignore"):
-            if step.operator is Operator.TEXT:
-                return compute_text(inputs, step.parameters)
             result = np.asarray(_KERNELS[step.operator](inputs, step.parameters))
-            result = result.astype(step.output.dtype, copy=False)
+            return result.astype(step.output.dtype, copy=False)
     except (IndexError, ValueError, OverflowError, MemoryError, TypeError) as error:
         shapes = ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in inputs)
         reason = str(error) or type(error).__name__
         raise EngineError(f"node {step.origin!r}: {step.operator} of {shapes}: {reason}") from error
-    return [result]
 
 
 def raster(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
@@ -167,12 +155,12 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.PUT: _put,
     Operator.NONZERO: lambda inputs, _: np.flatnonzero(inputs[0]),
     Operator.RANDOM: _random,
+    Operator.TEXT: lambda inputs, parameters: compute_text(inputs, parameters)[0],
 }
 
 
 type Watch = Callable[[Step, float], None]
 """Is told of each step that was run, and its milliseconds."""
-type _ComputeAll = Callable[[Step, Sequence[Array]], list[Array]]
 
 
 class Interpreter:
@@ -182,7 +170,7 @@ class Interpreter:
 
     def plan(self, program: Program) -> "_InterpretedPlan":
         """Make a program ready; see ``engine.module.Backend``."""
-        return _InterpretedPlan(program, compute_all)
+        return _InterpretedPlan(program)
 
     def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
         """Run one step; see ``reference.compute``."""
@@ -192,15 +180,14 @@ class Interpreter:
 class _InterpretedPlan:
     """A program that is run as it stands. Thread-safe; blocks."""
 
-    def __init__(self, program: Program, kernels: _ComputeAll) -> None:
+    def __init__(self, program: Program) -> None:
         """Take over."""
         self.program = program
-        self._kernels = kernels
 
     @property
     def nbytes(self) -> int:
         """Bytes of all that is made: nothing is given back before the end."""
-        tensors = (tensor for step in self.program.steps for tensor in step.outputs)
+        tensors = (step.output for step in self.program.steps)
         return sum(tensor.nbytes for tensor in tensors if tensor.has_shape and tensor.data is None)
 
     def run(self, inputs: Sequence[Array], watch: Watch | None = None) -> list[Array]:
@@ -211,7 +198,7 @@ class _InterpretedPlan:
                 tensor.data if tensor.data is not None else values[tensor] for tensor in step.inputs
             ]
             start_ms = 0.0 if watch is None else monotonic_ms()
-            values.update(zip(step.outputs, self._kernels(step, operands), strict=True))
+            values[step.output] = compute(step, operands)
             if watch is not None:
                 watch(step, monotonic_ms() - start_ms)
         # the caller's own, also where an output is an input or stands twice

@@ -8,7 +8,7 @@ from typing import Any
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.backends.library import Bound, Run
-from walle_stream.engine.backends.reference import Watch, compute_all
+from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.placement import place
@@ -142,12 +142,11 @@ class Instance(ABC):
         """Bind a step that reads or makes loose tensors: the host runs it, and copies."""
 
         def call() -> None:
-            arrays = [self._on_host(operand) for operand in step.inputs]
-            for tensor, array in zip(step.outputs, compute_all(step, arrays), strict=True):
-                if is_loose(tensor):
-                    self._loose[tensor] = array
-                else:
-                    self.write(self.view(tensor), array)
+            array = compute(step, [self._on_host(operand) for operand in step.inputs])
+            if is_loose(step.output):
+                self._loose[step.output] = array
+            else:
+                self.write(self.view(step.output), array)
 
         return call
 
