@@ -44,19 +44,6 @@ class Statistics:
         )
 
 
-def _program_statistics(program: Program) -> Statistics:
-    """Count a program as it stands: each tensor has memory of its own, until its last reader.
-
-    Tensors whose shapes depend on values are not among the bytes.
-    """
-    return _counted(program.steps, _living_peak(program))
-
-
-def _plan_statistics(elision: Elision, placement: Placement) -> Statistics:
-    """Count a program as it is run: rasters read in place move nothing, the arena is the peak."""
-    return _counted(elision.steps, placement.arena_bytes)
-
-
 def _traffic_bytes(step: Step) -> int:
     """Count the bytes of a step's inputs and outputs, of a raster twice what it moves.
 
@@ -65,13 +52,6 @@ def _traffic_bytes(step: Step) -> int:
     if step.operator is Operator.RASTER:
         return 2 * _moved_bytes(step)
     return sum(tensor.nbytes for tensor in (*step.inputs, *step.outputs) if tensor.has_shape)
-
-
-def _counted(steps: list[Step], peak_bytes: int) -> Statistics:
-    rasters = [step for step in steps if step.operator is Operator.RASTER]
-    return Statistics(
-        len(steps), len(rasters), sum(_moved_bytes(step) for step in rasters), peak_bytes
-    )
 
 
 def _moved_bytes(step: Step) -> int:
@@ -83,6 +63,10 @@ def _moved_bytes(step: Step) -> int:
 
 
 def _living_peak(program: Program) -> int:
+    """Count bytes of a program as it stands: a tensor has memory of its own until its last reader.
+
+    Tensors whose shapes depend on values are not among them.
+    """
     last: dict[Tensor, int] = {}
     for number, step in enumerate(program.steps):
         last.update(dict.fromkeys(step.inputs, number))
@@ -185,15 +169,19 @@ class _Watching:
         plan: Any = self._inner.plan(program)
         if not hasattr(plan, "program"):
             raise EngineError(f"backend {self.name!r} does not tell of its steps: no profile")
-        self._count("lowered", _program_statistics(program))
+        self._count("lowered", program.steps, _living_peak(program))
         elision, placement = getattr(plan, "elision", None), getattr(plan, "placement", None)
         if isinstance(elision, Elision) and isinstance(placement, Placement):
-            self._count("merged", _program_statistics(plan.program))
-            self._count("planned", _plan_statistics(elision, placement))
+            self._count("merged", plan.program.steps, _living_peak(plan.program))
+            # rasters read in place move nothing, the arena is the peak
+            self._count("planned", elision.steps, placement.arena_bytes)
         return _WatchedPlan(plan, self)
 
-    def _count(self, stage: str, statistics: Statistics) -> None:
-        self.stages[stage] = self.stages.get(stage, Statistics()) + statistics
+    def _count(self, stage: str, steps: list[Step], peak_bytes: int) -> None:
+        rasters = [step for step in steps if step.operator is Operator.RASTER]
+        moved_bytes = sum(_moved_bytes(step) for step in rasters)
+        counted = Statistics(len(steps), len(rasters), moved_bytes, peak_bytes)
+        self.stages[stage] = self.stages.get(stage, Statistics()) + counted
 
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
         return self._inner.compute(step, inputs)

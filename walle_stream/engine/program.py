@@ -24,11 +24,6 @@ type Data = Array | list["Data"] | None
 class ShapeUnknown(Exception):  # noqa: N818  # a signal between lowering and the module, no error
     """A rule asked for the shape of a tensor that is known only when it has run."""
 
-    def __init__(self, tensor: "Tensor") -> None:
-        """Keep the tensor."""
-        super().__init__(tensor)
-        self.tensor = tensor
-
 
 class Tensor:
     """One value of a program, compared by identity."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from walle_stream.engine.backends.kernels import UFUNCS, check_indices, erf_into
-from walle_stream.engine.backends.library import Binding, Library, Run, region_views
+from walle_stream.engine.backends.library import Binding, Library, Run, strided
 from walle_stream.engine.backends.reference import compute
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, Step
@@ -54,8 +54,10 @@ def bind_raster(binding: Binding) -> Run:
     library, step, output = binding.library, binding.step, binding.output
     xp, fill = library.xp, step.parameters.get("fill")
     pairs = [
-        region_views(region, binding.inputs[region.input], output, xp) for region in step.regions
-    ]
+        (strided(output, region.size, region.destination, xp),
+         strided(binding.inputs[region.input], region.size, region.source, xp))
+        for region in step.regions
+    ]  # fmt: skip
     covered = sum(region.count for region in step.regions) >= output.size
     copyto = xp.copyto
     if step.parameters.get("accumulate"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step
-from walle_stream.engine.region import Region, View
+from walle_stream.engine.region import View
 from walle_stream.engine.rules import is_foreign
 
 type Run = Callable[[], object]
@@ -49,14 +49,6 @@ class Library:
     """Makes a call that fills an output, whose elements are of a dtype."""
     fallback: Callable[[Step, Sequence[Array], Array], Run]
     """Makes a call of a step that has no kernel here."""
-
-
-def region_views(region: Region, source: Array, target: Array, xp: Any = np) -> tuple[Array, Array]:
-    """Give views of both sides of a region, of its size: of the row-major target, of the source."""
-    return (
-        strided(target, region.size, region.destination, xp),
-        strided(source, region.size, region.source, xp),
-    )
 
 
 def strided(array: Array, shape: Sequence[int], view: View, xp: Any = np) -> Array:

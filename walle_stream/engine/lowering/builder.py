@@ -16,7 +16,7 @@ from walle_stream.engine.limits import Limits, check_memory, work_of
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Array, DType, Step, Tensor
 from walle_stream.engine.region import Region, Shape, View, strides_of, validate_regions, whole
-from walle_stream.engine.rules import BOOL, TEXT, check_size, infer
+from walle_stream.engine.rules import TEXT, check_size, infer
 from walle_stream.errors import EngineError, ShapeError
 
 FOLD_MAX_BYTES: Final = 1 << 26
@@ -305,10 +305,6 @@ class Builder:
             self.broadcast(x, (*lead, *x.shape[-2:])),
             self.broadcast(y, (*lead, *y.shape[-2:])),
         )
-
-    def as_bool(self, x: Tensor) -> Tensor:
-        """Say of each element whether it is not zero."""
-        return x if x.dtype == BOOL else self.cast(x, BOOL)
 
 
 def common_shape(*shapes: Shape) -> Shape:

@@ -84,7 +84,7 @@ def _positions(call: Call) -> Result:
     x = call.tensor(0)
     text = x.dtype == TEXT
     builder = call.builder
-    nonzero = builder.logical_not(builder.equal(x, "")) if text else builder.as_bool(x)
+    nonzero = builder.logical_not(builder.equal(x, "")) if text else builder.cast(x, BOOL)
     return builder.emit(Operator.NONZERO, nonzero)
 
 

@@ -37,8 +37,6 @@ class Placement:
     """Of the roots that lie in the arena: not of constants, loose ones and those of tiles."""
     arena_bytes: int
     """Most memory that is used at once."""
-    total_bytes: int
-    """What it would be with a buffer for each tensor."""
 
 
 def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placement:
@@ -76,8 +74,7 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
                 buffers[tensor] = Buffer(tensor.nbytes, first, last_of(tensor, last))
                 results.append(buffers[tensor])
         within.passed(step, buffers)
-    total = sum(tensor.nbytes for tensor in {*buffers, *inner})
-    return Placement(buffers, _arrange(results), total)
+    return Placement(buffers, _arrange(results))
 
 
 class _InLoop:
