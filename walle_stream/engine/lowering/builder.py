@@ -181,12 +181,10 @@ class Builder:
         shape = check_size(tuple(shape))
         if shape == x.shape:
             return x
-        if x.data is not None and x.size == np.prod(shape, dtype=np.int64):
-            return self.constant(x.data.reshape(shape))
-        if x.size != np.prod(shape, dtype=np.int64):
+        if x.size != prod(shape):
             raise ShapeError(f"shape {list(x.shape)} cannot become {list(shape)}")
-        if not x.size:
-            return self.raster([x], shape, [])
+        if x.data is not None:
+            return self.constant(x.data.reshape(shape))
         flat = Region((x.size,), View(0, (1,)), View(0, (1,)))
         return self.raster([x], shape, [flat])
 

@@ -55,8 +55,6 @@ def patches(
     shape: Shape = (prod(sizes), window.taps * depth)
     if group > 1:
         shape = (group, *shape)
-    if 0 in shape:
-        return builder.raster([x], shape, [])
     own = strides_of(x.shape)
     steps = (own[0], *(s * step for s, step in zip(window.strides, own[1:-1], strict=True)))
     inner = [d * step for d, step in zip(window.dilations, own[1:-1], strict=True)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import sqrt
 from typing import Final
 
 import numpy as np
@@ -108,8 +108,6 @@ def _packed(call: Call, number: int, dtype: DType, sizes: _Sizes) -> Tensor:
 
 def _token(builder: Builder, x: Tensor, number: int, shape: Shape) -> Tensor:
     batch, tokens, width = x.shape
-    if not x.size:
-        return builder.raster([x], (batch, *shape), [])
     strides = (tokens * width, *strides_of(shape))
     return builder.view(x, (batch, *shape), strides, number * width)
 
@@ -150,8 +148,6 @@ def _convolved(builder: Builder, row: Tensor, weight: Tensor, length: int) -> Te
     batch, channels, width = row.shape
     taps = weight.shape[2]
     shape = (batch, channels, length, taps)
-    if not prod(shape):
-        return builder.broadcast(builder.constant(np.zeros((), row.dtype)), shape[:3])
     windows = builder.view(row, shape, (channels * width, width, 1, 1))
     result = builder.matmul(windows, builder.reshape(weight, (1, channels, taps, 1)))
     return builder.reshape(result, shape[:3])

@@ -32,8 +32,6 @@ def crop(
     """Keep a box from ``starts``, of every ``steps``-th element; negative steps go backwards."""
     own = strides_of(x.shape)
     steps = steps or (1,) * x.rank
-    if 0 in sizes:
-        return builder.raster([x], sizes, [])
     offset = sum(start * stride for start, stride in zip(starts, own, strict=True))
     strides = [step * stride for step, stride in zip(steps, own, strict=True)]
     return builder.view(x, sizes, strides, offset)
@@ -115,8 +113,6 @@ def pad(
 
 def flip(builder: Builder, x: Tensor, axes: Sequence[int]) -> Tensor:
     """Reverse axes."""
-    if not x.size:
-        return x
     starts = [size - 1 if axis in axes else 0 for axis, size in enumerate(x.shape)]
     return crop(builder, x, starts, x.shape, [-1 if axis in axes else 1 for axis in range(x.rank)])
 

@@ -210,8 +210,6 @@ def _diagonal(
     shape = [sizes[label] for label in kept]
     if kept == labels:
         return _Term(x, labels)
-    if not x.size:
-        return _Term(builder.raster([x], shape, []), kept)
     return _Term(builder.view(x, shape, [strides[label] for label in kept]), kept)
 
 
