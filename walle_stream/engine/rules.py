@@ -112,6 +112,8 @@ def _check_numbers(operator: Operator, dtype: DType) -> None:
         raise DTypeError(f"{operator} takes numbers, not bool")
     if operator in _INTEGER and not is_integer(dtype):
         raise DTypeError(f"{operator} takes integers, not {dtype.name}")
+    if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
+        raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
     if operator in _WHOLE_BYTES and is_foreign(dtype) and is_integer(dtype):
         raise DTypeError(f"{operator} takes no integers of few bits, as {dtype.name}: cast them")
 
@@ -121,8 +123,6 @@ def _unary(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     _check_numbers(operator, dtype)
     if operator in _FLOATING and not is_floating(dtype):
         raise DTypeError(f"{operator} takes floating numbers, not {dtype.name}")
-    if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
-        raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
     return inputs[0].shape, BOOL if operator is Operator.IS_NAN else dtype
 
 
@@ -157,8 +157,6 @@ def _binary(operator: Operator, inputs: Sequence[Tensor]) -> _Inferred:
     shape, dtype = _same(operator, inputs)
     if operator is not Operator.EQUAL:
         _check_numbers(operator, dtype)
-    if operator in _BOOL_OR_INT and not (dtype == BOOL or is_integer(dtype)):
-        raise DTypeError(f"{operator} takes bool or integers, not {dtype.name}")
     return shape, BOOL if operator in COMPARISON else dtype
 
 

@@ -118,8 +118,6 @@ def _dropped(call: Call, x: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
     builder = call.builder
     seed = None if call.attribute("seed") is None else call.number("seed") % (1 << 32)
     chances = builder.emit(Operator.RANDOM, shape=x.shape, dtype=np.dtype(np.float64), seed=seed)
-    mask = builder.emit(
-        Operator.LESS_EQUAL, builder.broadcast(builder.as_tensor(ratio, chances), x.shape), chances
-    )
+    mask = builder.less_equal(ratio, chances)
     kept = builder.select(mask, builder.mul(widened(builder, x), 1 / (1 - ratio)), 0)
     return builder.cast(kept, x.dtype), mask

@@ -16,7 +16,6 @@ from walle_stream.engine.lowering.recurrent_layer import (
     layer_of,
 )
 from walle_stream.engine.lowering.registry import Call, Result, lowers
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.region import Region, View
 
@@ -203,9 +202,7 @@ def _collected(group: Layer, parts: Sequence[Tensor]) -> Tensor:
     builder = group.builder
     shape = (group.steps, group.directions, group.batch, group.hidden)
     if not parts:
-        return builder.emit(
-            Operator.RASTER, group.x, regions=(), shape=shape, dtype=group.x.dtype, fill=0
-        )
+        return builder.raster([group.x], shape, [])
     regions, rows = [], group.batch * group.hidden
     for number in range(group.steps):
         for direction, is_backward in enumerate(group.backward):

@@ -139,11 +139,7 @@ def _sample_taps(builder: Builder, axis: _Axis, count: int, is_last: bool) -> Ta
 
 
 def _is_inside(builder: Builder, at: Tensor, size: int) -> Tensor:
-    return builder.emit(
-        Operator.AND,
-        builder.less_equal(-1, at),
-        builder.less_equal(at, size),
-    )
+    return builder.logical_and(builder.less_equal(-1, at), builder.less_equal(at, size))
 
 
 def _averaged(builder: Builder, x: Tensor, batch: Tensor, axes: list[_Axis]) -> Tensor:
@@ -190,10 +186,8 @@ def _row_weights(builder: Builder, axis: _Axis) -> Tensor:
     held = builder.clip(at, 0, axis.size - 1)
     distance = builder.abs(builder.sub(held, row))
     weight = builder.maximum(builder.sub(1, distance), 0)
-    counted = builder.emit(
-        Operator.AND, _is_inside(builder, at, axis.size),
-        builder.less(sample, builder.add(first, grid)),
-    )  # fmt: skip
+    is_sample = builder.less(sample, builder.add(first, grid))
+    counted = builder.logical_and(_is_inside(builder, at, axis.size), is_sample)
     total = builder.sum(builder.select(counted, weight, 0), (3,), keep=False)
     return builder.div(total, builder.reshape(builder.maximum(grid, 1), (boxes, 1, 1)))
 

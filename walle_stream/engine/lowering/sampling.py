@@ -23,7 +23,6 @@ from walle_stream.engine.lowering.precision import (
 )
 from walle_stream.engine.lowering.registry import Call, Kind, Result, axis_of, lowers
 from walle_stream.engine.lowering.windows import spatial_sizes
-from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
 from walle_stream.engine.rules import FLOAT32, check_size, check_table
 from walle_stream.errors import LoweringError, ShapeError
@@ -121,7 +120,7 @@ class _Sampler:
         if self._mode != "cubic":
             return limited
         # points between the border and its middle are not moved: a cubic tells the difference
-        outside = builder.emit(Operator.OR, builder.less(at, low), builder.less(high, at))
+        outside = builder.logical_or(builder.less(at, low), builder.less(high, at))
         return builder.select(outside, limited, at)
 
     def _reflected(self, at: Tensor) -> Tensor:
