@@ -1,7 +1,6 @@
 """Rasters that are read in place: their output is a view of what they read."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,19 +49,18 @@ def is_plain(view: View, shape: Shape) -> bool:
 def elide(program: Program) -> Elision:
     """Find the rasters whose readers take a view."""
     readers = _readers(program)
-    aliases: dict[Tensor, Alias] = {
-        tensor: itself(tensor) for tensor in program.inputs if not is_loose(tensor)
-    }
+    made = (step.output for step in program.steps)
+    aliases = {
+        tensor: Alias(tensor, View(0, strides_of(tensor.shape)))
+        for tensor in dict.fromkeys((*program.inputs, *readers, *made)) if not is_loose(tensor)
+    }  # fmt: skip
     steps: list[Step] = []
     for step in program.steps:
-        _alias_to_itself(step.inputs, aliases)
         result = _alias_of(step, aliases, readers)
         if result is None:
             steps.append(step)
-            _alias_to_itself(step.outputs, aliases)
         else:
             aliases[step.output] = result
-    _alias_to_itself(program.outputs, aliases)
     users: dict[Tensor, list[int]] = defaultdict(list)
     reads = [step.inputs for step in steps] + [tuple(program.outputs)]
     for number, tensors in enumerate(reads):
@@ -80,17 +78,6 @@ def _readers(program: Program) -> dict[Tensor, list[Step | None]]:
     for tensor in program.outputs:
         readers[tensor].append(None)
     return readers
-
-
-def _alias_to_itself(tensors: Iterable[Tensor], aliases: dict[Tensor, Alias]) -> None:
-    for tensor in tensors:
-        if tensor not in aliases and not is_loose(tensor):
-            aliases[tensor] = itself(tensor)
-
-
-def itself(tensor: Tensor) -> Alias:
-    """Read a tensor of a known shape as it lies."""
-    return Alias(tensor, View(0, strides_of(tensor.shape)))
 
 
 def _alias_of(
