@@ -53,9 +53,11 @@ def bind_raster(binding: Binding) -> Run:
     """Bind a raster: strided copies, one a region."""
     library, step, output = binding.library, binding.step, binding.output
     xp, fill = library.xp, step.parameters.get("fill")
+    # a constant of another layout is copied once, not for each region
+    sources = [array.reshape(-1) for array in binding.inputs]
     pairs = [
         (strided(output, region.size, region.destination, xp),
-         strided(binding.inputs[region.input], region.size, region.source, xp))
+         strided(sources[region.input], region.size, region.source, xp))
         for region in step.regions
     ]  # fmt: skip
     covered = sum(region.count for region in step.regions) >= output.size

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from walle_stream.engine.backends.bound import bind
 from walle_stream.engine.backends.device_kernels import Device, IndexChecks, library_of, stored
 from walle_stream.engine.backends.library import Bound, strided
 from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
-from walle_stream.engine.planning.elision import elide, is_loose, is_plain
+from walle_stream.engine.planning.elision import elide, is_plain
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.program import Array, DType, Program, Step, Tensor
@@ -107,12 +106,7 @@ class _Instance(Instance):
     def bound(self) -> Iterator[Bound]:
         library = library_of(self._device, self._checks)
         for step in self._elision.steps:
-            if any(is_loose(tensor) for tensor in (*step.inputs, *step.outputs)):
-                yield Bound(self.host_call(step), step)
-            else:
-                inputs = [self.view(tensor) for tensor in step.inputs]
-                run = bind(step, inputs, self.view(step.output), library)
-                yield Bound(run, step)
+            yield Bound(self.call(step, library), step)
 
     def run_calls(self, watch: Watch | None) -> None:
         self._checks.start()

@@ -4,18 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from walle_stream.engine.backends.bound import bind
-from walle_stream.engine.backends.library import Bound, Run, strided
+from walle_stream.engine.backends.library import Bound, strided
 from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.backends.spreading import SpreadConstants
 from walle_stream.engine.backends.tiles import bind_chain, tiled
-from walle_stream.engine.planning.elision import elide, is_loose
+from walle_stream.engine.planning.elision import elide
 from walle_stream.engine.planning.loops import loops_of
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.planning.placement import ALIGNMENT
 from walle_stream.engine.planning.weights import lay_out_weights
-from walle_stream.engine.program import Array, DType, Program, Step, Tensor
+from walle_stream.engine.program import Array, Program, Step, Tensor
 
 
 class NumpyBackend:
@@ -69,20 +68,6 @@ class _Instance(Instance):
             return tensor.data
         return strided(self.root(alias.root), tensor.shape, alias.view)
 
-    def constant(self, tensor: Tensor) -> Array:
-        assert tensor.data is not None, tensor  # noqa: S101
-        return np.ascontiguousarray(tensor.data).reshape(tensor.shape)
-
-    def stored(self, dtype: DType) -> DType:
-        return dtype
-
-    def write(self, target: Array, array: Array) -> None:
-        np.copyto(target, array)
-
-    def read(self, view: Array, dtype: DType) -> Array:
-        del dtype
-        return view.copy()
-
     def bound(self) -> Iterator[Bound]:
         for loop in self._plan.loops:
             if loop.is_cut:
@@ -91,15 +76,7 @@ class _Instance(Instance):
                 yield from bind_chain(loop.steps, self._elision, self.view, self._plan.constants)
             else:
                 (step,) = loop.steps
-                yield Bound(self._call(step), step)
-
-    def _call(self, step: Step) -> Run:
-        if any(is_loose(tensor) for tensor in (*step.inputs, *step.outputs)):
-            return self.host_call(step)
-        inputs = [self.view(tensor) for tensor in step.inputs]
-        if "regions" in step.parameters:
-            inputs = [np.ascontiguousarray(array) for array in inputs]
-        return bind(step, inputs, self.view(step.output))
+                yield Bound(self.call(step), step)
 
 
 def _aligned_bytes(count: int) -> Array:

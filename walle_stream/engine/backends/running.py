@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from walle_stream.clock import monotonic_ms
-from walle_stream.engine.backends.library import Bound, Run
+from walle_stream.engine.backends.bound import bind
+from walle_stream.engine.backends.library import Bound, Library, Run
 from walle_stream.engine.backends.reference import Watch, compute
 from walle_stream.engine.planning.elision import Elision, is_loose
 from walle_stream.engine.planning.loops import Loop
@@ -51,7 +54,7 @@ class ArenaPlan:
 
 
 class Instance(ABC):
-    """One arena and the calls on it. For one thread at a time."""
+    """One arena and the calls on it, in memory of the host. For one thread at a time."""
 
     def __init__(self, plan: ArenaPlan, arena: Any) -> None:
         """Bind the steps to an arena, which is bytes of the backend's library."""
@@ -82,21 +85,24 @@ class Instance(ABC):
     def view(self, tensor: Tensor) -> Any:
         """Give what a tensor that is not loose is read from and written to."""
 
-    @abstractmethod
     def constant(self, tensor: Tensor) -> Any:
         """Give the elements of a known tensor where the backend computes, row-major."""
+        assert tensor.data is not None, tensor  # noqa: S101
+        return np.ascontiguousarray(tensor.data).reshape(tensor.shape)
 
-    @abstractmethod
     def stored(self, dtype: DType) -> DType:
         """Give the dtype that elements have in the arena."""
+        return dtype
 
-    @abstractmethod
     def write(self, target: Any, array: Array) -> None:
         """Copy an array of the host to a view."""
+        np.copyto(target, array)
 
-    @abstractmethod
     def read(self, view: Any, dtype: DType) -> Array:
-        """Copy a view to an array of the host."""
+        """Copy a view of elements of a dtype to an array of the host."""
+        del dtype
+        result: Array = view.copy()
+        return result
 
     def run(self, inputs: Sequence[Array], watch: Watch | None) -> list[Array]:
         """Run the calls; see ``engine.module.Plan``."""
@@ -138,9 +144,13 @@ class Instance(ABC):
             step = self._steps[number]
             raise EngineError(f"node {step.origin!r}: {step.operator}: {error}") from error
 
-    def host_call(self, step: Step) -> Run:
-        """Bind a step that reads or makes loose tensors: the host runs it, and copies."""
+    def call(self, step: Step, library: Library | None = None) -> Run:
+        """Bind a step to its views; one that reads or makes loose tensors is the host's."""
+        if any(is_loose(tensor) for tensor in (*step.inputs, *step.outputs)):
+            return self._host_call(step)
+        return bind(step, [self.view(x) for x in step.inputs], self.view(step.output), library)
 
+    def _host_call(self, step: Step) -> Run:
         def call() -> None:
             array = compute(step, [self._on_host(operand) for operand in step.inputs])
             if is_loose(step.output):
