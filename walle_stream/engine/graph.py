@@ -93,6 +93,12 @@ class Node:
         """The name of the first output that has one; of no other node."""
         return next((name for name in self.outputs if name), "")
 
+    @property
+    def needed(self) -> set[str]:
+        """Names of the values that it reads, those of its graphs included."""
+        free = (name for graph in self.graphs() for name in graph.free_names)
+        return {*self.inputs, *free} - {""}
+
     def graphs(self) -> Iterator["Graph"]:
         """Give the graphs among its attributes."""
         for value in self.attributes.values():
@@ -119,10 +125,7 @@ class Graph:
         known = {*self.inputs, *self.constants}
         free: set[str] = set()
         for node in self.nodes:
-            used = set(node.inputs)
-            for graph in node.graphs():
-                used |= graph.free_names
-            free |= used - known - {""}
+            free |= node.needed - known
             known |= set(node.outputs)
         free |= set(self.outputs) - known
         return frozenset(free)

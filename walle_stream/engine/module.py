@@ -23,7 +23,6 @@ from walle_stream.engine.lowering.trace import (
     Functions,
     Traced,
     constant_tensors,
-    needed_names,
     tensors_of,
     trace,
 )
@@ -78,7 +77,7 @@ class Piece:
             if tensor.data is None
         ]  # fmt: skip
         for node in traced.remaining:
-            wanted = wanted | needed_names(node)
+            wanted = wanted | node.needed
         self.values = {
             name: value for name, value in traced.values.items()
             if name in wanted and name not in known
@@ -129,7 +128,7 @@ class Stage:
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         """Take over nodes in order."""
         self.nodes = nodes
-        self.needed = frozenset(name for node in nodes for name in needed_names(node))
+        self.needed = frozenset(name for node in nodes for name in node.needed)
         self._required: OrderedDict[Any, frozenset[str]] = OrderedDict()
         self._pieces: OrderedDict[Any, Piece] = OrderedDict()
         self._rests: dict[tuple[int, ...], Stage] = {}
@@ -245,7 +244,7 @@ class GraphRunner:
         for node in stage.nodes:
             rule = rules().get((node.domain, node.operator))
             is_control = rule is not None and rule.kind is Kind.CONTROL
-            if is_control and needed_names(node) <= env.keys():
+            if is_control and node.needed <= env.keys():
                 results = run_control(run, node, env, budget)
                 env.update(
                     (name, data) for name, data in zip(node.outputs, results, strict=False) if name

@@ -84,7 +84,7 @@ class _Tracer:
         called = self._functions.get(node.key)
         if called is not None:
             return flattened_call(node, called, self._prefix(node))
-        if needed_names(node) & self._late:
+        if node.needed & self._late:
             return self._put_off(node)
         chosen = _chosen_branch(node, traced)
         if chosen is not None:
@@ -113,12 +113,6 @@ class _Tracer:
         # an output's name is of no other node, also where a later piece counts anew
         self._placed += 1
         return f"{node.first_output or node.name}#{self._placed}/"
-
-
-def needed_names(node: Node) -> set[str]:
-    """Give the names of values that a node reads, those of its graphs included."""
-    free = (name for graph in node.graphs() for name in graph.free_names)
-    return {*(name for name in node.inputs if name), *free}
 
 
 class _Cut(Exception):  # noqa: N818  # a signal, no error

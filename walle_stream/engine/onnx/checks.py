@@ -28,10 +28,7 @@ def sorted_nodes(nodes: Sequence[Node], known: Iterable[str]) -> list[Node]:
                 raise ModelError(f"{node.title}: {name!r} is made twice")
         if max(Counter(filter(None, node.outputs)).values(), default=1) > 1:
             raise ModelError(f"{node.title}: two of its outputs have one name")
-    needs = []
-    for node in nodes:
-        free = {name for graph in node.graphs() for name in graph.free_names}
-        needs.append({producer[name] for name in {*node.inputs, *free} if name in producer})
+    needs = [{producer[name] for name in node.needed if name in producer} for node in nodes]
     if all(max(numbers, default=-1) < number for number, numbers in enumerate(needs)):
         return list(nodes)
     order = _sorted_numbers(needs)
