@@ -7,6 +7,7 @@ as wide: they are moved and chosen there, and computed with on the host.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -118,22 +119,18 @@ def library_of(device: Device, checks: IndexChecks) -> Library:
         return run
 
     binders = dict(_BINDERS)
-    binders[Operator.ERF] = _erf(device.erf)
-    binders[Operator.TAKE] = _take(checks)
-    binders[Operator.PUT] = _put(checks)
+    binders[Operator.ERF] = partial(_erf, device.erf)
+    binders[Operator.TAKE] = partial(_take, checks)
+    binders[Operator.PUT] = partial(_put, checks)
     return Library(xp, binders, is_narrow, filling, fallback)
 
 
-def _composed(function: Callable[..., Any], kinds: str) -> Binder:
+def _composed(function: Callable[..., Any], kinds: str, binding: Binding) -> Run | None:
     """Bind a function of a module and arrays that gives a new array."""
-
-    def binder(binding: Binding) -> Run | None:
-        if binding.narrow or binding.step.inputs[0].dtype.kind not in kinds:
-            return None
-        xp, inputs, output = binding.library.xp, tuple(binding.inputs), binding.output
-        return lambda: xp.copyto(output, function(xp, *inputs))
-
-    return binder
+    if binding.narrow or binding.step.inputs[0].dtype.kind not in kinds:
+        return None
+    xp, inputs, output = binding.library.xp, tuple(binding.inputs), binding.output
+    return lambda: xp.copyto(output, function(xp, *inputs))
 
 
 def _sign(xp: Any, x: Any) -> Any:
@@ -212,7 +209,7 @@ def _floor(binding: Binding) -> Run | None:
 
 
 def _divide(binding: Binding) -> Run | None:
-    return bind_float(binding) or _composed(_whole_divide, "iu")(binding)
+    return bind_float(binding) or _composed(_whole_divide, "iu", binding)
 
 
 def _power(binding: Binding) -> Run | None:
@@ -243,17 +240,14 @@ def _cast(binding: Binding) -> Run | None:
     return lambda: xp.copyto(output, x, casting="unsafe")
 
 
-def _erf(function: Any) -> Binder:
-    def binder(binding: Binding) -> Run | None:
-        (x,), output, xp = binding.inputs, binding.output, binding.library.xp
-        if binding.narrow:
-            return None
-        if output.dtype != np.float16:
-            return lambda: function(x, out=output)
-        single = np.dtype(np.float32)
-        return lambda: xp.copyto(output, function(x.astype(single)), casting="unsafe")
-
-    return binder
+def _erf(function: Any, binding: Binding) -> Run | None:
+    (x,), output, xp = binding.inputs, binding.output, binding.library.xp
+    if binding.narrow:
+        return None
+    if output.dtype != np.float16:
+        return lambda: function(x, out=output)
+    single = np.dtype(np.float32)
+    return lambda: xp.copyto(output, function(x.astype(single)), casting="unsafe")
 
 
 _REDUCTIONS: Final[Mapping[Operator, str]] = {
@@ -332,47 +326,41 @@ def _argsort(binding: Binding) -> Run | None:
     return lambda: xp.subtract(last, xp.argsort(mirrored, axis=-1)[..., ::-1], out=output)
 
 
-def _take(checks: IndexChecks) -> Binder:
-    def binder(binding: Binding) -> Run | None:
-        (data, indices), output, xp = binding.inputs, binding.output, binding.library.xp
-        size = data.shape[1]
-        if not size:
-            return None
-        check = checks.bind(binding.step, indices, size)
-        if not output.size:
-            return check
+def _take(checks: IndexChecks, binding: Binding) -> Run | None:
+    (data, indices), output, xp = binding.inputs, binding.output, binding.library.xp
+    size = data.shape[1]
+    if not size:
+        return None
+    check = checks.bind(binding.step, indices, size)
+    if not output.size:
+        return check
 
-        def take() -> None:
-            check()
-            xp.take(data, indices, axis=1, out=output)
+    def take() -> None:
+        check()
+        xp.take(data, indices, axis=1, out=output)
 
-        return take
-
-    return binder
+    return take
 
 
-def _put(checks: IndexChecks) -> Binder:
-    def binder(binding: Binding) -> Run | None:
-        (data, indices, updates), output, xp = binding.inputs, binding.output, binding.library.xp
-        step, size = binding.step, data.shape[0]
-        if step.parameters.get("reduction", "none") != "none" or not size:
-            # atomic additions come in another order each time
-            return None
-        check = checks.bind(step, indices, size)
+def _put(checks: IndexChecks, binding: Binding) -> Run | None:
+    (data, indices, updates), output, xp = binding.inputs, binding.output, binding.library.xp
+    step, size = binding.step, data.shape[0]
+    if step.parameters.get("reduction", "none") != "none" or not size:
+        # atomic additions come in another order each time
+        return None
+    check = checks.bind(step, indices, size)
 
-        def put() -> None:
-            check()
-            xp.copyto(output, data)
-            if not updates.size:
-                return
-            # all that are put into one row put the same: what the last of them does
-            order = xp.argsort(indices, axis=-1)
-            last = xp.subtract(xp.searchsorted(indices[order], indices, side="right"), 1)
-            output[indices] = updates[order[last]]
+    def put() -> None:
+        check()
+        xp.copyto(output, data)
+        if not updates.size:
+            return
+        # all that are put into one row put the same: what the last of them does
+        order = xp.argsort(indices, axis=-1)
+        last = xp.subtract(xp.searchsorted(indices[order], indices, side="right"), 1)
+        output[indices] = updates[order[last]]
 
-        return put
-
-    return binder
+    return put
 
 
 _BINDERS: Final[Mapping[Operator, Binder]] = {
@@ -380,16 +368,16 @@ _BINDERS: Final[Mapping[Operator, Binder]] = {
     Operator.SELECT: _select,
     Operator.BITCAST: _bitcast,
     Operator.CAST: _cast,
-    Operator.SIGN: _composed(_sign, "f"),
+    Operator.SIGN: partial(_composed, _sign, "f"),
     Operator.CEIL: _floor,
     Operator.FLOOR: _floor,
     Operator.ROUND: _kept,
     Operator.DIV: _divide,
     Operator.POW: _power,
-    Operator.MOD: _composed(_mod, "f"),
-    Operator.FMOD: _composed(_whole_fmod, "iu"),
-    Operator.SHIFT_LEFT: _composed(_shift_left, "iu"),
-    Operator.SHIFT_RIGHT: _composed(_shift_right, "iu"),
+    Operator.MOD: partial(_composed, _mod, "f"),
+    Operator.FMOD: partial(_composed, _whole_fmod, "iu"),
+    Operator.SHIFT_LEFT: partial(_composed, _shift_left, "iu"),
+    Operator.SHIFT_RIGHT: partial(_composed, _shift_right, "iu"),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     Operator.ARG_MAX: _arg,
     Operator.ARG_MIN: _arg,

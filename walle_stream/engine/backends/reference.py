@@ -6,6 +6,7 @@ address of each element.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Final
 
@@ -75,26 +76,23 @@ def zero(dtype: DType) -> Any:
     return "" if dtype == TEXT else np.zeros((), dtype)[()]
 
 
-def _reduce(function: Any, initial: Callable[[DType], Any]) -> Callable[..., Array]:
-    def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-        x, axes = inputs[0], tuple(parameters["axes"])
-        narrow = x.dtype.kind not in "iub" and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
-        wide = x.astype(np.float32) if narrow else x
-        kept = {"dtype": wide.dtype} if function in {np.sum, np.prod} else {}
-        result = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
-        return np.asarray(result).astype(x.dtype)
+def _reduce(
+    function: Any, initial: Callable[[DType], Any], inputs: Sequence[Array],
+    parameters: Mapping[str, Any],
+) -> Array:  # fmt: skip
+    x, axes = inputs[0], tuple(parameters["axes"])
+    narrow = x.dtype.kind not in "iub" and x.dtype.itemsize < 4  # noqa: PLR2004  # float32
+    wide = x.astype(np.float32) if narrow else x
+    kept = {"dtype": wide.dtype} if function in {np.sum, np.prod} else {}
+    result = function(wide, axis=axes, keepdims=True, initial=initial(wide.dtype), **kept)
+    return np.asarray(result).astype(x.dtype)
 
-    return kernel
 
-
-def _arg(function: Any) -> Callable[..., Array]:
-    def kernel(inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
-        x, axis = inputs[0], parameters["axis"]
-        if not parameters.get("last"):
-            return np.asarray(function(x, axis=axis, keepdims=True))
-        return x.shape[axis] - 1 - function(np.flip(x, axis), axis=axis, keepdims=True)
-
-    return kernel
+def _arg(function: Any, inputs: Sequence[Array], parameters: Mapping[str, Any]) -> Array:
+    x, axis = inputs[0], parameters["axis"]
+    if not parameters.get("last"):
+        return np.asarray(function(x, axis=axis, keepdims=True))
+    return x.shape[axis] - 1 - function(np.flip(x, axis), axis=axis, keepdims=True)
 
 
 _COMBINE: Final[Mapping[str, Any]] = {
@@ -143,12 +141,12 @@ _KERNELS: Final[Mapping[Operator, Callable[[Sequence[Array], Mapping[str, Any]],
     Operator.DIV: _of(divide),
     Operator.POW: _of(power),
     Operator.SELECT: _of(np.where),
-    Operator.SUM: _reduce(np.sum, lambda dtype: dtype.type(0)),
-    Operator.PROD: _reduce(np.prod, lambda dtype: dtype.type(1)),
-    Operator.REDUCE_MAX: _reduce(np.max, lowest),
-    Operator.REDUCE_MIN: _reduce(np.min, highest),
-    Operator.ARG_MAX: _arg(np.argmax),
-    Operator.ARG_MIN: _arg(np.argmin),
+    Operator.SUM: partial(_reduce, np.sum, lambda dtype: dtype.type(0)),
+    Operator.PROD: partial(_reduce, np.prod, lambda dtype: dtype.type(1)),
+    Operator.REDUCE_MAX: partial(_reduce, np.max, lowest),
+    Operator.REDUCE_MIN: partial(_reduce, np.min, highest),
+    Operator.ARG_MAX: partial(_arg, np.argmax),
+    Operator.ARG_MIN: partial(_arg, np.argmin),
     Operator.MATMUL: _of(matmul),
     Operator.ARGSORT: argsort,
     Operator.TAKE: _of(lambda data, indices: data[:, check_indices(indices, data.shape[1])]),
