@@ -1,6 +1,6 @@
 """Training: optimizers of ``ai.onnx.preview.training``, and losses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Final
 
@@ -18,9 +18,10 @@ from walle_stream.errors import DTypeError, LoweringError, ShapeError
 _TRAINING: Final = "ai.onnx.preview.training"
 
 
-def _optimized(call: Call, kinds: int) -> list[tuple[Tensor, ...]]:
-    # all tensors, then all gradients, and so on: one tuple a tensor
-    tensors = call.tensors()[2:]
+def _optimized(call: Call, kinds: int) -> Iterator[tuple[Tensor, ...]]:
+    # all tensors, then all gradients, and so on: of each the tensor, its slope, the rate, the count
+    # of updates, and what is kept of it
+    builder, tensors = call.builder, call.tensors()[2:]
     count = len(tensors) // kinds
     if not count or len(tensors) != count * kinds:
         raise LoweringError(f"{len(tensors)} tensors are not {kinds} for each that is optimized")
@@ -29,12 +30,11 @@ def _optimized(call: Call, kinds: int) -> list[tuple[Tensor, ...]]:
         wide_dtype(*(other.dtype for other in group))
         if any(other.shape != group[0].shape for other in group):
             raise ShapeError(f"what is kept of shape {list(group[0].shape)} has another one")
-    return groups
-
-
-def _regularized(call: Call, x: Tensor, gradient: Tensor) -> Tensor:
-    factor = call.real("norm_coefficient", 0.0)
-    return call.builder.add(call.builder.mul(x, factor), gradient) if factor else gradient
+    for x, gradient, *kept in groups:
+        rate, updates = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
+        factor = call.real("norm_coefficient", 0.0)
+        slope = builder.add(builder.mul(x, factor), gradient) if factor else gradient
+        yield x, slope, rate, updates, *kept
 
 
 def _in_order(rows: Sequence[tuple[Tensor, ...]]) -> Result:
@@ -44,10 +44,8 @@ def _in_order(rows: Sequence[tuple[Tensor, ...]]) -> Result:
 @lowers("Adagrad", domain=_TRAINING)
 def _adagrad(call: Call) -> Result:
     builder, results = call.builder, []
-    for x, gradient, squares in _optimized(call, 3):
-        rate, count = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
+    for x, slope, rate, count, squares in _optimized(call, 3):
         decay = builder.add(builder.mul(count, call.real("decay_factor", 0.0)), 1.0)
-        slope = _regularized(call, x, gradient)
         added = builder.add(squares, builder.mul(slope, slope))
         divisor = builder.add(builder.sqrt(added), call.real("epsilon", 1e-6))
         step = builder.div(builder.mul(builder.div(rate, decay), slope), divisor)
@@ -60,9 +58,7 @@ def _adam(call: Call) -> Result:
     builder, results = call.builder, []
     alpha, beta = call.real("alpha", 0.9), call.real("beta", 0.999)
     post = call.real("norm_coefficient_post", 0.0)
-    for x, gradient, momentum, squares in _optimized(call, 4):
-        rate, count = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
-        slope = _regularized(call, x, gradient)
+    for x, slope, rate, count, momentum, squares in _optimized(call, 4):
         mean = builder.add(builder.mul(momentum, alpha), builder.mul(slope, 1 - alpha))
         square = builder.mul(builder.mul(slope, slope), 1 - beta)
         square = builder.add(builder.mul(squares, beta), square)
@@ -86,12 +82,8 @@ def _momentum(call: Call) -> Result:
     builder, results = call.builder, []
     alpha, beta = call.real("alpha"), call.real("beta")
     mode = call.choice("mode", ("standard", "nesterov"))
-    for x, gradient, momentum in _optimized(call, 3):
-        rate, count = call.scalar(0, x.dtype), call.scalar(1, x.dtype)
-        slope = _regularized(call, x, gradient)
-        weight = builder.select(
-            builder.less(0, count), beta, builder.constant(np.ones((), x.dtype))
-        )
+    for x, slope, rate, count, momentum in _optimized(call, 3):
+        weight = builder.select(builder.less(0, count), beta, builder.as_tensor(1, x))
         new = builder.add(builder.mul(momentum, alpha), builder.mul(slope, weight))
         step = new if mode == "standard" else builder.add(slope, builder.mul(new, alpha))
         results.append((builder.sub(x, builder.mul(rate, step)), new))
