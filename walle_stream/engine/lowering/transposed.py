@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import NamedTuple
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
@@ -23,19 +22,12 @@ from walle_stream.engine.rules import check_size
 from walle_stream.errors import ShapeError
 
 
-class OuterAxis(NamedTuple):
-    """Its size, and its strides in the columns and in the image."""
-
-    size: int
-    source: int
-    target: int
-
-
 @dataclass(frozen=True, slots=True)
 class Columns:
     """Where columns lie, and where the image does; strides in elements."""
 
-    outer: tuple[OuterAxis, ...]
+    outer: Region
+    """Its axes but those of the window: from the columns to the image, from 0 in both."""
     positions: Shape
     """Source strides of the positions of the window, one a spatial axis."""
     kernel: Shape
@@ -69,6 +61,7 @@ def overlaps(window: Window) -> bool:
 def _regions(window: Window, columns: Columns) -> Iterator[Region]:
     # taps and positions are alike in an address: a region stands for one of the fewer, and spans
     # the other
+    outer = columns.outer
     taps = (window.kernel, window.dilations, columns.kernel)
     positions = (window.output, window.strides, columns.positions)
     first, second = (taps, positions) if window.taps <= prod(window.output) else (positions, taps)
@@ -89,9 +82,9 @@ def _regions(window: Window, columns: Columns) -> Iterator[Region]:
             source.append(own)
             target.append(pace * columns.image[axis])
         yield Region(
-            (*(outer.size for outer in columns.outer), *size),
-            View(start, (*(outer.source for outer in columns.outer), *source)),
-            View(goal, (*(outer.target for outer in columns.outer), *target)),
+            (*outer.size, *size),
+            View(start, (*outer.source.strides, *source)),
+            View(goal, (*outer.destination.strides, *target)),
         )
 
 
@@ -116,7 +109,7 @@ def _col2im(call: Call) -> Result:
     own = strides_of((n, channels, *block, *window.output))
     target = strides_of(shape)
     columns = Columns(
-        (OuterAxis(n, own[0], target[0]), OuterAxis(channels, own[1], target[1])),
+        Region((n, channels), View(0, own[:2]), View(0, target[:2])),
         own[2 + rank :],
         own[2 : 2 + rank],
         target[2:],
@@ -216,11 +209,7 @@ def _scattered(builder: Builder, x: Tensor, w: Tensor, window: Window, group: in
     own = strides_of((group, n, *window.output, *window.kernel, depth))
     target = strides_of(shape)
     columns = Columns(
-        (
-            OuterAxis(group, own[0], depth),
-            OuterAxis(n, own[1], target[0]),
-            OuterAxis(depth, 1, 1),
-        ),
+        Region((group, n, depth), View(0, (*own[:2], 1)), View(0, (depth, target[0], 1))),
         own[2 : 2 + rank],
         own[2 + rank : 2 + 2 * rank],
         target[1:-1],
