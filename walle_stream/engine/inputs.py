@@ -139,9 +139,7 @@ def _texts(array: Array) -> Array:
         if not isinstance(text, str):
             raise DTypeError(f"tensors of objects hold text alone, not {_shown(element)}")
         flat.append(text)
-    result = np.empty(len(flat), TEXT)
-    result[:] = flat
-    return result.reshape(array.shape)
+    return np.array(flat, TEXT).reshape(array.shape)
 
 
 def _check_shape(

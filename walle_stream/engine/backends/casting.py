@@ -104,9 +104,7 @@ def _written(x: Array) -> Array:
         flat: list[str] = [str(int(element)) for element in x.reshape(-1)]
     else:
         flat = [_written_float(element) for element in _widened(x).reshape(-1)]
-    result = np.empty(len(flat), TEXT)
-    result[:] = flat
-    return result.reshape(x.shape)
+    return np.array(flat, TEXT).reshape(x.shape)
 
 
 def _written_float(x: Any) -> str:

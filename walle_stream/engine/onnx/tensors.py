@@ -48,12 +48,11 @@ def _read(proto: TensorProto, folder: Path | None) -> Array:
         return _of_bytes(proto, _external(proto, folder), shape, dtype)
     if dtype == TEXT:
         _check_count(len(proto.string_data), prod(shape), shape)
-        result = np.empty(prod(shape), TEXT)
         try:
-            result[:] = [text.decode("utf-8") for text in proto.string_data]
+            texts = [text.decode("utf-8") for text in proto.string_data]
         except UnicodeDecodeError as error:
             raise ModelError(f"it has text that is not UTF-8: {error}") from error
-        return result.reshape(shape)
+        return np.array(texts, TEXT).reshape(shape)
     if proto.HasField("raw_data"):
         return _of_bytes(proto, proto.raw_data, shape, dtype)
     # a count that does not fit is seen before anything is converted
