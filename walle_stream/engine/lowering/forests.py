@@ -77,46 +77,24 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
     if not depth or not rows:
         return leaves
     begins = builder.constant(np.arange(rows, dtype=np.int64).reshape(rows, 1) * features)
-    tables = _Tables(builder, forest, x)
+    modes = np.unique(forest.modes[forest.modes >= 0]).tolist()
     for _ in range(depth):
         address = builder.add(taken(builder, forest.features, leaves), begins)
-        is_true = tables.compared(leaves, flat_take(builder, x, address))
+        is_true = _compared(builder, forest, modes, leaves, flat_take(builder, x, address))
         row = builder.add(builder.mul(leaves, 2), builder.cast(is_true, INT64))
         leaves = taken(builder, forest.children.reshape(-1).astype(np.int64), row)
     return leaves
 
 
-class _Tables:
-    # what comparisons read; those that no node needs are left out
+def _compared(
+    builder: Builder, forest: Forest, modes: list[int], rows: Tensor, values: Tensor
+) -> Tensor:
+    # by the modes that there are; tables that no node needs are not read
+    splits = taken(builder, forest.splits.astype(values.dtype), rows)
 
-    def __init__(self, builder: Builder, forest: Forest, x: Tensor) -> None:
-        self._builder = builder
-        self._forest = forest
-        self._dtype = x.dtype
-        inner = forest.modes >= 0
-        self._modes = np.unique(forest.modes[inner]).tolist()
-        self._has_missing = bool(forest.missing[inner].any())
-
-    def compared(self, rows: Tensor, values: Tensor) -> Tensor:
-        builder, forest = self._builder, self._forest
-        splits = taken(builder, forest.splits.astype(self._dtype), rows)
-        first, *others = self._modes
-        result = self._one(first, rows, values, splits)
-        if others:
-            mode = taken(builder, forest.modes.astype(np.int64), rows)
-        for number in others:
-            one = self._one(number, rows, values, splits)
-            result = builder.select(builder.equal(mode, number), one, result)
-        if not self._has_missing:
-            return result
-        tracked = taken(builder, forest.missing.astype(np.bool_), rows)
-        is_missing = builder.is_nan(values)
-        return builder.logical_or(result, builder.logical_and(tracked, is_missing))
-
-    def _one(self, number: int, rows: Tensor, values: Tensor, splits: Tensor) -> Tensor:
-        builder = self._builder
+    def by(number: int) -> Tensor:
         if number == _MEMBER:
-            return self._is_member(rows, values)
+            return _is_member(builder, forest, rows, values)
         mode = MODES[number]
         if mode == "NEQ":
             # a nan is not true by itself
@@ -128,9 +106,21 @@ class _Tables:
         }.get(mode, Operator.EQUAL)  # fmt: skip
         return builder.binary(operator, *pair)
 
-    def _is_member(self, rows: Tensor, values: Tensor) -> Tensor:
-        builder, members = self._builder, self._forest.members.astype(self._dtype)
-        check_size((*rows.shape, members.shape[1]))
-        listed = taken(builder, members, rows)
-        matches = builder.equal(listed, builder.reshape(values, (*values.shape, 1)))
-        return builder.max(matches, [values.rank], keep=False)
+    first, *others = modes
+    result = by(first)
+    if others:
+        mode = taken(builder, forest.modes.astype(np.int64), rows)
+    for number in others:
+        result = builder.select(builder.equal(mode, number), by(number), result)
+    if not forest.missing[forest.modes >= 0].any():
+        return result
+    tracked = taken(builder, forest.missing.astype(np.bool_), rows)
+    return builder.logical_or(result, builder.logical_and(tracked, builder.is_nan(values)))
+
+
+def _is_member(builder: Builder, forest: Forest, rows: Tensor, values: Tensor) -> Tensor:
+    members = forest.members.astype(values.dtype)
+    check_size((*rows.shape, members.shape[1]))
+    listed = taken(builder, members, rows)
+    matches = builder.equal(listed, builder.reshape(values, (*values.shape, 1)))
+    return builder.max(matches, [values.rank], keep=False)
