@@ -69,7 +69,8 @@ def compose(outer: Region, inner: Region) -> list[Region] | None:
     """
     if not inner.count or not outer.count:
         return []
-    radix, origin, source = _radix_of(inner)
+    inner_axes, source, origin = _upright(inner, by_write=True)
+    radix = _Radix(sorted(inner_axes, key=lambda axis: -axis[2]))
     base, rest = radix.digits(origin)
     if not radix.is_nested() or not radix.holds(base):
         return None
@@ -86,37 +87,31 @@ def compose(outer: Region, inner: Region) -> list[Region] | None:
     return [_region(box, radix, source, inner.input) for box in boxes]
 
 
-def _radix_of(inner: Region) -> tuple[_Radix, int, int]:
-    origin, source = inner.destination.offset, inner.source.offset
+def _upright(region: Region, *, by_write: bool) -> tuple[list[tuple[int, int, int]], int, int]:
+    """Give sizes, reads and writes of a region's axes, and where it begins to read and to write.
+
+    Axes whose writes, or else whose reads, go backwards are turned; those of one element left out.
+    """
+    source, target = region.source.offset, region.destination.offset
     axes = []
     for size, read, write in zip(
-        inner.size, inner.source.strides, inner.destination.strides, strict=True
+        region.size, region.source.strides, region.destination.strides, strict=True
     ):
         if size == 1:
             continue
-        if write < 0:
-            origin += write * (size - 1)
+        sign = -1 if (write if by_write else read) < 0 else 1
+        if sign < 0:
             source += read * (size - 1)
-            axes.append((size, -read, -write))
-        else:
-            axes.append((size, read, write))
-    axes.sort(key=lambda axis: -axis[2])
-    return _Radix(axes), origin, source
+            target += write * (size - 1)
+        axes.append((size, sign * read, sign * write))
+    return axes, source, target
 
 
 def _outer_axes(outer: Region, radix: _Radix) -> tuple[list[_Axis] | None, int, int]:
-    offset, target = outer.source.offset, outer.destination.offset
+    upright, offset, target = _upright(outer, by_write=False)
     axes: list[_Axis] = []
-    for size, read, write in zip(
-        outer.size, outer.source.strides, outer.destination.strides, strict=True
-    ):
-        if size == 1:
-            continue
-        if read < 0:
-            offset += read * (size - 1)
-            target += write * (size - 1)
-            read, write = -read, -write  # noqa: PLW2901  # the axis the other way round
-        split = _split(size, read, write, radix)
+    for axis in upright:
+        split = _split(*axis, radix)
         if split is None:
             return None, 0, 0
         axes += split
