@@ -29,9 +29,6 @@ _BINARY: Final[Mapping[str, Operator]] = {
     "And": Operator.AND, "Or": Operator.OR, "Xor": Operator.XOR,
     "BitwiseAnd": Operator.AND, "BitwiseOr": Operator.OR, "BitwiseXor": Operator.XOR,
     "Equal": Operator.EQUAL, "Less": Operator.LESS, "LessOrEqual": Operator.LESS_EQUAL,
-}  # fmt: skip
-
-_MIRRORED: Final[Mapping[str, Operator]] = {
     "Greater": Operator.LESS, "GreaterOrEqual": Operator.LESS_EQUAL,
 }  # fmt: skip
 
@@ -45,12 +42,12 @@ def _unary(call: Call) -> Result:
     return call.builder.unary(_UNARY[call.node.operator], call.tensor(0))
 
 
-@lowers(*_BINARY, *_MIRRORED, kind=Kind.ATOMIC)
+@lowers(*_BINARY, kind=Kind.ATOMIC)
 def _binary(call: Call) -> Result:
     left, right = _legacy_spread(call)
     name = call.node.operator
-    if name in _MIRRORED:
-        return call.builder.binary(_MIRRORED[name], right, left)
+    if name.startswith("Greater"):
+        left, right = right, left
     return call.builder.binary(_BINARY[name], left, right)
 
 
@@ -136,14 +133,15 @@ _NARROW_BITS: Final = {
 """Of those that take a byte an element in memory and fewer bits in their meaning."""
 
 
-@lowers("Cast", kind=Kind.ATOMIC)
+@lowers("Cast", "CastLike", kind=Kind.ATOMIC)
 def _cast(call: Call) -> Result:
-    return _converted(call, call.tensor(0), _target(call))
-
-
-@lowers("CastLike", kind=Kind.ATOMIC)
-def _cast_like(call: Call) -> Result:
-    return _converted(call, call.tensor(0), call.tensor(1).dtype)
+    x = call.tensor(0)
+    dtype = _target(call) if call.node.operator == "Cast" else call.tensor(1).dtype
+    mode = call.choice("round_mode", ("up", "down", "nearest"), "up")
+    saturate = bool(call.number("saturate", 1))
+    if not dtype.name.startswith("float8"):
+        return call.builder.cast(x, dtype)
+    return call.builder.cast(x, dtype, saturate=saturate, mode=mode)
 
 
 def _target(call: Call) -> DType:
@@ -154,14 +152,6 @@ def _target(call: Call) -> DType:
     if name not in _CODES:
         raise DTypeError(f"there is no element type {name!r}")
     return element_type(_CODES[name])
-
-
-def _converted(call: Call, x: Tensor, dtype: DType) -> Tensor:
-    mode = call.choice("round_mode", ("up", "down", "nearest"), "up")
-    saturate = bool(call.number("saturate", 1))
-    if not dtype.name.startswith("float8"):
-        return call.builder.cast(x, dtype)
-    return call.builder.cast(x, dtype, saturate=saturate, mode=mode)
 
 
 @lowers("BitCast", kind=Kind.ATOMIC)

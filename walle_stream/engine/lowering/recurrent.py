@@ -212,10 +212,7 @@ def _collected(group: Layer, parts: Sequence[Tensor]) -> Tensor:
     result = builder.raster(parts, shape, regions)
     if group.lengths is None or not any(group.backward):
         return result
-    lines = [
-        moves.slice_axis(builder, result, 1, number, number + 1)
-        for number in range(group.directions)
-    ]
+    lines = moves.unjoined(builder, result, 1)
     return moves.concat(
         builder,
         [

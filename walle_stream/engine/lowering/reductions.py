@@ -128,21 +128,11 @@ def _hardmax(call: Call) -> Result:
     return builder.reshape(builder.cast(chosen, x.dtype), x.shape)
 
 
-@lowers("CumSum")
-def _cum_sum(call: Call) -> Result:
+@lowers("CumSum", "CumProd")
+def _cumulated(call: Call) -> Result:
+    builder, source, is_sum = call.builder, call.tensor(0), call.node.operator == "CumSum"
     # -0.0 leaves even -0.0 as it is
-    return _running(call, call.builder.add, 0, -0.0)
-
-
-@lowers("CumProd")
-def _cum_prod(call: Call) -> Result:
-    return _running(call, call.builder.mul, 1, 1.0)
-
-
-def _running(
-    call: Call, combine: Callable[[Tensor, Tensor], Tensor], first: int, border: float
-) -> Tensor:
-    builder, source = call.builder, call.tensor(0)
+    combine, first, border = (builder.add, 0, -0.0) if is_sum else (builder.mul, 1, 1.0)
     numbers = call.numbers(1)
     if numbers is None or len(numbers) != 1:
         raise ShapeError(f"axis must be one whole number, not {list(numbers or ())}")
