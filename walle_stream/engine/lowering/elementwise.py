@@ -157,9 +157,8 @@ def _target(call: Call) -> DType:
 @lowers("BitCast", kind=Kind.ATOMIC)
 def _bit_cast(call: Call) -> Result:
     x, dtype = call.tensor(0), _target(call)
-    for kind in (x.dtype, dtype):
-        if kind == TEXT:
-            raise DTypeError("strings have no bits to cast")
+    if TEXT in {x.dtype, dtype}:
+        raise DTypeError("strings have no bits to cast")
     if _bits(x.dtype) != _bits(dtype):
         raise DTypeError(
             f"{x.dtype.name} has {_bits(x.dtype)} bits, {dtype.name} has {_bits(dtype)}"

@@ -119,9 +119,6 @@ def _default(call: Call, values: Array) -> Any:
     return call.number("default_int64", -1)
 
 
-_MATRIX = 2
-
-
 def floats(call: Call) -> Tensor:
     """Give the first input as floats: float64 stays, all others become float32."""
     x = require_numbers(call.tensor(0))
@@ -165,7 +162,7 @@ def _feature_vectorizer(call: Call) -> Result:
         raise LoweringError(f"inputdimensions {sizes} of {len(parts)} inputs")
     columns = []
     for number, part in enumerate(parts):
-        if part.rank not in {1, _MATRIX}:
+        if part.rank not in {1, 2}:
             raise ShapeError(f"input {number} of shape {list(part.shape)} is no matrix")
         matrix = call.builder.reshape(part, (1, *part.shape)) if part.rank == 1 else part
         if sizes is not None:
@@ -197,7 +194,7 @@ def _imputer(call: Call) -> Result:
 def _normalizer(call: Call) -> Result:
     x, builder = floats(call), call.builder
     norm = call.choice("norm", ("MAX", "L1", "L2"), "MAX")
-    if x.rank not in {1, _MATRIX}:
+    if x.rank not in {1, 2}:
         raise ShapeError(f"shape {list(x.shape)} is neither [C] nor [N, C]")
     axes = [x.rank - 1]
     if norm == "MAX":

@@ -38,8 +38,6 @@ class Rows:
     """``(batch * positions, C)``."""
     sizes: Shape
     """Of the spatial axes, border included."""
-    border: int
-    """Zeros in front of and behind each spatial axis."""
 
 
 def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
@@ -50,7 +48,7 @@ def rows_of(builder: Builder, x: Tensor, border: int = 0) -> Rows:
         last = moves.pad(builder, last, around, around, None)
     sizes = last.shape[1:-1]
     count = int(np.prod(last.shape[:-1], dtype=np.int64))
-    return Rows(builder.reshape(last, (count, last.shape[-1])), sizes, border)
+    return Rows(builder.reshape(last, (count, last.shape[-1])), sizes)
 
 
 def linear_taps(builder: Builder, at: Tensor, size: int, border: int) -> Taps:

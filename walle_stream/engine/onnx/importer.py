@@ -177,13 +177,12 @@ class _Reader:
         return Graph(proto.name, inputs, outputs, order, constants)
 
     def _constants(self, proto: GraphProto) -> dict[str, Array]:
-        _check_text(*(tensor.name for tensor in proto.initializer))
-        _check_text(*(tensor.values.name for tensor in proto.sparse_initializer))
+        names = [tensor.name for tensor in proto.initializer]
+        names += [tensor.values.name for tensor in proto.sparse_initializer]
+        _check_text(*names)
         constants = {tensor.name: array_of(tensor, self._folder) for tensor in proto.initializer}
         for sparse in proto.sparse_initializer:
             constants[sparse.values.name] = dense_of(sparse, self._folder)
-        names = [tensor.name for tensor in proto.initializer]
-        names += [tensor.values.name for tensor in proto.sparse_initializer]
         check_names(names, f"graph {proto.name!r}: initializer")
         if "" in constants:
             raise ModelError(f"graph {proto.name!r}: an initializer has no name")

@@ -99,8 +99,7 @@ def _external(proto: TensorProto, folder: Path | None) -> bytes:
     nbytes = _nbytes(proto, tuple(proto.dims), element_type(proto.data_type))
     check_memory(nbytes, Limits())
     offset, length = _number(entries, "offset", 0), _number(entries, "length", nbytes)
-    if length != nbytes:
-        _check_count(length, nbytes, tuple(proto.dims), "bytes")
+    _check_count(length, nbytes, tuple(proto.dims), "bytes")
     root = folder.resolve()
     outside = ModelError(f"it is in {location!r}, which is no file of the model's folder")
     try:

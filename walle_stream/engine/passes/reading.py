@@ -1,7 +1,8 @@
 """How tensors are read: by which steps, and where a raster's output is a view of its input."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Program, Step, Tensor
@@ -15,13 +16,8 @@ def makers(steps: Iterable[Step]) -> dict[Tensor, Step]:
 
 def readers(program: Program) -> dict[Tensor, int]:
     """Count how often each tensor is read; an output counts as read once more."""
-    counts: dict[Tensor, int] = defaultdict(int)
-    for step in program.steps:
-        for tensor in step.inputs:
-            counts[tensor] += 1
-    for tensor in program.outputs:
-        counts[tensor] += 1
-    return counts
+    inputs = (tensor for step in program.steps for tensor in step.inputs)
+    return Counter(chain(inputs, program.outputs))
 
 
 def without_dead(program: Program) -> Program:
