@@ -11,7 +11,7 @@ import numpy as np
 
 from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
-from walle_stream.engine.lowering.pooling import doubled
+from walle_stream.engine.lowering.pooling import doubled, lp_norm
 from walle_stream.engine.lowering.precision import float_dtype, wide_dtype, widened
 from walle_stream.engine.lowering.registry import Call, Result, axis_of, lowers
 from walle_stream.engine.lowering.windows import placed
@@ -193,12 +193,9 @@ def _lp(call: Call) -> Result:
     builder, x = call.builder, call.tensor(0)
     axes, power = (call.axis(x.rank, -1),), call.number("p", 2)
     wide = widened(builder, x)
-    if power == 1:
-        norm = builder.sum(builder.abs(wide), axes)
-    elif power == 2:  # noqa: PLR2004  # the order of the norm
-        norm = builder.sqrt(builder.sum(builder.mul(wide, wide), axes))
-    else:
+    if power not in {1, 2}:
         raise LoweringError(f"a norm of order {power}; 1 and 2 are known")
+    norm = lp_norm(builder, wide, power, lambda powers: builder.sum(powers, axes))
     # zeros stay zeros
     norm = builder.select(builder.equal(norm, 0.0), 1.0, norm)
     return builder.cast(builder.div(wide, norm), x.dtype)

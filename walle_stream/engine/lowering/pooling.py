@@ -223,7 +223,7 @@ def _lp_pool(call: Call) -> Result:
     x, builder = require_floating(call.tensor(0)), call.builder
     window, power = _window(call, x), _power(call)
     border = padded(builder, channels_last(builder, widened(builder, x)), window, 0)
-    result = _norm(
+    result = lp_norm(
         builder, border, power, lambda powers: _slid(builder, Operator.ADD, powers, window)
     )
     return channels_first(builder, builder.cast(result, x.dtype))
@@ -236,7 +236,8 @@ def _power(call: Call) -> float:
     return power
 
 
-def _norm(builder: Builder, x: Tensor, power: float, add: Callable[[Tensor], Tensor]) -> Tensor:
+def lp_norm(builder: Builder, x: Tensor, power: float, add: Callable[[Tensor], Tensor]) -> Tensor:
+    """Give norms of an order; ``add`` adds up the powers of what each of them is of."""
     if power == 2:  # noqa: PLR2004
         return builder.sqrt(add(builder.mul(x, x)))
     size = builder.abs(x)
@@ -256,7 +257,7 @@ def _global_pool(call: Call) -> Result:
     elif operator == "GlobalAveragePool":
         result = builder.mean(last, axes)
     else:
-        result = _norm(builder, last, _power(call), lambda powers: builder.sum(powers, axes))
+        result = lp_norm(builder, last, _power(call), lambda powers: builder.sum(powers, axes))
     return channels_first(builder, builder.cast(result, x.dtype))
 
 
