@@ -170,20 +170,18 @@ def _matmul_integer(call: Call) -> Result:
 def _linear_matmul(call: Call) -> Result:
     builder, zero = call.builder, call.tensor(7)
     product = _multiplied(call, (0, 2), (3, 5))
-    factor = _requantized_by(
-        builder,
-        _column(builder, call.tensor(1), call.tensor(0)),
-        call.tensor(4),
-        call.tensor(6),
-    )
-    scaled = builder.mul(builder.cast(product, FLOAT32), factor)
+    scales = _column(builder, call.tensor(1), call.tensor(0)), call.tensor(4), call.tensor(6)
+    return _requantized(builder, product, scales, zero)
+
+
+def _requantized(
+    builder: Builder, sums: Tensor, scales: tuple[Tensor, Tensor, Tensor], zero: Tensor
+) -> Tensor:
+    # sums of products to an output, by the scales of both factors and of the output
+    x, w, y = (builder.cast(require_numbers(scale), FLOAT32) for scale in scales)
+    factor = builder.div(builder.mul(x, w), y)
+    scaled = builder.mul(builder.cast(sums, FLOAT32), factor)
     return _quantized(builder, scaled, zero, zero.dtype)
-
-
-def _requantized_by(builder: Builder, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
-    # the factor from sums of products to an output, float32
-    wide = [builder.cast(require_numbers(scale), FLOAT32) for scale in (x, w, y)]
-    return builder.div(builder.mul(wide[0], wide[1]), wide[2])
 
 
 def _summed_in(count: int) -> DType:
@@ -195,11 +193,8 @@ def _summed_in(count: int) -> DType:
 
 
 def _multiplied(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:
-    builder, a, b = (
-        call.builder,
-        require_numbers(call.tensor(left[0])),
-        require_numbers(call.tensor(right[0])),
-    )
+    builder = call.builder
+    a, b = (require_numbers(call.tensor(number)) for number, _ in (left, right))
     if not a.rank or not b.rank or a.shape[-1] != b.shape[-min(b.rank, _MATRIX)]:
         raise ShapeError(f"a product of shapes {list(a.shape)} and {list(b.shape)}")
     is_whole = is_integer(a.dtype) and is_integer(b.dtype)
@@ -241,9 +236,7 @@ def _linear_conv(call: Call) -> Result:
             raise DTypeError(f"the bias must be of int32, not {bias.dtype.name}")
         sums = builder.add(sums, _a_channel(builder, bias, sums.shape[1], sums.rank - 1))
     scale = _a_channel(builder, call.tensor(4), sums.shape[1], sums.rank - 1)
-    factor = _requantized_by(builder, x_scale, scale, y_scale)
-    scaled = builder.mul(builder.cast(sums, FLOAT32), factor)
-    return _quantized(builder, scaled, zero, zero.dtype)
+    return _requantized(builder, sums, (x_scale, scale, y_scale), zero)
 
 
 def _convolved(call: Call, left: tuple[int, int], right: tuple[int, int]) -> Tensor:

@@ -234,13 +234,11 @@ def _bin_range(builder: Builder, scaled: Tensor, *, axis: int, size: int, bins: 
     numbers = np.arange(bins).reshape(1, -1).astype(scaled.dtype)
     low = builder.floor(builder.mul(builder.constant(numbers), width))
     high = builder.ceil(builder.mul(builder.constant(numbers + 1), width))
-    return _Range(
-        size,
-        *(
-            builder.clip(builder.cast(builder.add(bound, start), np.int64), 0, size)
-            for bound in (low, high)
-        ),
+    first, last = (
+        builder.clip(builder.cast(builder.add(bound, start), np.int64), 0, size)
+        for bound in (low, high)
     )
+    return _Range(size, first, last)
 
 
 def _greatest_of_ranges(builder: Builder, x: Tensor, base: Tensor, ranges: list[_Range]) -> Tensor:
