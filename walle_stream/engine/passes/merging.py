@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.passes.composition import PIECES_MAX, compose_all
-from walle_stream.engine.passes.reading import makers, view_of, without_dead
+from walle_stream.engine.passes.reading import rewritten, view_of
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, simplified
 
@@ -26,19 +26,14 @@ _PIECE_COST: Final = 128
 
 def merge_vertically(program: Program) -> Program:
     """Let rasters read through rasters: fewer tensors lie between."""
-    maker_of, viewed = makers(program.steps), _viewed_in_place(program)
-    steps: list[Step] = []
-    for step in program.steps:
-        merged = step
-        while merged.operator is Operator.RASTER:
-            better = _merged(merged, maker_of, viewed)
-            if better is None:
-                break
-            merged = better
-        if merged is not step:
-            maker_of[merged.output] = merged
-        steps.append(merged)
-    return without_dead(program.replaced(steps))
+    viewed = _viewed_in_place(program)
+
+    def merged(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step]:
+        while (better := _merged(step, maker_of, viewed)) is not None:
+            step = better
+        return [step]
+
+    return rewritten(program, merged)
 
 
 def _viewed_in_place(program: Program) -> Mapping[Tensor, int]:
@@ -53,7 +48,7 @@ def _viewed_in_place(program: Program) -> Mapping[Tensor, int]:
 def _merged(
     step: Step, maker_of: Mapping[Tensor, Step], viewed: Mapping[Tensor, int]
 ) -> Step | None:
-    for number, tensor in enumerate(step.inputs):
+    for number, tensor in enumerate(step.inputs if step.operator is Operator.RASTER else ()):
         inner = maker_of.get(tensor)
         if inner is None or inner.operator is not Operator.RASTER:
             continue

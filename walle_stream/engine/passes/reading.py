@@ -1,7 +1,7 @@
 """How tensors are read: by which steps, and where a raster's output is a view of its input."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from walle_stream.engine.operators import Operator
@@ -9,12 +9,24 @@ from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Shape, View
 
 
-def makers(steps: Iterable[Step]) -> dict[Tensor, Step]:
-    """Give the step that makes each tensor; inputs and constants have none."""
-    return {output: step for step in steps for output in step.outputs}
+def rewritten(
+    program: Program, rule: Callable[[Step, Mapping[Tensor, Step]], Sequence[Step] | None]
+) -> Program:
+    """Put in the place of each step what a rule makes of it; drop what nobody reads then.
+
+    The rule is given the step that makes each tensor by now; inputs and constants have none. None
+    leaves the step as it is.
+    """
+    maker_of = {step.output: step for step in program.steps}
+    steps: list[Step] = []
+    for step in program.steps:
+        for new in rule(step, maker_of) or (step,):
+            steps.append(new)
+            maker_of[new.output] = new
+    return without_dead(program.replaced(steps))
 
 
-def readers(program: Program) -> dict[Tensor, int]:
+def readers(program: Program) -> Counter[Tensor]:
     """Count how often each tensor is read; an output counts as read once more."""
     inputs = (tensor for step in program.steps for tensor in step.inputs)
     return Counter(chain(inputs, program.outputs))

@@ -10,24 +10,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from walle_stream.engine.operators import Operator
-from walle_stream.engine.passes.reading import makers, readers, view_of, without_dead
+from walle_stream.engine.passes.reading import readers, rewritten, view_of
 from walle_stream.engine.program import Array, Program, Step, Tensor
 from walle_stream.engine.region import View, whole
 
 
 def fold_scales(program: Program) -> Program:
     """Fold constants by column into products and into each other; the same to rounding."""
-    maker_of, counts = makers(program.steps), readers(program)
-    steps: list[Step] = []
-    for step in program.steps:
-        better = _folded(step, maker_of, counts) or [step]
-        for new in better:
-            maker_of[new.output] = new
-            if new is not step:
-                for tensor in new.inputs:
-                    counts[tensor] = counts.get(tensor, 0) + 1
-        steps += better
-    return without_dead(program.replaced(steps))
+    counts = readers(program)
+
+    def folded(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step] | None:
+        better = _folded(step, maker_of, counts)
+        counts.update(tensor for new in better or () for tensor in new.inputs)
+        return better
+
+    return rewritten(program, folded)
 
 
 def _folded(

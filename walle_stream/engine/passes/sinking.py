@@ -13,25 +13,18 @@ from math import prod
 from walle_stream.engine.operators import ELEMENTWISE, Operator
 from walle_stream.engine.passes.composition import compose_all
 from walle_stream.engine.passes.merging import rebuilt
-from walle_stream.engine.passes.reading import makers, without_dead
+from walle_stream.engine.passes.reading import rewritten
 from walle_stream.engine.program import Program, Step, Tensor
 from walle_stream.engine.region import Region, View, simplified
 
 
 def sink_permutations(program: Program) -> Program:
     """Let elementwise steps run in the order of memory of their inputs; permutations follow."""
-    maker_of = makers(program.steps)
-    steps: list[Step] = []
-    for step in program.steps:
-        moved = _sunk(step, maker_of) if step.operator in ELEMENTWISE else None
-        for new in moved or (step,):
-            steps.append(new)
-            maker_of[new.output] = new
-    return without_dead(program.replaced(steps))
+    return rewritten(program, _sunk)
 
 
 def _sunk(step: Step, maker_of: Mapping[Tensor, Step]) -> list[Step] | None:
-    permutation = _permutation_of(step, maker_of)
+    permutation = _permutation_of(step, maker_of) if step.operator in ELEMENTWISE else None
     if permutation is None:
         return None
     region, shape = permutation
