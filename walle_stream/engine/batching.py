@@ -72,8 +72,8 @@ class BatchedModel:
         return tuple(self._run(_shape_of(inputs), inputs))
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run the model for several requests, each to its bytes alone; see ``run_together``."""
-        return run_together(self, requests)
+        """Run the model for several requests, each to its bytes alone; see ``RowsTogether``."""
+        return RowsTogether(self).run_many(requests)
 
     def close(self) -> None:
         """Let go of the model; see ``ModelRunner``."""
@@ -163,41 +163,11 @@ def _trial_rows(inputs: Sequence[Array], batch: int) -> Iterator[tuple[list[Arra
         yield [drawn(x, scale) if x.dtype.kind == "f" else x for x in rows], False
 
 
-def run_together(
-    model: Callable[..., tuple[Array, ...]], requests: Sequence[Sequence[Array]]
-) -> list[tuple[Array, ...]]:
-    """Run a model on the rows of several requests, wherever it is.
-
-    It is a ``BatchedModel``, or what stands for one in another process. The inputs of each request
-    are not changed. Returns the outputs of each, in order: the same bytes as alone, the caller's
-    own.
-
-    Raises:
-        EngineError: Inputs do not fit, or the model cannot be run with them.
-    """
-    results: list[tuple[Array, ...]] = [()] * len(requests)
-    alike: dict[_Shape, list[int]] = {}
-    for number, inputs in enumerate(requests):
-        if _row_count(inputs):
-            alike.setdefault(_shape_of(inputs), []).append(number)
-        else:
-            results[number] = model(*inputs)
-    for numbers in alike.values():
-        counts = [len(requests[number][0]) for number in numbers]
-        columns = zip(*(requests[number] for number in numbers), strict=True)
-        outputs = model(*(np.concatenate(x) if len(x) > 1 else x[0] for x in columns))
-        start = 0
-        for number, count in zip(numbers, counts, strict=True):
-            results[number] = tuple(y[start : start + count].copy() for y in outputs)
-            start += count
-    return results
-
-
 class RowsTogether:
-    """A batched model that is run elsewhere, with the rows of many requests in one call."""
+    """A batched model, wherever it is run, with the rows of many requests in one call."""
 
     def __init__(self, model: Callable[..., tuple[Array, ...]]) -> None:
-        """Take over a ``ModelRunner`` that calls a ``BatchedModel``."""
+        """Take over a ``BatchedModel``, or a ``ModelRunner`` that calls one elsewhere."""
         self._model = model
 
     def __call__(self, *inputs: Array) -> tuple[Array, ...]:
@@ -205,8 +175,29 @@ class RowsTogether:
         return self._model(*inputs)
 
     def run_many(self, requests: Sequence[Sequence[Array]]) -> list[tuple[Array, ...]]:
-        """Run it for several requests; see ``run_together``."""
-        return run_together(self._model, requests)
+        """Run it on the rows of several requests, whose inputs are not changed.
+
+        Returns the outputs of each, in order: the same bytes as alone, the caller's own.
+
+        Raises:
+            EngineError: Inputs do not fit, or the model cannot be run with them.
+        """
+        results: list[tuple[Array, ...]] = [()] * len(requests)
+        alike: dict[_Shape, list[int]] = {}
+        for number, inputs in enumerate(requests):
+            if _row_count(inputs):
+                alike.setdefault(_shape_of(inputs), []).append(number)
+            else:
+                results[number] = self._model(*inputs)
+        for numbers in alike.values():
+            counts = [len(requests[number][0]) for number in numbers]
+            columns = zip(*(requests[number] for number in numbers), strict=True)
+            outputs = self._model(*(np.concatenate(x) if len(x) > 1 else x[0] for x in columns))
+            start = 0
+            for number, count in zip(numbers, counts, strict=True):
+                results[number] = tuple(y[start : start + count].copy() for y in outputs)
+                start += count
+        return results
 
 
 def hosted(
