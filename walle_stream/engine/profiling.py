@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.engine.graph import Model
@@ -85,10 +85,6 @@ def _size(tensor: Tensor) -> int:
     return 0 if is_loose(tensor) or tensor.data is not None else tensor.nbytes
 
 
-STAGES: Final = ("lowered", "merged", "planned")
-"""Programs as rules make them, after the passes, and as the backend runs them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Timing:
     """What some steps took, on average of the runs."""
@@ -134,7 +130,8 @@ class Profile:
     other: Timing
     """Inputs and outputs copied, plans looked up, control flow."""
     stages: Mapping[str, Statistics]
-    """By ``STAGES``; the reference backend has the first alone."""
+    """Programs ``lowered``, as rules make them, ``merged``, after the passes, and ``planned``, as
+    the backend runs them; the reference backend has the first alone."""
 
     def operators(self) -> list[Timing]:
         """Add the nodes up by ONNX operator, the longest first; ``calls`` are those of kernels."""
@@ -235,12 +232,9 @@ def profile_model(
     nodes = _nodes(watching, repeats, mean_ms)
     rest_ms = max(0.0, mean_ms - sum(node.total.ms for node in nodes))
     other = Timing("other", 0, 0, rest_ms, _share(rest_ms, mean_ms))
-    stages: dict[str, Statistics] = {
-        name: watching.stages[name] for name in STAGES if name in watching.stages
-    }
     return Profile(
         model.graph.name, backend.name, repeats, times_ms[0], mean_ms, median(times_ms[1:]),
-        nodes, other, stages,
+        nodes, other, watching.stages,
     )  # fmt: skip
 
 

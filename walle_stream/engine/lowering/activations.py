@@ -26,12 +26,6 @@ class Activation(NamedTuple):
     defaults: tuple[float, ...] = ()
 
 
-def _in_float32(call: Call, function: Function, *parameters: float) -> Tensor:
-    # of several steps, on the first input: narrow floats are rounded once
-    builder, x = call.builder, call.tensor(0)
-    return builder.cast(function(builder, widened(builder, x), *parameters), x.dtype)
-
-
 def sigmoid(builder: Builder, x: Tensor) -> Tensor:
     """Give ``1 / (1 + exp(-x))``: where the power is infinite, this is 0, as it should be."""
     power = builder.exp(builder.neg(x))
@@ -121,7 +115,9 @@ _OTHERS: Final[Mapping[str, Activation]] = {
 def _named(call: Call) -> Result:
     function, defaults = {**ACTIVATIONS, **_OTHERS}[call.node.operator]
     names = zip(("alpha", "beta"), defaults, strict=False)
-    return _in_float32(call, function, *(call.real(name, default) for name, default in names))
+    parameters = [call.real(name, default) for name, default in names]
+    builder, x = call.builder, call.tensor(0)
+    return builder.cast(function(builder, widened(builder, x), *parameters), x.dtype)
 
 
 @lowers("Relu")
@@ -147,40 +143,35 @@ def _selu(call: Call) -> Result:
         1.67326319217681884765625, 1.05070102214813232421875,
     )  # fmt: skip
     alpha, gamma = call.real("alpha", first), call.real("gamma", second)
-
-    def selu(builder: Builder, x: Tensor) -> Tensor:
-        # as alpha e^x - alpha, with more digits
-        bent = builder.mul(builder.sub(builder.exp(x), 1), alpha)
-        return builder.mul(builder.select(builder.less(0, x), x, bent), gamma)
-
-    return _in_float32(call, selu)
+    builder, x = call.builder, widened(call.builder, call.tensor(0))
+    # as alpha e^x - alpha, with more digits
+    bent = builder.mul(builder.sub(builder.exp(x), 1), alpha)
+    result = builder.mul(builder.select(builder.less(0, x), x, bent), gamma)
+    return builder.cast(result, call.tensor(0).dtype)
 
 
 @lowers("SwiGLU")
 def _swi_glu(call: Call) -> Result:
-    gate, x, alpha = call.tensor(0), call.tensor(1), call.real("alpha", 1.0)
+    gate, x, builder = call.tensor(0), call.tensor(1), call.builder
+    alpha = call.real("alpha", 1.0)
     if gate.shape != x.shape:
         raise ShapeError(f"a gate of shape {list(gate.shape)} for shape {list(x.shape)}")
     if gate.dtype != x.dtype:
         raise DTypeError(f"a gate of {gate.dtype.name} for {x.dtype.name}")
-
-    def swi_glu(builder: Builder, wide: Tensor) -> Tensor:
-        return builder.mul(swish(builder, wide, alpha), builder.cast(x, wide.dtype))
-
-    return _in_float32(call, swi_glu)
+    wide = widened(builder, gate)
+    result = builder.mul(swish(builder, wide, alpha), builder.cast(x, wide.dtype))
+    return builder.cast(result, gate.dtype)
 
 
 @lowers("Gelu")
 def _gelu(call: Call) -> Result:
     approximate = call.choice("approximate", ("none", "tanh"), "none")
-
-    def gelu(builder: Builder, x: Tensor) -> Tensor:
-        if approximate == "tanh":
-            cube = builder.mul(builder.mul(x, x), x)
-            inner = builder.add(x, builder.mul(cube, 0.044715))
-            bent = builder.tanh(builder.mul(inner, sqrt(2 / pi)))
-        else:
-            bent = builder.erf(builder.mul(x, sqrt(0.5)))
-        return builder.mul(builder.mul(x, 0.5), builder.add(bent, 1))
-
-    return _in_float32(call, gelu)
+    builder, x = call.builder, widened(call.builder, call.tensor(0))
+    if approximate == "tanh":
+        cube = builder.mul(builder.mul(x, x), x)
+        inner = builder.add(x, builder.mul(cube, 0.044715))
+        bent = builder.tanh(builder.mul(inner, sqrt(2 / pi)))
+    else:
+        bent = builder.erf(builder.mul(x, sqrt(0.5)))
+    result = builder.mul(builder.mul(x, 0.5), builder.add(bent, 1))
+    return builder.cast(result, call.tensor(0).dtype)
