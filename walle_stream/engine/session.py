@@ -206,14 +206,11 @@ def _shown(shape: Sequence[Any] | None) -> str:
 def owned(outputs: Mapping[str, Data], inputs: Mapping[str, Data]) -> dict[str, Any]:
     """Make outputs the caller's own: copied where they are an input, a constant or one another."""
     taken = {id(array) for value in inputs.values() for array in arrays_of(value)}
-    return {name: _apart(data, taken) for name, data in outputs.items()}
 
-
-def _apart(data: Data, taken: set[int]) -> Any:
     def apart(array: Array) -> Array:
         if id(array) in taken or not array.flags.writeable:
             return np.array(array)
         taken.add(id(array))
         return array
 
-    return mapped(data, apart)
+    return {name: mapped(data, apart) for name, data in outputs.items()}

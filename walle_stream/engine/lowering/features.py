@@ -139,11 +139,8 @@ def _array_feature_extractor(call: Call) -> Result:
 
 @lowers("Binarizer", domain=ML)
 def _binarizer(call: Call) -> Result:
-    x, builder, threshold = (
-        require_numbers(call.tensor(0)),
-        call.builder,
-        call.real("threshold", 0.0),
-    )
+    x, builder = require_numbers(call.tensor(0)), call.builder
+    threshold = call.real("threshold", 0.0)
     if is_floating(x.dtype):
         return builder.cast(builder.less(threshold, x), x.dtype)
     least, most = integer_limits(x.dtype)
@@ -178,10 +175,8 @@ def _feature_vectorizer(call: Call) -> Result:
 def _imputer(call: Call) -> Result:
     x, builder = require_numbers(call.tensor(0)), call.builder
     if is_floating(x.dtype):
-        imputed, replaced = (
-            reals(call, "imputed_value_floats"),
-            call.real("replaced_value_float", 0),
-        )
+        imputed = reals(call, "imputed_value_floats")
+        replaced = call.real("replaced_value_float", 0)
     else:
         imputed = np.array(call.list("imputed_value_int64s") or (), np.int64)
         replaced = call.number("replaced_value_int64", 0)

@@ -142,15 +142,11 @@ def _split(call: Call) -> Result:
 def _slice(call: Call) -> Result:
     x = call.tensor(0)
     if call.has(1):
-        starts, stops = call.numbers(1) or (), call.numbers(2) or ()
-        axes, steps = call.numbers(3), call.numbers(4)
+        starts, stops, axes, steps = (call.numbers(number) for number in range(1, 5))
     else:
-        starts, stops, axes, steps = (
-            call.list("starts") or (),
-            call.list("ends") or (),
-            call.list("axes"),
-            None,
-        )
+        starts, stops, axes = (call.list(name) for name in ("starts", "ends", "axes"))
+        steps = None
+    starts, stops = starts or (), stops or ()
     axes = tuple(range(len(starts))) if axes is None else axes
     steps = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(stops) == len(axes) == len(steps):
