@@ -99,6 +99,13 @@ class Node:
         free = (name for graph in self.graphs() for name in graph.free_names)
         return {*self.inputs, *free} - {""}
 
+    def within(self) -> Iterator["Node"]:
+        """Give it, the nodes of its graphs, and what is within these."""
+        yield self
+        for graph in self.graphs():
+            for node in graph.nodes:
+                yield from node.within()
+
     def graphs(self) -> Iterator["Graph"]:
         """Give the graphs among its attributes."""
         for value in self.attributes.values():

@@ -6,7 +6,7 @@ scripts do not have is widened. Both depend on the model's declaration and the
 values alone: a run that is repeated gets the same.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Self
 
 import numpy as np
@@ -181,16 +181,11 @@ def _unseeded(model: Model) -> Iterator[Node]:
     for node in model.graph.nodes:
         if node.operator == "Constant" and not node.domain:
             constants[node.outputs[0]] = node.attributes.get("value")
-    yield from (node for node in _nodes(model.graph.nodes) if _draws(node, constants))
-    for function in model.functions.values():
-        yield from (node for node in _nodes(function.nodes) if _draws(node, {}))
-
-
-def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        for graph in node.graphs():
-            yield from _nodes(graph.nodes)
+    parts = [(model.graph.nodes, constants)]
+    parts += [(function.nodes, {}) for function in model.functions.values()]
+    for nodes, known in parts:
+        for node in nodes:
+            yield from (inner for inner in node.within() if _draws(inner, known))
 
 
 def _draws(node: Node, constants: Mapping[str, Any]) -> bool:

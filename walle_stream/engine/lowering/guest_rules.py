@@ -107,10 +107,6 @@ def _matmul(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) ->
     return multiply(builder, *(builder.cast(x, dtype) for x in inputs))
 
 
-def _sigmoid(builder: Builder, inputs: Sequence[Tensor], _: Mapping[str, Any]) -> Tensor:
-    return sigmoid(builder, _floating(builder, inputs[0]))
-
-
 def _softmax(builder: Builder, inputs: Sequence[Tensor], parameters: Mapping[str, Any]) -> Tensor:
     x = _floating(builder, inputs[0])
     if not x.rank:
@@ -215,7 +211,8 @@ GUEST_RULES: Final[Mapping[str, GuestRule]] = {
     "maximum": _binary(Operator.MAXIMUM), "minimum": _binary(Operator.MINIMUM),
     "neg": _unary(Operator.NEG, floats=False), "abs": _unary(Operator.ABS, floats=False),
     "exp": _unary(Operator.EXP), "log": _unary(Operator.LOG), "sqrt": _unary(Operator.SQRT),
-    "tanh": _unary(Operator.TANH), "sigmoid": _sigmoid,
+    "tanh": _unary(Operator.TANH),
+    "sigmoid": lambda builder, inputs, _: sigmoid(builder, _floating(builder, inputs[0])),
     "relu": lambda builder, inputs, _: builder.maximum(inputs[0], 0), "softmax": _softmax,
     "round": _round, "sum": _sum, "mean": _mean, "max": _extreme(Operator.REDUCE_MAX),
     "min": _extreme(Operator.REDUCE_MIN), "argmax": _argmax, "reshape": _reshape,

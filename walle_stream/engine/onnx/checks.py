@@ -74,7 +74,10 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
         ModelError: One calls itself, or a chain of calls is longer than ``CALLS_MAX``; the
             message names those on the way.
     """
-    calls = {key: _called(function.nodes, functions) for key, function in functions.items()}
+    calls = {
+        key: {inner.key for node in function.nodes for inner in node.within()} & functions.keys()
+        for key, function in functions.items()
+    }
     depths: dict[OperatorKey, int] = {}
     # without recursion: a chain of calls may be as long as a file
     for start in functions:
@@ -98,16 +101,6 @@ def check_calls(functions: Mapping[OperatorKey, Function]) -> None:
             f"function {deepest.name!r} is a chain of {depths[deepest]} calls, of {CALLS_MAX} at"
             " most"
         )
-
-
-def _called(nodes: Iterable[Node], functions: Mapping[OperatorKey, Function]) -> set[OperatorKey]:
-    results: set[OperatorKey] = set()
-    for node in nodes:
-        if node.key in functions:
-            results.add(node.key)
-        for graph in node.graphs():
-            results |= _called(graph.nodes, functions)
-    return results
 
 
 def published_functions(
