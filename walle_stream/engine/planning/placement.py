@@ -3,7 +3,7 @@
 An elementwise step may write over an input that nobody reads afterwards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,7 +48,6 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
     spans.append((len(spans), len(spans)))
     inner = {tensor for loop in loops for tensor in loop.inner}
     buffers: dict[Tensor, Buffer] = {}
-    results: list[Buffer] = []
 
     def last_of(tensor: Tensor, least: int) -> int:
         return max([spans[number][1] for number in elision.users[tensor]] + [least])
@@ -56,7 +55,6 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
     for tensor in program.inputs:
         if not is_loose(tensor):
             buffers[tensor] = Buffer(tensor.nbytes, -1, last_of(tensor, -1))
-            results.append(buffers[tensor])
     owners = [loop for loop in loops for _ in loop.steps]
     owner: Loop | None = None
     for number, (step, loop) in enumerate(zip(elision.steps, owners, strict=True)):
@@ -72,9 +70,8 @@ def place(program: Program, elision: Elision, loops: Sequence[Loop]) -> Placemen
             else:
                 first, last = spans[number]
                 buffers[tensor] = Buffer(tensor.nbytes, first, last_of(tensor, last))
-                results.append(buffers[tensor])
         within.passed(step, buffers)
-    return Placement(buffers, _arrange(results))
+    return Placement(buffers, _arrange(dict.fromkeys(buffers.values())))
 
 
 class _InLoop:
@@ -138,7 +135,7 @@ def _is_whole(tensor: Tensor, elision: Elision) -> bool:
     return tensor.size == alias.root.size and is_plain(alias.view, tensor.shape)
 
 
-def _arrange(buffers: Sequence[Buffer]) -> int:
+def _arrange(buffers: Iterable[Buffer]) -> int:
     """Give each buffer an offset, the largest first, and return what all need."""
     placed: list[Buffer] = []
     needed = 0
