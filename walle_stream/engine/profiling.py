@@ -153,7 +153,7 @@ class Profile:
 
 class _Watching:
     def __init__(self, inner: Backend) -> None:
-        self.name = inner.name
+        self.name, self.compute = inner.name, inner.compute
         self._inner = inner
         self.operators: dict[str, str] = {}
         self.stages: dict[str, Statistics] = {}
@@ -179,9 +179,6 @@ class _Watching:
         moved_bytes = sum(_moved_bytes(step) for step in rasters)
         counted = Statistics(len(steps), len(rasters), moved_bytes, peak_bytes)
         self.stages[stage] = self.stages.get(stage, Statistics()) + counted
-
-    def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
-        return self._inner.compute(step, inputs)
 
 
 class _WatchedPlan:

@@ -17,7 +17,7 @@ from walle_stream.engine.backends.running import ArenaPlan, Instance
 from walle_stream.engine.planning.elision import elide, is_plain
 from walle_stream.engine.planning.loops import Loop
 from walle_stream.engine.planning.optimise import optimised
-from walle_stream.engine.program import Array, DType, Program, Step, Tensor
+from walle_stream.engine.program import Array, DType, Program, Tensor
 from walle_stream.errors import EngineError
 from walle_stream.errors.extras import how_to_install
 
@@ -26,6 +26,7 @@ class CupyBackend:
     """Plans for the first CUDA device. Thread-safe."""
 
     name = "cupy"
+    compute = staticmethod(compute)
 
     def __init__(self, device: Device | None = None) -> None:
         """Find the device; tests give one of their own with cupy's interface."""
@@ -34,10 +35,6 @@ class CupyBackend:
     def plan(self, program: Program) -> "CupyPlan":
         """Make a program ready; see ``engine.module.Backend``."""
         return CupyPlan(optimised(program, compute), self._device)
-
-    def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
-        """Run one step on the host; see ``reference.compute``."""
-        return compute(step, inputs)
 
 
 class CupyPlan(ArenaPlan):

@@ -14,13 +14,14 @@ from walle_stream.engine.planning.loops import loops_of
 from walle_stream.engine.planning.optimise import optimised
 from walle_stream.engine.planning.placement import ALIGNMENT
 from walle_stream.engine.planning.weights import lay_out_weights
-from walle_stream.engine.program import Array, Program, Step, Tensor
+from walle_stream.engine.program import Array, Program, Tensor
 
 
 class NumpyBackend:
     """Plans for numpy on the CPU. Thread-safe."""
 
     name = "numpy"
+    compute = staticmethod(compute)
 
     def __init__(self, check: Callable[[Program], None] | None = None) -> None:
         """Make plans; ``check`` is called with each program after each pass."""
@@ -35,10 +36,6 @@ class NumpyBackend:
             if tensor.data is not None
         }
         return NumpyPlan(lay_out_weights(optimised(program, compute, self._check), kept))
-
-    def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
-        """Run one step; see ``reference.compute``."""
-        return compute(step, inputs)
 
 
 class NumpyPlan(ArenaPlan):

@@ -165,14 +165,11 @@ class Interpreter:
     """A backend of the reference kernels."""
 
     name = "reference"
+    compute = staticmethod(compute)
 
     def plan(self, program: Program) -> "_InterpretedPlan":
         """Make a program ready; see ``engine.module.Backend``."""
         return _InterpretedPlan(program)
-
-    def compute(self, step: Step, inputs: Sequence[Array]) -> Array:
-        """Run one step; see ``reference.compute``."""
-        return compute(step, inputs)
 
 
 class _InterpretedPlan:
