@@ -61,9 +61,9 @@ def strides_of(shape: Sequence[int]) -> Shape:
     return tuple(reversed(strides))
 
 
-def whole(shape: Sequence[int], source: View, number: int = 0) -> Region:
-    """Make a region that fills an output of a shape in its order, of one input."""
-    return Region(tuple(shape), source, View(0, strides_of(shape)), number)
+def whole(shape: Sequence[int], source: View) -> Region:
+    """Make a region that fills an output of a shape in its order, of the first input."""
+    return Region(tuple(shape), source, View(0, strides_of(shape)))
 
 
 def simplified(region: Region) -> Region:

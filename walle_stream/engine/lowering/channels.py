@@ -7,7 +7,7 @@ from walle_stream.engine.lowering import moves
 from walle_stream.engine.lowering.builder import Builder
 from walle_stream.engine.lowering.windows import Window
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.region import Region, Shape, View, simplified, strides_of
+from walle_stream.engine.region import Region, Shape, View, simplified, strides_of, whole
 from walle_stream.engine.rules import check_size
 
 
@@ -61,7 +61,7 @@ def patches(
     size = (group, *sizes, *window.kernel, depth)
     offset = sum(first * step for first, step in zip(starts, steps, strict=True))
     source = View(offset, (depth, *steps, *inner, 1))
-    region = Region(size, source, View(0, strides_of(size)))
+    region = whole(size, source)
     if simplified(region) == Region((x.size,), View(0, (1,)), View(0, (1,))):
         return builder.reshape(x, shape)
     return builder.raster([x], shape, [region])

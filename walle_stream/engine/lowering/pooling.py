@@ -22,7 +22,7 @@ from walle_stream.engine.lowering.windows import (
 )
 from walle_stream.engine.operators import Operator
 from walle_stream.engine.program import Tensor
-from walle_stream.engine.region import Region, Shape, View, strides_of
+from walle_stream.engine.region import Shape, View, strides_of, whole
 from walle_stream.engine.rules import check_size, check_table
 from walle_stream.errors import LoweringError, ShapeError
 
@@ -87,8 +87,7 @@ def _gathered(
         own[axis] * window.dilations[number],
         *own[axis + 1 :],
     )
-    region = Region(shape, View(0, strides), View(0, strides_of(shape)))
-    apart = builder.raster([x], shape, [region])
+    apart = builder.raster([x], shape, [whole(shape, View(0, strides))])
     return builder.reduce(_REDUCTIONS[operator], apart, (axis + 1,), keep=False)
 
 
@@ -175,7 +174,7 @@ def _windows_of_planes(builder: Builder, x: Tensor, window: Window) -> Tensor:
     size = (x.shape[0], x.shape[-1], *window.output, *window.kernel)
     source = View(0, (own[0], 1, *pace, *taps))
     shape = (x.shape[0] * x.shape[-1], prod(window.output), window.taps)
-    return builder.raster([x], shape, [Region(size, source, View(0, strides_of(size)))])
+    return builder.raster([x], shape, [whole(size, source)])
 
 
 def _tap_places(window: Window, *, transposed: bool) -> np.ndarray[Any, np.dtype[np.int64]]:

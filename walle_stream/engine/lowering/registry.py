@@ -163,9 +163,9 @@ class Call:
 
     # attributes
 
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """Give an attribute as it is."""
-        return self.node.attributes.get(name, default)
+    def attribute(self, name: str) -> Any:
+        """Give an attribute as it is, or None where it is left out."""
+        return self.node.attributes.get(name)
 
     def number(self, name: str, default: int | None = None) -> int:
         """Give an attribute that is a whole number; without a default it must be given."""

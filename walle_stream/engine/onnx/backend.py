@@ -10,7 +10,6 @@ from onnx.backend.base import Backend, BackendRep
 from walle_stream.engine.backends import backend_named
 from walle_stream.engine.graph import Model
 from walle_stream.engine.inputs import checked_inputs
-from walle_stream.engine.limits import Limits
 from walle_stream.engine.module import Backend as EngineBackend
 from walle_stream.engine.module import GraphRunner
 from walle_stream.engine.onnx.importer import OPSETS, import_model
@@ -20,10 +19,10 @@ from walle_stream.errors import EngineError, ModelError
 class EngineRep(BackendRep):  # type: ignore[misc]  # onnx is not typed here
     """A model that is ready to run."""
 
-    def __init__(self, model: Model, backend: EngineBackend, limits: Limits | None = None) -> None:
+    def __init__(self, model: Model, backend: EngineBackend) -> None:
         """Take over."""
         self._model = model
-        self._runner = GraphRunner(model.graph, model.functions, backend, limits)
+        self._runner = GraphRunner(model.graph, model.functions, backend)
 
     def run(self, inputs: Any, **_kwargs: Any) -> tuple[Any, ...]:
         """Give its outputs, in order, of one array or of inputs in the order of the graph's.
