@@ -36,6 +36,8 @@ MANY_NAMES = {
     "walle_stream/spec/models.py",
     "walle_stream/store/keys.py",
 }
+# what Python documents under such names: of ``os``, and of named tuples
+DOCUMENTED = {"_exit", "_replace"}
 # in two parts, so that this file does not hold what it looks for
 MACHINE = re.compile(
     r"(?<![\w./-])/(?:" + "root|home/\\w|work|Users" + r")/"
@@ -69,6 +71,29 @@ def public_names(path):
         yield from (name for name in names if not name.startswith("_"))
 
 
+def foreign_privates(tree):
+    """Names that begin with one underscore and are asked of what a module did not make itself."""
+    own = set(DOCUMENTED)
+    asked = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                own.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                own.add(name)  # what a class asks of itself is its own, or that of its base
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super"))):
+                pass
+            case (
+                ast.Attribute(attr=name)
+                | ast.Call(
+                    func=ast.Name(id="getattr" | "hasattr" | "setattr" | "delattr"),
+                    args=[_, ast.Constant(value=str(name)), *_],
+                )
+            ):
+                asked.append((node.lineno, name))
+    return [each for each in asked if re.match("_[^_]", each[1]) and each[1] not in own]
+
+
 def test_no_file_is_too_long():
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in python_files()}
     assert {name: length for name, length in lengths.items() if length > LINES_MAX} == {}
@@ -97,6 +122,14 @@ def test_no_module_is_named_after_nothing():
 def test_every_module_says_what_it_is_for():
     bare = [name_of(p) for p in modules() if not ast.get_docstring(ast.parse(p.read_text()))]
     assert bare == []
+
+
+def test_connectors_touch_nothing_private_of_a_library():
+    paths = (ROOT / "connectors").rglob("*.py")
+    found = {name_of(path): foreign_privates(ast.parse(path.read_text())) for path in paths}
+    assert {name: asked for name, asked in found.items() if asked} == {}
+    code = "self._a; b._a; b._c; getattr(b, '_d', 0); b.__e__; b._replace(f=1)"
+    assert foreign_privates(ast.parse(code)) == [(1, "_c"), (1, "_d")]
 
 
 def tracked_files():

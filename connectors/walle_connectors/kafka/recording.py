@@ -5,6 +5,7 @@ time, so that replaying the file gives the same events at the same distances.
 """
 
 import heapq
+import sys
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,9 +103,11 @@ def _fetch(
         if place not in paused and len(waiting[place]) >= _AHEAD:
             consumer.pause(place)
         elif place in paused and len(waiting[place]) < _AHEAD // 2:
-            client.resume([place])
+            consumer.resume(place)
     before = _positions(consumer, open_places)
-    for place, records in consumer.poll(_POLL_MS).items():
+    # all that the library has in hand: of a partition that is paused with some left it may give
+    # and fetch nothing any more, resumed or not (3.0.12)
+    for place, records in consumer.poll(_POLL_MS, max_records=sys.maxsize).items():
         waiting[place].extend(each for each in records if each.offset < ends[place])
     after = _positions(consumer, open_places)
     for place in list(open_places):

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.connecting import BOOTSTRAP_MS, connect
-from walle_connectors.kafka.topic_ids import known_topic_id, look_again
+from walle_connectors.kafka.topic_ids import known_topic_id, look_again, open_consumer
 
 _log = logging.getLogger(__name__)
 
@@ -105,21 +105,22 @@ class TopicReader:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            consumer = connect(
+            made = connect(
                 self._connection, self._make, self._stopped, f"reading topic {self._topic!r}"
             )
-            if consumer is None:
+            if made is None:
                 return
+            consumer, cluster = made
             try:
-                self._read(consumer)
+                self._read(consumer, cluster)
             except KafkaError as error:
                 _log.warning("reading topic %r begins anew: %r", self._topic, error)
                 self._stopped.wait(_AGAIN_S)
             finally:
                 consumer.close(autocommit=False, timeout_ms=1_000)
 
-    def _make(self) -> Any:
-        return KafkaConsumer(
+    def _make(self) -> tuple[Any, Any]:
+        return open_consumer(
             **self._connection.client_options(),
             metrics_enabled=False,
             enable_auto_commit=False,
@@ -133,7 +134,7 @@ class TopicReader:
             bootstrap_timeout_ms=BOOTSTRAP_MS,
         )
 
-    def _read(self, consumer: Any) -> None:
+    def _read(self, consumer: Any, cluster: Any) -> None:
         assigned: set[int] = set()
         with self._condition:
             for lane in self._lanes.values():
@@ -145,15 +146,15 @@ class TopicReader:
             try:
                 found = consumer.poll(timeout_ms=_POLL_MS) if assigned else {}
             except OffsetOutOfRangeError as error:
-                self._go_on_behind_loss(consumer, error)
+                self._go_on_behind_loss(consumer, cluster, error)
                 continue
-            if self._is_same(consumer):
+            if self._is_same(cluster):
                 self._keep(found)
             self._wait(bool(assigned))
 
-    def _is_same(self, consumer: Any) -> bool:
+    def _is_same(self, cluster: Any) -> bool:
         """Return whether the topic is still the same one; each poll's records are checked."""
-        found = known_topic_id(consumer, self._topic)
+        found = known_topic_id(cluster, self._topic)
         if not found or found == self.topic_id:
             return True
         with self._condition:
@@ -212,9 +213,9 @@ class TopicReader:
             elif not has_partitions:
                 self._condition.wait(_AGAIN_S)
 
-    def _go_on_behind_loss(self, consumer: Any, error: OffsetOutOfRangeError) -> None:
-        look_again(consumer, self._topic)
-        if not self._is_same(consumer):
+    def _go_on_behind_loss(self, consumer: Any, cluster: Any, error: OffsetOutOfRangeError) -> None:
+        look_again(cluster, self._topic)
+        if not self._is_same(cluster):
             return
         for place, offset in dict(error.args[0]).items():
             first = consumer.beginning_offsets([place])[place]

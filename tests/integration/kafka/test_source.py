@@ -1,9 +1,11 @@
 import gc
 import json
+import time
 
 import pytest
 
 from tests.integration.kafka.source_rows import (
+    DEADLINE_S,
     letters,
     offsets_of,
     read,
@@ -227,11 +229,41 @@ def test_a_topic_that_grows_ends_its_reader(address, topics, topic, driver):
     reader = source(address, topic, stopAtEnd=False, driver=driver).open({}, 2, 100)
     found = read_on(reader, lambda batches: len(uids(batches)) == 10)
     topics.grow(topic, 3)
-    reader._client.consumer._cluster.request_update()  # it asks by itself, but seldom
+    reader._client.look_again()  # it asks by itself, but seldom
     with pytest.raises(SourceError, match=r"more than its 2 partitions.*new --data-dir"):
         read_on(reader)
     reader.close()
     assert uids(found) == list(range(10))
+
+
+@pytest.mark.parametrize("most", [10, 700])
+def test_a_partition_that_was_paused_with_records_in_hand_goes_on(address, topics, driver, most):
+    name, count = topics.make(2), 2_000
+    rows = [row("a", number, filler="x" * 400) for number in range(count)]
+    topics.write(name, [(*each, number % 2) for number, each in enumerate(rows * 2)])
+    reader = source(address, name, stopAtEnd=False, driver=driver).open({}, 2, 10)
+    fetcher, found = reader._fetcher, {0: [], 1: []}
+
+    def poll_until(enough):
+        ended = time.monotonic() + DEADLINE_S
+        while not enough():
+            assert time.monotonic() < ended, "nothing more comes"
+            for number, records in fetcher.poll(20, most).records.items():
+                found[number] += records.offsets
+
+    try:
+        poll_until(lambda: found[0])
+        fetcher.pause(0)
+        taken = len(found[0])
+        poll_until(lambda: len(found[1]) == count)
+        assert len(found[0]) == taken
+        fetcher.seek(0, taken)
+        fetcher.resume(0)
+        topics.write(name, [(*row("a", count), 1)])
+        poll_until(lambda: len(found[0]) == count)
+    finally:
+        reader.close()
+    assert found[0] == list(range(count))
 
 
 def test_another_topic_is_another_source(address, topics, topic):

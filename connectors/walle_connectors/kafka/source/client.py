@@ -13,7 +13,7 @@ from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
 from walle_connectors.kafka.source.reaching import expect_broker
-from walle_connectors.kafka.topic_ids import known_topic_id, look_again
+from walle_connectors.kafka.topic_ids import known_topic_id, look_again, open_consumer
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError
 from walle_stream.errors.extras import how_to_install
@@ -112,7 +112,7 @@ class TopicClient:
             SourceError: The driver is not installed, or the topic is not there.
         """
         try:
-            from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - an extra
+            from kafka import TopicPartition  # noqa: PLC0415 - an extra
         except ImportError as error:
             raise SourceError(
                 f"the source kafka needs the extra of that name ({error}): "
@@ -125,7 +125,7 @@ class TopicClient:
         self._place: Any = TopicPartition
         expect_broker(model, model.connect_timeout_ms)
         with source_errors(model.topic):
-            self.consumer: Any = KafkaConsumer(
+            self.consumer, self._cluster = open_consumer(
                 **model.consumer_options(), **(_member_options(model) if is_member else {})
             )
         try:
@@ -137,17 +137,6 @@ class TopicClient:
     def place(self, partition: int) -> Any:
         """Return what kafka-python calls a partition."""
         return self._place(self.topic, partition)
-
-    def resume(self, places: Iterable[Any]) -> None:
-        """Fetch paused places on, as ``place`` gives them; others stay as they are."""
-        # what the library had fetched of a paused partition it gives back only while it has
-        # nothing else in hand (3.0.12: a drained one counts, too), and fetches no more of it
-        # meanwhile: that may be for ever. Without it, the partition is fetched from its position
-        fetcher = getattr(self.consumer, "_fetcher", None)
-        parked: dict[Any, Any] = getattr(fetcher, "_paused_partition_records", {})
-        for place in places:
-            parked.pop(place, None)
-            self.consumer.resume(place)
 
     def bounds(self, partitions: Iterable[int]) -> dict[int, Bounds]:
         """Ask what partitions have now; blocks.
@@ -242,7 +231,7 @@ class TopicClient:
         Raises:
             SourceError: It has another number of partitions.
         """
-        known = self.consumer._cluster.partitions_for_topic(self.topic)  # noqa: SLF001 - see ``_identify``
+        known = self._cluster.partitions_for_topic(self.topic)
         before = self.identity.partition_count
         if known is not None and len(known) != before:
             raise SourceError(
@@ -254,11 +243,11 @@ class TopicClient:
 
     def look_again(self) -> None:
         """Ask which topic has the name now; blocks for some seconds where no broker answers."""
-        look_again(self.consumer, self.topic)
+        look_again(self._cluster, self.topic)
 
     def watch(self) -> None:
         """Have the topic asked for now and then, where another library fetches; no wait."""
-        self.consumer._cluster.add_topic(self.topic)  # noqa: SLF001 - see ``_identify``
+        self._cluster.add_topic(self.topic)
 
     def expect_count(self) -> None:
         """Refuse a topic that has got more partitions since it was opened; asks nobody.
@@ -266,8 +255,7 @@ class TopicClient:
         Raises:
             SourceError: It has, as the brokers said lately.
         """
-        # the library keeps it, and its own question may block
-        known = self.consumer._cluster.partitions_for_topic(self.topic)  # noqa: SLF001 - see above
+        known = self._cluster.partitions_for_topic(self.topic)
         if known is not None and len(known) > self.identity.partition_count:
             raise self.grown()
 
@@ -287,13 +275,10 @@ class TopicClient:
                 f"there is no topic {self.topic!r} at {', '.join(self._model.brokers)}, or this "
                 f"client may not see it: create it, correct {self._named_by}, or allow DESCRIBE"
             )
-        cluster: Any = getattr(self.consumer, "_cluster", None)
-        return TopicIdentity(
-            len(numbers), getattr(cluster, "cluster_id", None) or "", self._topic_id()
-        )
+        return TopicIdentity(len(numbers), self._cluster.cluster_id or "", self._topic_id())
 
     def _topic_id(self) -> str:
-        return known_topic_id(self.consumer, self.topic)
+        return known_topic_id(self._cluster, self.topic)
 
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; may be called twice."""

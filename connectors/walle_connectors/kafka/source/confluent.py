@@ -17,6 +17,11 @@ from walle_stream.errors import SourceError
 _MIB: Final = 2**20
 _KIB: Final = 2**10
 
+# as librdkafka names its errors: the client's own begin with an underscore
+_MISSING: Final = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"}
+# a broker that is away comes back; the client connects again by itself
+_WAITED_FOR: Final = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT"}
+
 _offset_of = methodcaller("offset")
 _time_of = methodcaller("timestamp")
 _key_of = methodcaller("key")
@@ -28,17 +33,11 @@ class ConfluentFetcher:
 
     def __init__(self, model: KafkaSourceModel) -> None:
         """Make the consumer, which connects in its own threads; confluent-kafka is installed."""
-        from confluent_kafka import (  # noqa: PLC0415 - an extra
-            KafkaError,
-            KafkaException,
-            TopicPartition,
-        )
+        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - an extra
 
         self._model, self._topic = model, model.topic
         self._place: Any = TopicPartition
-        self._codes: Any = KafkaError
         self._exception: Any = KafkaException
-        self._missing = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001 - its own way to name errors of the client
         self._next: dict[int, int] = {}
         self._paused: set[int] = set()
         self._is_assigned = self._is_closed = False
@@ -96,6 +95,7 @@ class ConfluentFetcher:
         """Fetch on; see ``Fetcher.resume``."""
         if number in self._paused:
             self._paused.remove(number)
+            self._consumer.resume([self._place(self._topic, number)])  # no assignment does it
             self._is_assigned = False
 
     def position(self, number: int) -> int | None:
@@ -166,12 +166,12 @@ class ConfluentFetcher:
 
     def _take_error(self, message: Any, gone: list[int]) -> None:
         error = message.error()
-        code, number = error.code(), message.partition()
-        if code == self._codes._PARTITION_EOF:  # noqa: SLF001 - see above
+        name, number = error.name(), message.partition()
+        if name == "_PARTITION_EOF":
             self._next[number] = max(self._next.get(number, 0), message.offset())
-        elif code in self._missing:
+        elif name in _MISSING:
             gone.append(number)
-        elif not error.retriable() and code not in self._waited_for:
+        elif not error.retriable() and name not in _WAITED_FOR:
             raise self._failure(error)
 
     def _failure(self, error: Any) -> SourceError:
@@ -179,12 +179,6 @@ class ConfluentFetcher:
             f"topic {self._topic!r} cannot be read on ({error.name()}: {error.str()}): what was "
             "committed is kept, run again"
         )
-
-    @property
-    def _waited_for(self) -> set[int]:
-        # a broker that is away comes back; the client connects again by itself
-        codes = self._codes
-        return {codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._RESOLVE, codes._TIMED_OUT}  # noqa: SLF001 - see above
 
     def close(self) -> None:
         """Disconnect; may be called twice."""

@@ -94,7 +94,7 @@ class Fetcher(Protocol):
         """Fetch nothing of a partition."""
 
     def resume(self, number: int) -> None:
-        """Fetch on; nothing happens to one that was not paused."""
+        """Fetch on, from where it was sought; nothing happens to one that was not paused."""
 
     def position(self, number: int) -> int | None:
         """Return what comes next, behind offsets of no record; None where it is not known."""
@@ -122,6 +122,7 @@ class PythonFetcher:
         """Use a client's consumer, which stays the caller's."""
         self._client, self._consumer = client, client.consumer
         self._has_headers = has_headers
+        self._paused: set[Any] = set()
         self._tell_wait_ms = 0.0
         self._gone_since_ms = 0.0
 
@@ -139,12 +140,14 @@ class PythonFetcher:
             self._consumer.seek(self._client.place(number), offset)
 
     def pause(self, number: int) -> None:
-        """Fetch nothing; see ``Fetcher.pause``."""
-        self._consumer.pause(self._client.place(number))
+        """Fetch nothing, as soon as the library can; see ``Fetcher.pause``."""
+        self._paused.add(self._client.place(number))
 
     def resume(self, number: int) -> None:
         """Fetch on; see ``Fetcher.resume``."""
-        self._client.resume([self._client.place(number)])
+        place = self._client.place(number)
+        self._paused.discard(place)
+        self._consumer.resume(place)
 
     def position(self, number: int) -> int | None:
         """Return what comes next; see ``Fetcher.position``."""
@@ -188,10 +191,15 @@ class PythonFetcher:
                 time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
                 return Polled()
         self._gone_since_ms = 0.0
+        if self._paused and sum(map(len, found.values())) < most:
+            # the library has nothing more in hand now. Of a partition that is paused with records
+            # in hand it may give and fetch nothing any more, resumed or not (3.0.12)
+            self._consumer.pause(*self._paused & self._consumer.assignment())
         return Polled(
             {
                 place.partition: columns(records, has_headers=self._has_headers)
                 for place, records in found.items()
+                if place not in self._paused
             }
         )
 

@@ -4,14 +4,14 @@ The group decides by the cooperative-sticky assignor: a partition that stays is 
 through a rebalance, and one that goes is given to nobody before its owner has joined once
 more. kafka-python calls its listener on the thread of its I/O, where nothing may block,
 while ``Placement`` wants the thread of ``read``. So the listener only keeps new partitions
-from being fetched and, where some go, ends the poll: an exception is the one way, and the
+from being read and, where some go, ends the poll: an exception is the one way, and the
 next poll is where the host joins again. Between the two ``read`` compares what it has with
 what the consumer has, gives back, and opens.
 
 A host that waits for room in the tunnel reads nothing, maybe for days, and must not lose its
 partitions for it: they would move to a host that waits as well. So the thread of the polls
-goes on polling, with all partitions paused. It gives nothing back on behalf of its host: once
-the group asks for partitions it polls no more, and the poll interval decides.
+goes on polling, and seeks back to what it got. It gives nothing back on behalf of its host:
+once the group asks for partitions it polls no more, and the poll interval decides.
 
 Offsets come from the placement. Those committed to Kafka are for tools that show lag, and
 name the data directory where the state is, for members that have another one.
@@ -76,7 +76,6 @@ class GroupReader(KafkaReader):
         self._revoke_ms = model.poll_interval_ms * REVOKE_SHARE
         self._moved = threading.Event()
         self._is_asked_back = threading.Event()
-        self._stopped: set[Any] = set()  # partitions, while nobody reads
         self._member = ""
         self._is_lost = False
         self._failure: BaseException | None = None
@@ -178,15 +177,10 @@ class GroupReader(KafkaReader):
         """Remain a member while nobody reads; run by the thread of the polls."""
         if self._is_done or self._is_closed or self._is_asked_back.is_set():
             return
-        consumer = self._consumer
-        self._stopped = set(consumer.assignment()) - set(consumer.paused())
-        consumer.pause(*self._stopped)
-        try:
-            for number, records in self._poll_beside(1).records.items():
-                # nobody is there to take them
-                self._fetcher.seek(number, records.offsets[0])
-        finally:
-            self._client.resume(self._stopped & set(consumer.assignment()))
+        # not paused: the library may not give back what it has in hand of a paused partition
+        for number, records in self._poll_beside(1).records.items():
+            # nobody is there to take them
+            self._fetcher.seek(number, records.offsets[0])
 
     @override
     def _finish(self) -> None:
@@ -207,14 +201,13 @@ class GroupReader(KafkaReader):
     # What the group gives and takes
 
     def hold(self, places: Sequence[Any]) -> None:
-        """Let nothing be fetched of new partitions yet; run by the consumer's I/O thread.
+        """Let nothing be read of new partitions yet; run by the consumer's I/O thread.
 
         Raises:
             InterruptedError: See ``let_go``.
         """
-        self._stopped.difference_update(places)
         for place in places:
-            self._consumer.pause(place)
+            self._fetcher.pause(place.partition)
             # any: without one the consumer would look for an offset itself
             self._consumer.seek(place, 0)
         self._end_poll()

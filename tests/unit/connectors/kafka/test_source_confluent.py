@@ -46,6 +46,10 @@ class Consumer:
     def pause(self, places):
         self.paused += [place.partition for place in places]
 
+    def resume(self, places):
+        for place in places:
+            self.paused.remove(place.partition)
+
     def consume(self, most, _timeout):
         taken, self.messages = self.messages[:most], self.messages[most:]
         return taken
@@ -107,7 +111,7 @@ def test_a_paused_partition_is_not_assigned_again(fetcher):
     assert fetcher._consumer.assigned[-1] == {0: 7}
     fetcher.resume(1)
     give(fetcher)
-    assert fetcher._consumer.assigned[-1] == {0: 7, 1: 5}
+    assert (fetcher._consumer.assigned[-1], fetcher._consumer.paused) == ({0: 7, 1: 5}, [])
 
 
 @pytest.mark.parametrize("code", [KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT])

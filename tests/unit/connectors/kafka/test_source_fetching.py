@@ -17,6 +17,9 @@ class Place(SimpleNamespace):
     __hash__ = object.__hash__
 
 
+PLACES = [Place(partition=number) for number in range(3)]
+
+
 def fetcher(*answers):
     left = list(answers)
 
@@ -36,6 +39,24 @@ def test_records_come_by_columns():
     assert polled.gone == ()
     assert polled.records[3][:4] == ([7], [5], [b"d"], [b"{}"])
     assert NO_RECORDS.before(9) == NO_RECORDS
+
+
+def test_a_partition_is_paused_when_nothing_of_it_is_in_hand():
+    paused, answers = [], [{0: [ROW] * 2, 1: [ROW] * 3}, {0: [ROW], 1: [ROW] * 3}, {1: [ROW]}]
+    consumer = SimpleNamespace(
+        poll=lambda *_, **__: {PLACES[n]: rows for n, rows in answers.pop(0).items()},
+        assignment=lambda: {PLACES[0], PLACES[1]},  # 2 was given back
+        pause=lambda *places: paused.append([place.partition for place in places]),
+        resume=lambda place: paused.append(place.partition),
+    )
+    made = PythonFetcher(SimpleNamespace(consumer=consumer, place=PLACES.__getitem__, topic="raw"))
+    made.pause(0)
+    made.pause(2)
+    polls = [(list(made.poll(1, 5).records), list(paused)) for _ in range(2)]
+    assert polls == [([1], []), ([1], [[0]])]
+    made.resume(0)
+    made.pause(1)
+    assert (made.poll(1, 5), paused) == (Polled(), [[0], 0, [1]])
 
 
 def test_a_broker_that_is_only_starting_is_waited_for(caplog):
