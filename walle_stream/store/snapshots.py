@@ -189,7 +189,7 @@ class FolderSnapshots(SnapshotStore):
 
     def _last_files(self, line: str) -> list[_File]:
         for name in reversed(self._names()):
-            if name.endswith(f"-{line}.json"):
+            if _line_in(name) == line:
                 return self._read(name).files
         return []
 
@@ -233,7 +233,7 @@ class FolderSnapshots(SnapshotStore):
         return manifest.point
 
     def _prune(self, point: SnapshotPoint, line: str) -> None:
-        own = [name for name in self._names() if name.endswith(f"-{line}.json")]
+        own = [name for name in self._names() if _line_in(name) == line]
         for name in own[:-_KEPT]:
             (self._folder / name).unlink(missing_ok=True)
         needed = {file.stored for name in own[-_KEPT:] for file in self._read(name).files}
@@ -242,17 +242,13 @@ class FolderSnapshots(SnapshotStore):
                 path.unlink(missing_ok=True)
         # lines of earlier owners: this one has all that they had. One without a snapshot may
         # be that of a later owner, who has just begun; one with a later snapshot goes on
-        before = [name for name in self._names() if _is_before(name, point) and name not in own]
+        first = f"{point.epoch:020d}-{point.commits:020d}"
+        before = [name for name in self._names() if name < first and name not in own]
         for name in before:
             (self._folder / name).unlink(missing_ok=True)
         kept = {line, *map(_line_in, self._names())}
         for of_line in {_line_in(name) for name in before} - kept:
             shutil.rmtree(self._folder / of_line, ignore_errors=True)
-
-
-def _is_before(name: str, point: SnapshotPoint) -> bool:
-    named = _point(name)
-    return named is not None and named < point
 
 
 def _line_in(name: str) -> str:

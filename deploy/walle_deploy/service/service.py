@@ -144,7 +144,7 @@ class ReleaseService:
                     "itself alone"
                 ),
             )
-        hashed = id_hash(profile.device)
+        hashed = hashed or id_hash(profile.device)
         self.known.see(hashed, profile.tasks)
         look = current.releases.look(profile, hashed)
         offers = look.decide()

@@ -13,7 +13,6 @@ from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 
-import msgspec
 import pytest
 
 from tests.integration.scripted_visits import PIPELINE
@@ -233,19 +232,14 @@ QUICK = WebhookOptions(timeout_s=2.0, attempts=6, backoff_s=0.01, backoff_max_s=
 
 def test_an_alarm_arrives_through_failures_hangs_and_500_signed_and_in_order():
     with Receiver(500, "hang", "drop", 429) as receiver:
-        webhook = Webhook(
-            receiver.url + "/hook", SECRET, msgspec.structs.replace(QUICK, attempts=50)
-        )
+        webhook = Webhook(receiver.url + "/hook", SECRET, QUICK)
         webhook.send(message(1))
         webhook.send(message(2))
-        webhook.close(60.0)
-        found = [receiver.requests.get_nowait() for _ in range(receiver.requests.qsize())]
+        found = [receiver.requests.get(timeout=30) for _ in range(4)]
+        webhook.close()
     assert (webhook.sent, webhook.dropped) == (2, 0)
-    alarms = [json.loads(body)["alarm"] for _, _, body in found]
-    # 500, 429, 200; 200; an answer that comes too late is asked for again
-    assert alarms == sorted(alarms)
-    assert alarms[:3] == ["1"] * 3
-    assert alarms[-1] == "2"
+    bodies = [json.loads(body) for _, _, body in found]
+    assert [each["alarm"] for each in bodies] == ["1", "1", "1", "2"]  # 500, 429, 200; 200
     path, headers, body = found[-1]
     assert (path, headers["walle-alarm"]) == ("/hook", "2-firing")
     time_ms, digest = headers["walle-signature"].removeprefix("t=").split(",sha256=")

@@ -87,8 +87,8 @@ def decode_image(stream: Array, pixel_format: str) -> Array:
         with Image.open(BytesIO(stream.tobytes()), formats=FORMATS) as image:
             pixels = np.array(image.convert(mode), np.uint8)
     except (
-        # Pillow's decoders raise these for a broken file. NotImplementedError is theirs, too: for a
-        # kind of compression that they do not know
+        # Pillow's decoders raise all of these for a file that is broken, or has a compression that
+        # they do not know
         OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, KeyError,
         NotImplementedError, OverflowError, struct.error, Image.DecompressionBombError,
     ):  # fmt: skip

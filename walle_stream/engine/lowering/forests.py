@@ -89,7 +89,7 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
 def _compared(
     builder: Builder, forest: Forest, modes: list[int], rows: Tensor, values: Tensor
 ) -> Tensor:
-    # by the modes that there are; tables that no node needs are not read
+    # Emit one comparison for each mode that a node has. Read no table that no node needs.
     splits = taken(builder, forest.splits.astype(values.dtype), rows)
 
     def by(number: int) -> Tensor:

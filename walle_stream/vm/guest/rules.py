@@ -94,7 +94,10 @@ ALLOWED_BUILTINS: Final = _names(
     "int isinstance issubclass iter len list map max memoryview min next object oct ord pow "
     "property range repr reversed round set slice sorted staticmethod str sum super tuple zip"
 )
-"""Builtins that a script gets as they are."""
+"""Builtins that a script gets as they are: all of Python's that reach nothing beside the run.
+
+Exceptions are among them, as a script may raise and catch whichever it likes.
+"""
 
 REPLACED_BUILTINS: Final = _names("__import__ delattr getattr hasattr print setattr type")
 """Builtins that a script gets in a restricted form (``restricted``, ``modules``)."""
