@@ -34,6 +34,7 @@ CRASH_POINTS: Final = (
     "ack.before",
     "cloud.before",
     "cloud.after",
+    "sink.after",
     "reply.before",
     "reply.after",
     "close.before",

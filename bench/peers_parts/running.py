@@ -15,7 +15,7 @@ import msgspec
 
 from peers_parts.contenders import Contender
 from peers_parts.environments import Environment
-from walle_stream.app.connectors import load_connector
+from walle_stream.spec.connectors import load_connector
 from walle_stream.store.datadir import DataDir
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -4,7 +4,7 @@ Its own sections are checked by models, what other connectors have under theirs 
 business: a simulator beside a tunnel over Kafka needs not be installed here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -28,10 +28,12 @@ class OwnModels(Mapping[str, type[BaseModel]]):
         source: type[BaseModel] = AnyKeys,
         tunnel: type[BaseModel] = AnyKeys,
         dead_letters: type[BaseModel] = AnyKeys,
+        sink: Callable[[str], type[BaseModel]] = lambda _name: AnyKeys,
     ) -> None:
         """Keep the models; YAML names the connector by its name, or an object in its module."""
         self._connector = connector
         self._source, self._tunnel, self._dead_letters = source, tunnel, dead_letters
+        self._sink = sink
 
     def __getitem__(self, name: str) -> type[BaseModel]:
         """Return the model of a section ``spec.source``."""
@@ -44,6 +46,10 @@ class OwnModels(Mapping[str, type[BaseModel]]):
     def of_dead_letters(self, name: str) -> type[BaseModel]:
         """Return the model of a section ``spec.deadLetters``."""
         return self._dead_letters if self._is_own(name) else AnyKeys
+
+    def of_sink(self, name: str) -> type[BaseModel]:
+        """Return the model of a section of ``spec.sinks``."""
+        return self._sink(name)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names that are known: its own."""

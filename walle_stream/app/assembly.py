@@ -17,7 +17,6 @@ from walle_stream.actors.cloud.holdings import CloudHoldings
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.supervisor import RestartPolicy
-from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
 from walle_stream.app.programs.evaluating import LazyEvaluator
@@ -27,6 +26,7 @@ from walle_stream.app.programs.isolation import check_machine, ready_tasks
 from walle_stream.app.programs.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.programs.models import load_models, onnx_models
 from walle_stream.app.programs.programs import ReadyTask, unpack_task
+from walle_stream.cloud.sink_pump import SinkPump, serving_sinks
 from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
@@ -37,6 +37,7 @@ from walle_stream.ports import (
     ReportSink,
     SourceReader,
 )
+from walle_stream.spec.connectors import ConnectorModels, load_connector
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.rocks import set_block_cache_bytes
@@ -94,6 +95,8 @@ class Assembly:
         self.runtime = self._spec.runtime.kind
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
+        self.sinks: Sequence[SinkPump] = ()
+        """What takes features to ``spec.sinks``, where the cloud side is here."""
         self.holdings = CloudHoldings()  # usable once the cloud side's actor is named
         self._device_end: dict[str, int] = {}
         self.host_count: int = self._spec.runtime.hosts
@@ -220,6 +223,8 @@ class Assembly:
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes, sync_ms
         )
         stack.callback(self._tunnel.close)
+        self.cloud_store.serve_sinks(tuple(self._loaded.sinks), self.incarnation)
+        self.sinks = stack.enter_context(serving_sinks(self._loaded, lambda: [self.cloud_store]))
         for lane, position in self.cloud_store.positions.items():
             # before anybody sends: a log that lost its end goes on behind what was merged
             self._tunnel.receiver.release(lane, position)

@@ -15,10 +15,10 @@ import msgspec
 from walle_stream.actors.device_host import GetStatus, Settle
 from walle_stream.actors.plan.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.connectors import load_connector
 from walle_stream.app.local import Beside, LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.ports import DeadLetterSink
+from walle_stream.spec.connectors import load_connector
 from walle_stream.types import partition_of
 
 EVENTS_CONNECTOR: Final = "events"

@@ -222,6 +222,11 @@ class LocalRun:
         return self._assembly.cloud_store.stats.losses if self._cloud is not None else 0
 
     @property
+    def sink_lags(self) -> Mapping[str, int]:
+        """Features that each sink has not yet."""
+        return {pump.name: pump.lag for pump in self._assembly.sinks}
+
+    @property
     def installation(self) -> Installation:
         """Installs tasks on the run's devices; usable while ``is_ready``, in any thread."""
         if self._installation is None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from walle_stream.actors.rows.partition_rows import PartitionRows
-from walle_stream.app.connectors import load_connector
 from walle_stream.app.report import RunReport
 from walle_stream.errors import DataLostError, StoreError
+from walle_stream.spec.connectors import load_connector
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore
 

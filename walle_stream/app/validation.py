@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.connectors import further_kinds
 from walle_stream.app.programs.programs import compile_task, unpack_task
+from walle_stream.spec.connectors import further_kinds
 from walle_stream.spec.loader import load_task
 from walle_stream.spec.single import kind_of, load_single
 from walle_stream.vm.package.reader import SUFFIX

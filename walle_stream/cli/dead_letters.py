@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from walle_stream.actors.rows.letter_rows import encode_letter
-from walle_stream.app.connectors import ConnectorModels, load_connector
 from walle_stream.app.queries.letters import dead_letters, kept_letters
 from walle_stream.app.queries.record_file import RecordFile
 from walle_stream.app.queries.replay import Mark, ReplayReport, Wanted, replay
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import SpecFileError
 from walle_stream.ports import KeptLetter, RecordReturn
+from walle_stream.spec.connectors import ConnectorModels, load_connector
 from walle_stream.spec.loader import LoadedPipeline, UnreadPackage, load_pipeline
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.replayed import ReplayedLetters, read_replayed

@@ -6,11 +6,11 @@ import os
 import shlex
 from pathlib import Path
 
-from walle_stream.app.connectors import ConnectorModels, further_kinds
 from walle_stream.app.resources import find_definition
 from walle_stream.app.scaffold import make_project
 from walle_stream.app.validation import validate_file
 from walle_stream.cli.run import say
+from walle_stream.spec.connectors import ConnectorModels, further_kinds
 from walle_stream.spec.schema import json_schema
 
 

@@ -7,6 +7,7 @@ Keys, integers big-endian::
     \x01 INCARNATION u32 partition         highest epoch, the last frame, its numbering: u64 each
     \x02 DEVICE                            DeviceSeen, MessagePack
     \x04 u64 number                        OpenCall, MessagePack; until its reply was sent
+    \x06 u64 number, \x07 NAME             of sinks, see ``sink_log``
     \x10 DEVICE \x00 u32 generation u64 seq   (task, version, feature, encoding), MessagePack
 
 Features, receiver state and the tunnel's position commit in ONE write batch:
@@ -26,9 +27,10 @@ from typing import Final, NamedTuple
 import msgspec
 from rocksdict import DbClosedError, Rdict, WriteBatch
 
+from walle_stream.cloud.sink_log import SinkLog, as_merged
 from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
-from walle_stream.ports import ReportFrame, ReportSink
+from walle_stream.ports import MergedFeature, ReportFrame, ReportSink
 from walle_stream.store.files import make_folder
 from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks, scan_rocks
 from walle_stream.store.transaction import prefix_end
@@ -77,6 +79,8 @@ class Merging:
         self.reports: list[ReportFrame] = []
         self.rows: dict[bytes, bytes] = {}
         self.last_frames: dict[tuple[str, int], _Last] = {}
+        self.merged: list[MergedFeature] = []
+        """For sinks."""
 
     def put_sender(
         self, incarnation: str, partition: int, epoch: int, last: _Last = _NOTHING
@@ -105,6 +109,9 @@ class FeatureStore:
         self._path = path
         self.report_sink: ReportSink | None = None
         """Gets frames of reports before they are merged; they are let go where None."""
+        self.sink_log: SinkLog | None = None
+        self.lane = ""
+        """What numbers the features of ``sink_log``."""
         self._database: Rdict = open_rocks(path, read_only=read_only)
         self._durability = durability_of(self._database, path, sync_ms)
         self._merged: deque[tuple[int, dict[int, int]]] = deque()  # not durable yet
@@ -125,6 +132,15 @@ class FeatureStore:
             self.stats = _decode_counts(counts) if counts else MergeCounts()
             epochs, self._last_frames = self._senders()
             self._fence = Fence(epochs)
+
+    def serve_sinks(self, names: Sequence[str], lane: str) -> None:
+        """Keep what is merged from now on until all sinks have it; blocks, before any merge.
+
+        ``lane`` tells this table's numbers from those of others.
+        """
+        self.lane = lane
+        if names:
+            self.sink_log = SinkLog(self._database, self._path, names)
 
     def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> MergeCounts:
         """Merge frames in one write batch and return the cumulative counts; blocks.
@@ -151,11 +167,16 @@ class FeatureStore:
             batch.put(_LANE + _U32.pack(lane), _U64.pack(position))
         counts.told = min(counts.told, counts.losses)  # some may have been sent again
         batch.put(b"\x00counts", _encode(counts))
+        log = self.sink_log
+        if log is not None and merging.merged:
+            log.add(batch, merging.merged)
         self._hand_over(merging.reports)
         crash_point("cloud.before")
         with map_rocks_errors(self._path):
             self._database.write(batch)
         self._merged.append((self._durability.commit(), positions))
+        if log is not None and merging.merged:
+            log.end = merging.merged[-1].number + 1
         crash_point("cloud.after")
         self.positions.update(positions)
         self._last_frames.update(merging.last_frames)
@@ -319,6 +340,9 @@ class FeatureStore:
                 last = number
             merged += 1
             rows[key] = row
+            if self.sink_log is not None:
+                number = self.sink_log.end + len(merging.merged)
+                merging.merged.append(as_merged(number, incarnation, record))
         counts.features += merged
 
     def _device(self, device_id: str) -> DeviceSeen:

@@ -18,6 +18,7 @@ import msgspec
 
 from walle_stream.cloud.heads import shown
 from walle_stream.cloud.partitions import MOVING, Partitions
+from walle_stream.cloud.sink_pump import show_lags
 from walle_stream.errors import MetricsAddressError
 from walle_stream.types import device_id_problem
 from walle_stream.wire.metrics_text import Metrics
@@ -94,6 +95,7 @@ class LookUps:
         for partition, each in health["partitions"].items():
             lag.set(each["lag_records"], partition=partition)
             ready.set(each["is_ready"], partition=partition)
+        show_lags(metrics, health.get("sinks", {}))
         if health.get("reports"):
             reports = metrics.gauge("walle_cloud_reports", _REPORTS, ["state"])
             for state, count in health["reports"].items():

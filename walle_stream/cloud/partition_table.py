@@ -23,6 +23,7 @@ from rocksdict import Checkpoint, WriteBatch
 from walle_stream.cloud.features import FEATURE_KEY, FeatureStore, Merging, device_prefix
 from walle_stream.cloud.heads import INCARNATIONS_MAX, DeviceHead, KeptFeature
 from walle_stream.cloud.reports import PREFIX, WAITING_MAX_BYTES, HeldReports, Waiting
+from walle_stream.cloud.sink_log import as_merged
 from walle_stream.ports import ReportFrame
 from walle_stream.store.rocks import map_rocks_errors, scan_rocks
 from walle_stream.store.transaction import prefix_end
@@ -31,6 +32,7 @@ from walle_stream.wire.frame import FeatureRecord
 
 _PLACE: Final = b"\x00place"
 _SLACK_MIN: Final = 8
+_OFFSET_BITS: Final = 48
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_head = msgspec.msgpack.Decoder(DeviceHead).decode
@@ -56,6 +58,8 @@ class Stretch(NamedTuple):
     """The sender's."""
     epoch: int
     records: Sequence[FeatureRecord] = ()
+    numbers: Sequence[int] = ()
+    """Offsets of the records, for sinks."""
     reports: Sequence[ReportFrame] = ()
     calls: int = 0
     """Of services, which nobody answers."""
@@ -70,8 +74,9 @@ class Kept(NamedTuple):
 
 
 class _Taking(Merging):
-    def __init__(self, counts: MergeCounts) -> None:
+    def __init__(self, counts: MergeCounts, base: int) -> None:
         super().__init__(counts)
+        self.base = base  # what is added to offsets, so that a topic that begins anew goes on
         self.fresh: dict[str, dict[bytes, str]] = {}  # by device, rows of this batch: key to task
         self.gone: set[bytes] = set()
         self.full: set[str] = set()  # devices with too many rows
@@ -117,11 +122,11 @@ class PartitionTable(FeatureStore):
         Raises:
             StoreError: Nothing of them was written: open it again.
         """
-        merging = _Taking(msgspec.structs.replace(self.stats))
+        begun = self.place.begun + (next_offset < self.place.next)
+        merging = _Taking(msgspec.structs.replace(self.stats), begun << _OFFSET_BITS)
         merging.counts.frames_refused += refused
         for each in stretches:
             self._merge_stretch(merging, each)
-        begun = self.place.begun + (next_offset < self.place.next)
         place = Place(begun, next_offset, offset)
         merging.batch.put(_PLACE, _encode(place))
         with self._lock:
@@ -186,12 +191,16 @@ class PartitionTable(FeatureStore):
         merging.counts.calls += stretch.calls
         merging.counts.frames += len(stretch.reports)
         merging.reports += stretch.reports
-        for record in stretch.records:
-            self._merge_record(merging, stretch.incarnation, record)
+        log = self.sink_log
+        for index, record in enumerate(stretch.records):
+            if self._merge_record(merging, stretch.incarnation, record) and log is not None:
+                number = merging.base + stretch.numbers[index]
+                merging.merged.append(as_merged(number, stretch.incarnation, record))
         while merging.full:
             self._trim(merging, merging.full.pop())
 
-    def _merge_record(self, merging: _Taking, incarnation: str, record: FeatureRecord) -> None:
+    def _merge_record(self, merging: _Taking, incarnation: str, record: FeatureRecord) -> bool:
+        # whether it was new
         device_id, counts = record.device_id, merging.counts
         head = self._device(device_id)
         known = head.incarnations
@@ -203,13 +212,13 @@ class PartitionTable(FeatureStore):
                 f"{INCARNATIONS_MAX} of a device: its data directory was made anew so often, or "
                 "somebody writes in its name"
             )
-            return
+            return False
         counts.devices += not known
         merging.touched[device_id] = head
         verdict, generation = head.judge(incarnation, record.sequence_number)
         if verdict is Verdict.SEEN:
             counts.duplicates_dropped += 1
-            return
+            return False
         is_gap = verdict is Verdict.GAP
         counts.features += 1
         counts.gaps += is_gap
@@ -226,6 +235,7 @@ class PartitionTable(FeatureStore):
         merging.fresh.setdefault(device_id, {})[key] = record.task
         if head.take(generation, record, is_gap=is_gap) > self._most:
             merging.full.add(device_id)
+        return True
 
     def _trim(self, merging: _Taking, device_id: str) -> None:
         fresh = merging.fresh[device_id]

@@ -65,6 +65,8 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     keep: int
     keeps_reports: bool = False
+    sinks: Sequence[str] = ()
+    """Names of those that get what is merged."""
     snapshots: Callable[[int], SnapshotStore] | None = None
     """Gives those of a partition; None: the topic alone brings what a worker lacks."""
     snapshot_every_ms: float = SNAPSHOT_EVERY_MS
@@ -240,6 +242,7 @@ class Partitions:
             copies = SnapshotCopies(store, self._uploads, options.snapshot_every_ms)
             self._fetch(copies, path)
         table = PartitionTable(path, options.keep, keeps_reports=options.keeps_reports)
+        table.serve_sinks(options.sinks, f"partition-{number:04d}")
         return _Open(table, copies)
 
     def _fetch(self, copies: SnapshotCopies, path: Path) -> None:

@@ -55,6 +55,7 @@ against the classes)::
     │  ├─ CloudStalledError
     │  ├─ DataLostError
     │  ├─ EnvelopeError(ValueError)
+    │  ├─ SinkError
     │  ├─ TopicError
     │  └─ TunnelClosedError
     └─ VmError
@@ -139,6 +140,7 @@ from walle_stream.errors.tunnels import (
     CloudStalledError,
     DataLostError,
     EnvelopeError,
+    SinkError,
     TopicError,
     TunnelClosedError,
     TunnelError,
@@ -196,6 +198,7 @@ __all__ = [
     "ServiceBusyError",
     "ServiceUnreachableError",
     "ShapeError",
+    "SinkError",
     "SourceChangedError",
     "SourceError",
     "SourceFormatError",

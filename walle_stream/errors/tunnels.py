@@ -37,6 +37,15 @@ class DataLostError(TunnelError):
         self.count = count
 
 
+class SinkError(TunnelError):
+    """A sink of features (``spec.sinks``) takes none now: it is away, or refuses them.
+
+    They wait on the cloud side; the message says what to correct.
+    """
+
+    is_retryable: ClassVar[bool] = True
+
+
 class EnvelopeError(TunnelError, ValueError):
     """A frame of the tunnel is cut, altered or of an unknown version.
 

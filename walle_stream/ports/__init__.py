@@ -16,6 +16,7 @@ from walle_stream.ports.letters import (
 from walle_stream.ports.models import ModelRunner
 from walle_stream.ports.reports import Proof, ProofOf, ReportFrame, ReportSink
 from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
+from walle_stream.ports.sinks import FeatureSink, MergedFeature, Written, first_part
 from walle_stream.ports.snapshots import SnapshotPoint, SnapshotStore
 from walle_stream.ports.source import (
     Origins,
@@ -50,11 +51,13 @@ __all__ = [
     "Downlink",
     "DownlinkSender",
     "EventBatch",
+    "FeatureSink",
     "HasLog",
     "Holdings",
     "Holds",
     "InstalledTask",
     "KeptLetter",
+    "MergedFeature",
     "ModelRunner",
     "Origins",
     "Placement",
@@ -74,4 +77,6 @@ __all__ = [
     "Unread",
     "Uplink",
     "UplinkReceiver",
+    "Written",
+    "first_part",
 ]

@@ -24,6 +24,7 @@ from walle_stream.spec.models import (
     FunctionReference,
     ModelReference,
     Pipeline,
+    SinkSpec,
     SourceSpec,
     Task,
     TaskReference,
@@ -41,7 +42,7 @@ ISOLATION: Final = "spec.isolation.require"
 _KINDS: Final = ("Pipeline", "Task")
 _REFERENCES: Final = tuple(TaskReference.model_fields)
 # how collections of models call what they have for a part that is not the source
-_FINDERS: Final = {"tunnel": "of_tunnel", "deadLetters": "of_dead_letters"}
+_FINDERS: Final = {"tunnel": "of_tunnel", "deadLetters": "of_dead_letters", "sinks": "of_sink"}
 _DEFAULT_TUNNEL: Final = str(TunnelSpec.model_fields["connector"].default)
 
 
@@ -83,6 +84,8 @@ class LoadedPipeline[P: Packaged = Never]:
     """Values that came from the environment: never to be logged."""
     dead_letters: BaseModel | None = None
     """The connector's model of ``spec.deadLetters``, where there is one."""
+    sinks: Mapping[str, BaseModel] = field(default_factory=dict)
+    """Connectors' models of ``spec.sinks``, by name."""
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """``FILE:LINE:COLUMN`` of a task's trigger ids and pages by their text, of its ``ISOLATION``,
     and, with no task's name, of the source's keys."""
@@ -154,11 +157,19 @@ class _Loading:
         for text in overrides:
             apply_override(document, text)
         pipeline = self._validate(document, Pipeline)
-        source = self._connector(document, "source", SourceSpec)
-        tunnel = self._connector(document, "tunnel", TunnelSpec)
-        letters = self._connector(document, "deadLetters", DeadLettersSpec)
-        parts = {"source": source, "tunnel": tunnel, "deadLetters": letters}
-        for key, problem in find_shared(parts):
+        source = self._connector(document, ("source",), SourceSpec)
+        tunnel = self._connector(document, ("tunnel",), TunnelSpec)
+        letters = self._connector(document, ("deadLetters",), DeadLettersSpec)
+        sinks = {
+            name: self._connector(document, ("sinks", name), SinkSpec)
+            for name in (pipeline.spec.sinks if pipeline is not None else ())
+        }
+        parts: dict[Key, BaseModel | None] = {
+            ("source",): source,
+            ("tunnel",): tunnel,
+            ("deadLetters",): letters,
+        }
+        for key, problem in find_shared(parts | {("sinks", n): each for n, each in sinks.items()}):
             self._add(document.error(key, problem))
         others = [
             document for document, kind in zip(documents, kinds, strict=True) if kind == "Task"
@@ -176,7 +187,15 @@ class _Loading:
         for name in document.value["spec"]["source"]:
             self._places["", name] = document.shown_place(("spec", "source", name))
         return LoadedPipeline(
-            pipeline, tasks, source, tunnel, self._file, masked, letters, self._places
+            pipeline,
+            tasks,
+            source,
+            tunnel,
+            self._file,
+            masked,
+            letters,
+            {name: each for name, each in sinks.items() if each is not None},
+            self._places,
         )
 
     def single_task(self) -> Task | None:
@@ -312,23 +331,27 @@ class _Loading:
 
     # Connectors
 
-    def _connector(self, document: Document, part: str, frame: type[BaseModel]) -> BaseModel | None:
-        spec = document.value.get("spec")
-        section = spec.get(part, {}) if isinstance(spec, dict) else None
+    def _connector(self, document: Document, key: Key, frame: type[BaseModel]) -> BaseModel | None:
+        base: Key = ("spec", *key)
+        section, part = document.value, key[0]
+        for each in base:
+            section = section.get(each, {}) if isinstance(section, dict) else None
         if not isinstance(section, dict):
             return None
         is_default = part == "tunnel" and "connector" not in section
         name = _DEFAULT_TUNNEL if is_default else section.get("connector")
         if not isinstance(name, str):
             return None
-        base: Key = ("spec", part)
         model: type[BaseModel] | None = None
         try:
             # a connector may be a source and a tunnel, with keys of its own for each
-            model = getattr(self._models, _FINDERS.get(part, ""), self._models.__getitem__)(name)
+            model = getattr(self._models, _FINDERS.get(str(part), ""), self._models.__getitem__)(
+                name
+            )
         except KeyError:
             if part != "tunnel" or name != _DEFAULT_TUNNEL:
-                message = f"there is no connector {name!r}{suggest(name, self._models)}"
+                known = getattr(self._models, "having", lambda _part: self._models)(part)
+                message = f"there is no connector {name!r}{suggest(name, known)}"
                 self._add(document.error((*base, "connector"), message))
                 return None
         except SpecFileError as error:

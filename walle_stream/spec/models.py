@@ -359,6 +359,13 @@ class DeadLettersSpec(BaseModel):
     connector: str = Field(description="Name of an installed connector that takes dead letters.")
 
 
+class SinkSpec(BaseModel):
+    """Where merged features go; the connector validates its own keys."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+    connector: str = Field(description="Name of an installed connector that takes features.")
+
+
 class RuntimeSpec(Strict):
     """How a pipeline runs."""
 
@@ -436,6 +443,9 @@ class PipelineSpec(Strict):
     tunnel: TunnelSpec = Field(default_factory=TunnelSpec, description="The way to the cloud.")
     dead_letters: DeadLettersSpec | None = Field(
         default=None, description="Where dead letters go besides the data directory."
+    )
+    sinks: dict[Name, SinkSpec] = Field(
+        default_factory=dict, description="By name, where merged features go beside the table."
     )
     services: dict[FunctionName, FunctionReference] = Field(
         default_factory=dict,

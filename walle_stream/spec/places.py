@@ -19,10 +19,10 @@ class HasPlaces(Protocol):
         ...
 
 
-def find_shared(parts: Mapping[str, object]) -> Iterator[tuple[Key, str]]:
+def find_shared(parts: Mapping[Key, object]) -> Iterator[tuple[Key, str]]:
     """Yield places that belong to two keys: the later key, and what is wrong with it.
 
-    ``parts`` are connectors' models by their name under ``spec``.
+    ``parts`` are connectors' models by their key under ``spec``.
     """
     seen: dict[Hashable, str] = {}
     for part, model in parts.items():
@@ -31,5 +31,5 @@ def find_shared(parts: Mapping[str, object]) -> Iterator[tuple[Key, str]]:
         for name, places in model.places().items():
             other = next((seen[place] for place in places if place in seen), None)
             if other is not None:
-                yield ("spec", part, name), f"is {other}, too: give each its own"
-            seen |= dict.fromkeys(places, f"spec.{part}.{name}")
+                yield ("spec", *part, name), f"is {other}, too: give each its own"
+            seen |= dict.fromkeys(places, ".".join(["spec", *map(str, part), name]))

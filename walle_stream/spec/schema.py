@@ -5,7 +5,7 @@ keys beside ``connector``, and ``${VAR}`` wherever a scalar may stand, so that n
 file that the loader accepts is marked as wrong.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -31,14 +31,18 @@ def json_schema(
     of_tunnel = getattr(connector_models, "of_tunnel", connector_models.__getitem__)
     tunnels = {name: of_tunnel(name) for name in connector_models}
     models += tunnels.values()
-    letters = dict(getattr(connector_models, "with_dead_letters", dict)())
-    models += letters.values()
+    having: Callable[[str], dict[str, type[BaseModel]]] = getattr(
+        connector_models, "having", lambda _part: {}
+    )
+    letters, sinks = having("deadLetters"), having("sinks")
+    models += [*letters.values(), *sinks.values()]
     references, schema = models_json_schema(
         [(model, "validation") for model in dict.fromkeys(models)],
         title="walle_stream definitions",
     )
     definitions: dict[str, Any] = schema["$defs"]
     parts = {"SourceSpec": connector_models, "TunnelSpec": tunnels, "DeadLettersSpec": letters}
+    parts["SinkSpec"] = sinks
     for part, names in parts.items():
         shared = definitions[part]
         definitions[part] = {

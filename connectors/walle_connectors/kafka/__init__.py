@@ -13,6 +13,7 @@ Records may be moved by librdkafka instead (``librdkafka``), behind
 from typing import TYPE_CHECKING, Final
 
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
+from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_connectors.kafka.source import KafkaSource, KafkaSourceModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
     from walle_connectors.kafka.dead_letters.returning import KafkaRecordReturn
     from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
+    from walle_connectors.kafka.sink import KafkaSink
     from walle_connectors.kafka.tunnel import KafkaTunnel
 
 
@@ -35,6 +37,7 @@ class KafkaConnector:
     model: Final = KafkaSourceModel
     tunnel_model: Final = KafkaTunnelModel
     letter_model: Final = KafkaDeadLetterModel
+    sink_model: Final = KafkaSinkModel
 
     def open(self, model: KafkaSourceModel) -> KafkaSource:
         """Return the source of a definition; no broker is asked yet."""
@@ -53,6 +56,12 @@ class KafkaConnector:
         from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
 
         return KafkaTunnel(model, max_bytes, partitions)
+
+    def open_sink(self, model: KafkaSinkModel, identity: str) -> "KafkaSink":
+        """Prepare a topic for merged features; brokers are asked with the first ones."""
+        from walle_connectors.kafka.sink import KafkaSink  # noqa: PLC0415 - an extra
+
+        return KafkaSink(model, identity)
 
     def open_letters(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterSink":
         """Open a topic for dead letters; blocks for some seconds at most."""

@@ -23,6 +23,7 @@ _REMIND_EVERY: Final = 30  # attempts, about a minute
 
 # as good as for ever: the outbox keeps what is sent, there is nobody to give it back to
 _DELIVERY_MS: Final = 2**31 - 1
+_TRANSACTION_MS: Final = 30_000
 
 
 def connect[C](
@@ -77,11 +78,16 @@ class StoppableProducer(KafkaProducer):  # type: ignore[misc]
 
 
 def make_producer(
-    connection: Connection, codec: str, linger_ms: int, max_bytes: int
+    connection: Connection,
+    codec: str,
+    linger_ms: int,
+    max_bytes: int,
+    transactional_id: str | None = None,
 ) -> StoppableProducer:
     """Make an idempotent producer that waits for all replicas; blocks.
 
     ``linger_ms`` is the longest wait for more records of a batch, ``max_bytes`` the largest record.
+    With ``transactional_id`` records are of transactions, which give up where no broker answers.
 
     Raises:
         KafkaError: No broker answers in time.
@@ -95,9 +101,10 @@ def make_producer(
         linger_ms=linger_ms,
         batch_size=min(max_bytes, 256 * 1024),
         max_request_size=max_bytes,
-        max_block_ms=2_000,
+        max_block_ms=2_000 if transactional_id is None else _TRANSACTION_MS,
         request_timeout_ms=10_000,
-        delivery_timeout_ms=_DELIVERY_MS,
+        delivery_timeout_ms=_DELIVERY_MS if transactional_id is None else _TRANSACTION_MS,
+        transactional_id=transactional_id,
         allow_auto_create_topics=False,
         bootstrap_timeout_ms=BOOTSTRAP_MS,
     )

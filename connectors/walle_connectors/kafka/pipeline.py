@@ -9,10 +9,12 @@ import msgspec
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
+from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_connectors.kafka.topics import NeededTopic, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.sections import OwnModels, load_sections
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.connectors import ConnectorModels
 from walle_stream.spec.loader import LoadedPipeline, UnreadPackage
 
 
@@ -20,7 +22,7 @@ class KafkaPart(msgspec.Struct, frozen=True):
     """One section of a pipeline that leads to Kafka."""
 
     place: str
-    """``spec.source``, ``spec.tunnel`` or ``spec.deadLetters``."""
+    """``spec.source``, ``spec.tunnel``, ``spec.deadLetters`` or ``spec.sinks.NAME``."""
     connection: Connection
     topics: list[NeededTopic]
 
@@ -30,6 +32,7 @@ _MODELS: Final = OwnModels(
     source=CONNECTOR.model,
     tunnel=CONNECTOR.tunnel_model,
     dead_letters=CONNECTOR.letter_model,
+    sink=ConnectorModels().of_sink,
 )
 
 
@@ -43,7 +46,7 @@ def load_kafka(file: Path, overrides: Sequence[str] = ()) -> LoadedPipeline[Unre
 
 
 def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
-    """Return the one to three sections of a pipeline over Kafka: source, tunnel, dead letters.
+    """Return the sections of a pipeline over Kafka: source, tunnel, dead letters, sinks.
 
     Raises:
         SpecFileError: The definition is wrong, or leads to no broker.
@@ -62,9 +65,14 @@ def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
     if isinstance(letters, KafkaDeadLetterModel):
         topic = NeededTopic(letters.topic, "spec.deadLetters.topic")
         parts.append(KafkaPart("spec.deadLetters", letters, [topic]))
+    for name, sink in loaded.sinks.items():
+        if isinstance(sink, KafkaSinkModel):
+            place = f"spec.sinks.{name}"
+            topic = NeededTopic(sink.topic, f"{place}.topic", 0, sink.max_bytes)
+            parts.append(KafkaPart(place, sink, [topic]))
     if not parts:
         raise SpecFileError(
-            f"{file}: none of spec.source, spec.tunnel and spec.deadLetters has the connector "
-            "'kafka': there is nothing to look at"
+            f"{file}: none of spec.source, spec.tunnel, spec.deadLetters and spec.sinks has the "
+            "connector 'kafka': there is nothing to look at"
         )
     return parts

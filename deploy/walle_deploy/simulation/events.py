@@ -59,7 +59,7 @@ def record_events(pipeline: Path, limit: int) -> bytes:
     Raises:
         WalleError: The definition is wrong, or the source cannot be read.
     """
-    from walle_stream.app.connectors import ConnectorModels, load_connector  # noqa: PLC0415 - heavy
+    from walle_stream.spec.connectors import ConnectorModels, load_connector  # noqa: PLC0415 - heavy
     from walle_stream.spec.loader import UnreadPackage, load_pipeline  # noqa: PLC0415 - same
 
     loaded = load_pipeline(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.connectors import ConnectorModels, further_kinds
 from walle_stream.app.validation import validate_file
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.connectors import ConnectorModels, further_kinds
 from walle_stream.spec.schema import json_schema
 
 WALK = Path(__file__).resolve().parents[3] / "configs/walk"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from walle_stream.app.connectors import ConnectorModels
+from walle_stream.spec.connectors import ConnectorModels
 from walle_stream.spec.schema import DIALECT, json_schema
 
 

@@ -6,8 +6,9 @@ the server).
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.figures.metrics_server import open_metrics_server
 from walle_stream.app.figures.status import HostStatus
 from walle_stream.app.figures.task_figures import TaskFigures, task_figures
+from walle_stream.cloud.sink_pump import show_lags
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.metrics_text import Metrics
 from walle_stream.wire.rows import Counters
@@ -69,6 +71,11 @@ class ObservedRun(Protocol):
         """Features and frames that the cloud side lacks, or has others for."""
         ...
 
+    @property
+    def sink_lags(self) -> Mapping[str, int]:
+        """Features that each sink has not yet."""
+        ...
+
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """Serve until the stack is closed.
@@ -80,7 +87,13 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     def render() -> str:
         counts, machines = run.vm_status()
         return render_metrics(
-            run.status(), counts, machines, run.task_names, run.host_status(), run.cloud_losses
+            run.status(),
+            counts,
+            machines,
+            run.task_names,
+            run.host_status(),
+            run.cloud_losses,
+            run.sink_lags,
         )
 
     server = open_metrics_server(address, render, lambda: run.is_ready)
@@ -96,6 +109,7 @@ def render_metrics(
     task_names: Sequence[str] = (),
     hosts: Sequence[HostStatus] = (),
     cloud_losses: int = 0,
+    sink_lags: Mapping[str, int] = MappingProxyType({}),
 ) -> str:
     """Return the figures in Prometheus' text format."""
     metrics, total = Metrics(), Counters()
@@ -110,6 +124,7 @@ def render_metrics(
         metrics.counter(f"walle_{name}_total", text).raise_to(value)
     text = "Features and frames that the cloud side lacks, or has others for."
     metrics.gauge("walle_cloud_losses", text).set(cloud_losses)
+    show_lags(metrics, sink_lags)
     for name, text in _GAUGES.items():
         gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
         for status in statuses:

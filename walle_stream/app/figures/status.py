@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from walle_stream.app.connectors import load_connector
 from walle_stream.app.figures.task_figures import TaskFigures, task_figures
 from walle_stream.app.queries.query import run_state
 from walle_stream.clock import wall_ms
 from walle_stream.ports import Unread
+from walle_stream.spec.connectors import load_connector
 from walle_stream.store.datadir import DataDir
 from walle_stream.wire.rows import Counters, PartitionHead
 

@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.connectors import ConnectorModels
 from walle_stream.app.programs.programs import confinement_of, load_program, on_error_values
 from walle_stream.errors import PackageError, SpecFileError
+from walle_stream.spec.connectors import ConnectorModels
 from walle_stream.spec.loader import load_pipeline, load_task
 from walle_stream.spec.models import Task
 from walle_stream.spec.suggestions import suggest

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from walle_stream.app.connectors import load_connector
 from walle_stream.errors import MalformedRowError, StoreMissingError
+from walle_stream.spec.connectors import load_connector
 from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.partition import PartitionStore

@@ -8,11 +8,13 @@ successor waiting, and the cloud side refuses frames of an older epoch.
 
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
@@ -131,6 +133,9 @@ class RayRun:
     def status(self) -> list[PartitionStatus]:
         """Return the figures of all partitions, as of the last time they were asked for."""
         return [self._statuses[number] for number in sorted(self._statuses)]
+
+    sink_lags: Final[Mapping[str, int]] = MappingProxyType({})
+    """Nothing: the sinks are in the cloud side's process, which logs what waits."""
 
     @property
     def cloud_losses(self) -> int:

@@ -36,7 +36,8 @@ VM_KILLS_MAX: Final = 2
 A device whose runs end their VM three times in a process is quarantined there
 (``limits.strikes``): one more kill could rightly change the features."""
 
-_CALLS: Final = ("reply.before", "reply.after")
+_OPTIONAL: Final = {"services": ("reply.before", "reply.after"), "sinks": ("sink.after",)}
+"""Points that are passed where a definition has such a section alone."""
 
 
 class LocalTarget:
@@ -66,8 +67,14 @@ class LocalTarget:
     @property
     def roles(self) -> Sequence[Role]:
         """The run and its VMs."""
-        has_calls = any("services" in (each.get("spec") or {}) for each in documents(self._file))
-        points = tuple(point for point in CRASH_POINTS if has_calls or point not in _CALLS)
+        specs = [each.get("spec") or {} for each in documents(self._file)]
+        others = {
+            point
+            for key, of_key in _OPTIONAL.items()
+            for point in of_key
+            if not any(key in spec for spec in specs)
+        }
+        points = tuple(point for point in CRASH_POINTS if point not in others)
         run = Role("run", ends_run=True, points=points)
         vm = Role("vm", ends_run=False, weight=self.vm_weight, kills_max=VM_KILLS_MAX)
         return run, vm

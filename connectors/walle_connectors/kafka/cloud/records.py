@@ -36,6 +36,7 @@ def read_stretches(
     refused: list[Refused] = []
     sender: tuple[str, int, int] | None = None
     features: list[FeatureRecord] = []
+    numbers: list[int] = []
     for offset, key, value, headers in zip(
         records.offsets, records.keys, records.values, records.headers, strict=True
     ):
@@ -50,9 +51,10 @@ def read_stretches(
             sender = None
             continue
         if of != sender:
-            sender, features = of, []
-            found.append(Stretch(*of, records=features))
+            sender, features, numbers = of, [], []
+            found.append(Stretch(*of, records=features, numbers=numbers))
         features.append(feature)
+        numbers.append(offset)
     return found, refused
 
 

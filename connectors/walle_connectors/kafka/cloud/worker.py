@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Timer
@@ -27,6 +28,7 @@ from walle_stream.cloud.lookups import Group, LookUps, serve_look_ups
 from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.cloud.place import advertised
 from walle_stream.cloud.reports import ReportOutlet
+from walle_stream.cloud.sink_pump import serving_sinks
 from walle_stream.errors import (
     BrokerUnreachableError,
     SourceError,
@@ -87,7 +89,8 @@ def run_cloud(
         check_topics(tunnel, [needed])
         found = find_topics(tunnel, [needed])[tunnel.topic]
         _check_kept(tunnel, needed, options.snapshot_every if options.snapshots else 0)
-        tables = Partitions(data_dir / "partitions", address, _table_options(options, name))
+        kept = _table_options(options, name, tuple(loaded.sinks))
+        tables = Partitions(data_dir / "partitions", address, kept)
         stack.callback(tables.close)
         reports = _reports(stack, options, tables)
         letters = None
@@ -98,7 +101,13 @@ def run_cloud(
         of_group = Group(
             group, found.partitions if found else 0, Owners(tunnel, group, tunnel.topic)
         )
-        look_ups = LookUps(tables, of_group, options.keep, lambda: _report_health(tables, reports))
+        pumps = stack.enter_context(serving_sinks(loaded, tables.tables))
+
+        def more_health() -> dict[str, Any]:
+            lags = {pump.name: pump.lag for pump in pumps}
+            return {**_report_health(tables, reports), "sinks": lags}
+
+        look_ups = LookUps(tables, of_group, options.keep, more_health)
         server = serve_look_ups(options.web_host, options.web_port, look_ups)
         stack.callback(server.close)
         worker = _Worker(_as_source(tunnel, group, options), tables, letters, options.patience)
@@ -236,11 +245,12 @@ def _as_source(
     return KafkaSourceModel.model_validate(keys)
 
 
-def _table_options(options: argparse.Namespace, name: str) -> TableOptions:
+def _table_options(options: argparse.Namespace, name: str, sinks: Sequence[str]) -> TableOptions:
     folder: Path | None = options.snapshots
     return TableOptions(
         keep=options.keep,
         keeps_reports=options.reports is not None,
+        sinks=sinks,
         snapshots=None if folder is None else lambda number: FolderSnapshots(folder / name, number),
         snapshot_every_ms=options.snapshot_every * 1000.0,
     )

@@ -111,3 +111,14 @@ def test_topics_of_one_name_at_other_brokers_are_others(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(LOOP)
     assert kafka_parts(file, ["spec.deadLetters.topic=raw", "spec.deadLetters.brokers=h:3"])
+
+
+def test_a_sink_over_kafka_is_a_part_with_a_topic_of_its_own(tmp_path):
+    file, sink = tmp_path / "p.yaml", "spec.sinks.out"
+    file.write_text(LOOP)
+    keys = [f"{sink}.connector=kafka", f"{sink}.brokers=h:2", f"{sink}.topic=merged"]
+    other = ["spec.sinks.lake.connector=parquet", "spec.sinks.lake.path=lake"]
+    part = kafka_parts(file, keys + other)[-1]
+    assert (part.place, part.topics[0].key) == (sink, f"{sink}.topic")
+    with pytest.raises(SpecFileError, match=r"spec\.sinks\.out\.topic: is spec\.tunnel\.topic"):
+        kafka_parts(file, [*keys[:-1], f"{sink}.topic=up"])

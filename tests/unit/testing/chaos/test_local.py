@@ -96,9 +96,9 @@ def test_life_is_the_first_crash_point_or_the_end(run, tmp_path):
 
 def test_points_that_a_pipeline_does_not_pass_are_not_drawn(tmp_path):
     points = LocalTarget(make_plan(), tmp_path).roles[0].points
-    assert set(CRASH_POINTS) - set(points) == {"reply.before", "reply.after"}
+    assert set(CRASH_POINTS) - set(points) == {"reply.before", "reply.after", "sink.after"}
     file = tmp_path / "calls.yaml"
-    file.write_text("kind: Pipeline\nspec: {services: {}}\n")
+    file.write_text("kind: Pipeline\nspec: {services: {}, sinks: {}}\n")
     assert LocalTarget(make_plan(file), tmp_path).roles[0].points == CRASH_POINTS
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_stream.app.connectors import load_connector
 from walle_stream.errors import ChaosError
+from walle_stream.spec.connectors import load_connector
 
 KEPT: Final = 10_000
 """Features of a device and task that the cloud side is told to keep: all."""

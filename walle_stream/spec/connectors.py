@@ -4,7 +4,7 @@ The framework never imports an adapter by name; a user's own package joins by
 declaring an entry point, or the YAML names a dotted path ``package.module:NAME``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
@@ -15,6 +15,20 @@ from pydantic import BaseModel
 from walle_stream.errors import SpecFileError
 
 GROUP: Final = "walle_stream.connectors"
+_ATTRIBUTES: Final = {
+    "source": ("model", "tunnel_model"),
+    "tunnel": ("tunnel_model", "model"),
+    "deadLetters": ("letter_model",),
+    "sinks": ("sink_model",),
+}
+"""What connectors call the models of their keys, by the key under ``spec``."""
+
+_LACKS: Final = {
+    "model": "is no source: it has no `model` of its YAML keys",
+    "tunnel_model": "is no tunnel: it has no `model` of its YAML keys",
+    "letter_model": "takes no dead letters: name one that does, such as 'kafka'",
+    "sink_model": "takes no features: name one that does, such as 'parquet'",
+}
 KINDS_GROUP: Final = "walle_stream.kinds"
 """Entry point group of further kinds: a pydantic model of the whole document, by its kind."""
 
@@ -61,28 +75,36 @@ class ConnectorModels(Mapping[str, type[BaseModel]]):
 
     def __getitem__(self, name: str) -> type[BaseModel]:
         """Return the model of a connector's keys."""
-        return _model_of(name, "model", "tunnel_model")
+        return _model_of(name, *_ATTRIBUTES["source"])
 
     def of_tunnel(self, name: str) -> type[BaseModel]:
         """Return the model of a connector's keys under ``spec.tunnel``."""
-        return _model_of(name, "tunnel_model", "model")
+        return _model_of(name, *_ATTRIBUTES["tunnel"])
 
     def of_dead_letters(self, name: str) -> type[BaseModel]:
         """Return the model of a connector's keys under ``spec.deadLetters``."""
-        return _model_of(name, "letter_model")
+        return _model_of(name, *_ATTRIBUTES["deadLetters"])
 
-    def with_dead_letters(self) -> dict[str, type[BaseModel]]:
-        """Return the models of all connectors that take dead letters, by name."""
-        names = [name for name in self if hasattr(load_connector(name), "letter_model")]
-        return {name: self.of_dead_letters(name) for name in names}
+    def of_sink(self, name: str) -> type[BaseModel]:
+        """Return the model of a connector's keys under ``spec.sinks``."""
+        return _model_of(name, *_ATTRIBUTES["sinks"])
 
-    def __iter__(self) -> Any:
-        """Iterate over the names of installed connectors."""
-        return iter(connector_names())
+    def having(self, part: str) -> dict[str, type[BaseModel]]:
+        """Return the models of all connectors for a key under ``spec``, by name."""
+        attributes = _ATTRIBUTES[part]
+        return {
+            name: _model_of(name, *attributes)
+            for name in connector_names()
+            if any(hasattr(load_connector(name), each) for each in attributes)
+        }
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of installed sources and tunnels."""
+        return iter(self.having("source"))
 
     def __len__(self) -> int:
-        """Return how many connectors are installed."""
-        return len(connector_names())
+        """Return how many there are."""
+        return len(self.having("source"))
 
 
 def _model_of(name: str, *attributes: str) -> type[BaseModel]:
@@ -95,11 +117,7 @@ def _model_of(name: str, *attributes: str) -> type[BaseModel]:
     )
     if isinstance(model, type) and issubclass(model, BaseModel):
         return model
-    if attributes == ("letter_model",):
-        raise SpecFileError(
-            f"connector {name!r} takes no dead letters: name one that does, such as 'kafka'"
-        )
-    raise SpecFileError(f"{name!r} is no connector: it has no `model` of its YAML keys")
+    raise SpecFileError(f"connector {name!r} {_LACKS[attributes[0]]}")
 
 
 def further_kinds() -> Mapping[str, type[BaseModel]]:

@@ -1,0 +1,55 @@
+"""A sink: merged features as rows of a PostgreSQL table (extra ``postgres``)."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import Field, StringConstraints
+
+from walle_stream.errors import SpecFileError
+from walle_stream.errors.extras import how_to_install
+from walle_stream.spec.strict import Strict
+
+if TYPE_CHECKING:
+    from walle_connectors.postgres.sink import PostgresSink
+
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
+
+
+class PostgresSinkModel(Strict):
+    """Keys under ``spec.sinks`` of this connector."""
+
+    url: str = Field(
+        min_length=1, description="As libpq takes it: postgresql://USER@HOST/DATABASE."
+    )
+    table: Annotated[str, StringConstraints(pattern=rf"^({_NAME}\.)?{_NAME}$")] = Field(
+        default="walle_features", description="NAME or SCHEMA.NAME; made where it is missing."
+    )
+
+    def places(self) -> dict[str, frozenset[tuple[str, str]]]:
+        """Return the table; see ``walle_stream.spec.places.HasPlaces``."""
+        return {"table": frozenset({(self.url, self.table)})}
+
+
+class PostgresConnector:
+    """Entry point ``postgres``."""
+
+    name: Final = "postgres"
+    sink_model: Final = PostgresSinkModel
+
+    def open_sink(self, model: PostgresSinkModel, identity: str) -> "PostgresSink":
+        """Prepare; the database is asked with the first features.
+
+        ``identity`` names pipeline and sink to the database.
+
+        Raises:
+            SpecFileError: psycopg is not installed.
+        """
+        try:
+            from walle_connectors.postgres.sink import PostgresSink  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise SpecFileError(
+                f"psycopg is not installed: {how_to_install('postgres')}"
+            ) from error
+        return PostgresSink(model.url, model.table, identity)
+
+
+CONNECTOR: Final = PostgresConnector()

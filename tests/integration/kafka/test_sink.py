@@ -1,0 +1,67 @@
+import pytest
+
+from kafka import KafkaConsumer, TopicPartition
+from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.sink_model import KafkaSinkModel
+from walle_stream.errors import SinkError
+from walle_stream.ports import MergedFeature
+from walle_stream.testing.sink_suite import SinkSuite, merged_features
+from walle_stream.wire.record import decode_record
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+
+
+class TestKafkaSink(SinkSuite):
+    @pytest.fixture(autouse=True)
+    def _topic(self, address, topics):
+        self.address, self.topic = address, topics.make(3)
+        self.model = KafkaSinkModel(brokers=(address,), topic=self.topic)
+
+    def open(self):
+        return CONNECTOR.open_sink(self.model, f"walle-shop-{self.topic}")
+
+    def records(self):
+        consumer = KafkaConsumer(
+            bootstrap_servers=[self.address], isolation_level="read_committed", group_id=None
+        )
+        try:
+            places = [TopicPartition(self.topic, number) for number in range(3)]
+            consumer.assign(places)
+            consumer.seek_to_beginning(*places)
+            ends = consumer.end_offsets(places)
+            while any(consumer.position(place) < ends[place] for place in places):
+                for found in consumer.poll(timeout_ms=200).values():
+                    yield from found
+        finally:
+            consumer.close()
+
+    def read(self):
+        for each in self.records():
+            envelope, value = decode_record(each.key, each.value, each.headers)
+            kept = {
+                name: getattr(envelope, name)
+                for name in MergedFeature.__struct_fields__
+                if name not in {"number", "feature"}
+            }
+            yield MergedFeature(0, feature=value, **kept)
+
+    def test_a_feature_that_is_too_large_waits_and_is_said(self):
+        sink = self.another()
+        [small, large] = merged_features(2)
+        large.feature = b'{"a":"%s"}' % (b"x" * 2 * self.model.max_bytes)
+        with pytest.raises(SinkError) as found:
+            sink.write("a", iter([small, large]))
+        assert self.topic in found.value.message
+        sink.write("a", iter([small]))
+        self.expect([small])
+
+    def test_a_topic_that_is_missing_is_said(self):
+        model = KafkaSinkModel(brokers=(self.address,), topic=f"{self.topic}-not")
+        with pytest.raises(SinkError, match="does not exist"):
+            CONNECTOR.open_sink(model, "x").write("a", iter(merged_features(1)))
+
+
+def test_a_broker_that_is_away_is_said():
+    model = KafkaSinkModel(brokers=("127.0.0.1:1",), topic="t")
+    with pytest.raises(SinkError):
+        CONNECTOR.open_sink(model, "x").write("a", iter(merged_features(1)))

@@ -1,0 +1,69 @@
+import psycopg
+import pytest
+from psycopg import sql
+
+from walle_connectors.postgres import CONNECTOR, PostgresSinkModel
+from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
+from walle_stream.errors import SinkError
+from walle_stream.ports import MergedFeature
+from walle_stream.testing.sink_suite import SinkSuite, merged_features
+
+pytestmark = pytest.mark.skipif(
+    find_postgres() is None, reason="no PostgreSQL (postgres, initdb) on this machine"
+)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with TemporaryPostgres(find_postgres()) as running:
+        yield running
+
+
+class TestPostgresSink(SinkSuite):
+    @pytest.fixture(autouse=True)
+    def _server(self, server):
+        self.url = server.url
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA IF EXISTS s CASCADE")
+            connection.execute("CREATE SCHEMA s")
+
+    def open(self):
+        model = PostgresSinkModel(url=self.url, table="s.features")
+        return CONNECTOR.open_sink(model, "walle-shop-db")
+
+    def read(self):
+        names = [name for name in MergedFeature.__struct_fields__ if name != "number"]
+        columns = [sql.Identifier(name) for name in names]
+        columns[names.index("feature")] = sql.SQL("feature::text")
+        query = sql.SQL("SELECT {} FROM s.features").format(sql.SQL(", ").join(columns))
+        with psycopg.connect(self.url, client_encoding="utf8") as connection:
+            for row in connection.execute(query):
+                kept = dict(zip(names, row, strict=True))
+                yield MergedFeature(0, **kept | {"feature": kept["feature"].encode()})
+
+    def test_a_connection_that_broke_is_made_anew(self):
+        sink, features = self.another(), merged_features(2_000)
+        place = sink.write("a", iter(features)).place
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = 'walle-shop-db'"
+            )
+        rest = [each for each in features if each.number >= place]
+        with pytest.raises(SinkError):
+            sink.write("a", iter(rest))
+        sink.write("a", iter(rest))
+        self.expect(features)
+        sink.close()
+
+
+def test_what_the_database_refuses_is_said_without_the_password(server):
+    url = f"{server.url}&password=secret"
+    for model in (
+        PostgresSinkModel(url=url, table="no_schema.features"),
+        PostgresSinkModel(url="postgresql://walle:secret@127.0.0.1:1/x"),
+    ):
+        with pytest.raises(SinkError) as found:
+            CONNECTOR.open_sink(model, "x").write("a", iter(merged_features(1)))
+        assert "secret" not in str(found.value)
+        assert model.table in found.value.message

@@ -1,0 +1,174 @@
+"""Takes merged features from the tables' logs to a sink, in a thread of its own.
+
+A sink that is away, or refuses, is tried again and again, and delays itself alone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from threading import Event, Thread
+from typing import Any, Final, NamedTuple, Protocol
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.cloud.sink_log import SinkLog
+from walle_stream.errors import StoreError
+from walle_stream.faults import crash_point
+from walle_stream.ports import FeatureSink
+from walle_stream.spec.connectors import load_connector
+from walle_stream.spec.loader import LoadedPipeline
+from walle_stream.wire.metrics_text import Metrics
+
+_log = logging.getLogger(__name__)
+
+BACKOFF_S: Final = 0.2
+"""Before the second attempt; doubled for each further one, up to 10 s."""
+
+_BACKOFF_MAX_S: Final = 10.0
+_LOOK_S: Final = 0.05
+_JOIN_S: Final = 30.0
+_LAG: Final = "Features that were merged and that a sink has not yet, at most."
+
+
+class SinkTable(Protocol):
+    """A table with a log; any thread."""
+
+    @property
+    def lane(self) -> str:
+        """What numbers its features."""
+        ...
+
+    @property
+    def sink_log(self) -> SinkLog | None:
+        """Its log; None where no sink is served."""
+        ...
+
+
+class _Done(NamedTuple):
+    behind: int
+    after_ms: float  # not before is the next write
+
+
+class SinkPump:
+    """Serves one sink of all tables that a process has."""
+
+    def __init__(
+        self,
+        name: str,
+        sink: FeatureSink,
+        tables: Callable[[], Sequence[SinkTable]],
+        backoff_s: float = BACKOFF_S,
+    ) -> None:
+        """Start the thread, and take the sink over; ``tables`` gives those that are open."""
+        self.name = name
+        self._sink, self._tables, self._backoff_s = sink, tables, backoff_s
+        self._done: dict[str, _Done] = {}
+        self._failures = 0
+        self._said = ""
+        self._ends = Event()
+        self._thread = Thread(target=self._run, name=f"walle-sink-{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def lag(self) -> int:
+        """Numbers that were merged and that the sink does not have, in all tables."""
+        return sum(
+            log.end - max(log.places[self.name], self._behind(table))
+            for table in self._tables()
+            if (log := table.sink_log) is not None
+        )
+
+    def close(self) -> None:
+        """Hand over what is there while the sink takes it, then end; blocks for some seconds."""
+        self._ends.set()
+        self._thread.join(_JOIN_S)
+        lag = self.lag
+        if lag:
+            _log.warning(
+                "sink %r: %d features wait (%s): the next run hands them over",
+                self.name,
+                lag,
+                self._said or "it is slow",
+            )
+        self._sink.close()
+
+    def _run(self) -> None:
+        pause_s = self._backoff_s
+        while True:
+            is_last = self._ends.is_set()
+            try:
+                tables = list(self._tables())
+                # after a failure with another table first: a feature may be refused for ever
+                first = self._failures % max(len(tables), 1)
+                moved = sum(self._serve(each, is_last) for each in tables[first:] + tables[:first])
+            except Exception as error:  # noqa: BLE001 - the edge to a sink, which may be anybody's
+                self._say(str(error) or type(error).__name__)
+                self._failures += 1
+                if is_last:
+                    return
+                self._ends.wait(pause_s)
+                pause_s = min(2 * pause_s, _BACKOFF_MAX_S)
+                continue
+            pause_s = self._backoff_s
+            if not moved:
+                if is_last:
+                    return
+                self._ends.wait(_LOOK_S)
+
+    def _serve(self, table: SinkTable, is_last: bool) -> bool:
+        log = table.sink_log
+        if log is None or log.end <= max(log.places[self.name], self._behind(table)):
+            return False
+        done = self._done.get(table.lane)
+        if done is not None and not is_last and monotonic_ms() < done.after_ms:
+            return False
+        try:
+            log.sync()
+            written = self._sink.write(table.lane, log.rows(self.name))
+            is_part = written.place < written.behind
+            wait_ms = 1_000.0 * self._sink.pause_s if is_part else 0.0
+            self._done[table.lane] = _Done(written.behind, monotonic_ms() + wait_ms)
+            crash_point("sink.after")
+            if written.place != log.places[self.name]:
+                log.move(self.name, written.place)
+        except StoreError:
+            return False  # it was given away: the features are its next owner's
+        self._said = ""
+        return True
+
+    def _behind(self, table: SinkTable) -> int:
+        done = self._done.get(table.lane)
+        return done.behind if done is not None else 0
+
+    def _say(self, why: str) -> None:
+        if why != self._said:
+            self._said = why
+            _log.warning("sink %r waits: %s", self.name, why)
+
+
+def show_lags(metrics: Metrics, lags: Mapping[str, int]) -> None:
+    """Add a gauge of what each sink lacks."""
+    gauge = metrics.gauge("walle_sink_lag_features", _LAG, ["sink"])
+    for name, lag in lags.items():
+        gauge.set(lag, sink=name)
+
+
+@contextmanager
+def serving_sinks(
+    loaded: LoadedPipeline[Any], tables: Callable[[], Sequence[SinkTable]]
+) -> Iterator[list[SinkPump]]:
+    """Serve a pipeline's sinks until left, which blocks for some seconds where one is away.
+
+    ``tables`` gives the tables that are open.
+
+    Raises:
+        WalleError: A sink's extra is not installed, or its folder cannot be used.
+    """
+    spec = loaded.pipeline.spec
+    with ExitStack() as stack:
+        pumps = []
+        for name, model in loaded.sinks.items():
+            identity = f"walle-{loaded.pipeline.metadata.name}-{name}"
+            sink = load_connector(spec.sinks[name].connector).open_sink(model, identity)
+            pumps.append(SinkPump(name, sink, tables))
+            stack.callback(pumps[-1].close)
+        yield pumps
