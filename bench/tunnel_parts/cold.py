@@ -15,6 +15,7 @@ from walle_connectors.brokers import Connection
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
 from walle_connectors.kafka.uplink import KafkaUplink
 from walle_connectors.tls_sessions import TlsSessions, shared_sessions
+from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 
 _HELD_BYTES: Final = 64 * 2**20
 
@@ -158,12 +159,19 @@ def _bare_down(network: Network, _value: bytes, position: int) -> float:
 
 
 def _sent_down(network: Network, value: bytes) -> int:
-    # the numbers go on behind those of the topic; the offset of the last is one less
-    sender = KafkaDownlinkSender(network.cloud)
+    # nobody else writes there: the topic's end says which offset it got
+    sender = KafkaDownlinkSender(network.cloud, 2**24)
     try:
-        return sender.send(0, DEVICE, "reply", value) - 1
+        sender.send([(0, 1, encode_downlink(DownlinkEnvelope(DEVICE, "message", value)))])
+        look_for(lambda: list(sender.acks(0)), "an acknowledgement")
     finally:
         sender.close()
+    consumer = bare_consumer(network.cloud, str(network.cloud.down_topic), 0)
+    try:
+        (end,) = consumer.end_offsets(consumer.assignment()).values()
+        return int(end) - 1
+    finally:
+        consumer.close(autocommit=False)
 
 
 _FIRSTS: Final[dict[tuple[str, str], _First]] = {

@@ -7,7 +7,6 @@ ends live in one process, so both clocks are one; the broker and a link are othe
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,7 +21,7 @@ from walle_connectors.kafka.source.fetching import columns
 from walle_connectors.kafka.topic_reader import TopicReader
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
-from walle_stream.wire.envelope import decode_downlink
+from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink, encode_downlink
 
 LOOK_S: Final = 0.0002
 """Ours are asked so often whether something has come: they never block."""
@@ -121,22 +120,18 @@ class OursDown:
 
     def __init__(self, network: Network) -> None:
         """Connect with the first message."""
-        self._sender = KafkaDownlinkSender(network.cloud)
+        self._sender = KafkaDownlinkSender(network.cloud, 2**24)
         self._downlink = KafkaDownlink(network.device)
-        self._pool = ThreadPoolExecutor(1)  # sending blocks until it is durable
-        self._position = 0
+        self._position = self._number = 0
 
     def trip(self, value: bytes) -> Trip:
         """Send a message to the device."""
         marks: dict[str, float] = {}
         data = b""
+        self._number += 1
+        message = encode_downlink(DownlinkEnvelope(DEVICE, "message", value, "bench", self._number))
         begin_s = time.perf_counter()
-
-        def send() -> None:
-            self._sender.send(0, DEVICE, "reply", value)
-            marks["acked"] = time.perf_counter()
-
-        sent = self._pool.submit(send)
+        self._sender.send([(0, self._number, message)])
 
         def look() -> bool:
             nonlocal data
@@ -145,7 +140,9 @@ class OursDown:
                 if found:
                     marks["received"] = time.perf_counter()
                     ((self._position, data),) = found
-            return len(marks) == len(Trip._fields) or (sent.done() and sent.result())
+            if "acked" not in marks and list(self._sender.acks(0)):
+                marks["acked"] = time.perf_counter()
+            return len(marks) == len(Trip._fields)
 
         look_for(look, "a message")
         if decode_downlink(data).payload != value:
@@ -156,7 +153,6 @@ class OursDown:
         """Close both ends."""
         self._sender.close()
         self._downlink.close()
-        self._pool.shutdown()
 
 
 class Bare:

@@ -351,9 +351,9 @@ class Assembly:
 
     def make_cloud(self) -> CloudActor:
         """Return the cloud side's actor, not started."""
-        tunnel, count = self._tunnel, self.partition_count
+        tunnel = self._tunnel
         ends = (tunnel.receiver, tunnel.downlink_sender, tunnel.downlink)
-        return CloudActor(self.cloud_store, *ends, count, tunnel.close, self._services)
+        return CloudActor(self.cloud_store, *ends, tunnel.close, self._services)
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""

@@ -99,19 +99,12 @@ class Holdings(Protocol):
         ...
 
 
-class DownlinkSender(Protocol):
-    """The cloud side of the tunnel's way down. Thread-safe."""
+class DownlinkSender(Uplink, Protocol):
+    """The cloud side of the tunnel's way down: frames are messages, and as of ``Uplink``.
 
-    def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
-        """Hand over a message for a device; durable once ``settle`` returned.
-
-        The payload is JSON. Returns its sequence number: per device, contiguous from 1.
-        """
-        ...
-
-    def settle(self) -> None:
-        """Block until all messages that were handed over are durable."""
-        ...
+    A frame's number is its sender's own, ascending within a partition; its envelope is of
+    ``wire.envelope.encode_downlink``, whose ``sender`` tells what was sent twice.
+    """
 
 
 @runtime_checkable

@@ -22,9 +22,11 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TunnelClosedError
 from walle_stream.wire.calls import CloudCall, decode_calls, encode_calls
 from walle_stream.wire.envelope import (
+    DownlinkEnvelope,
     UplinkEnvelope,
     decode_downlink,
     decode_uplink,
+    encode_downlink,
     encode_uplink,
 )
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
@@ -205,24 +207,23 @@ class TunnelSuite(ABC):
         assert 1 <= len(_records(found)) < 5  # noqa: PLR2004 - the bound and one more, not all
         tunnel.close()
 
-    def test_messages_reach_their_partition_numbered_per_device(self, tmp_path: Path) -> None:
-        """The way down: order per device, numbers from 1, also after reopening."""
+    def test_messages_reach_their_partition_in_order(self, tmp_path: Path) -> None:
+        """The way down: as they were sent, also after reopening; each is acknowledged."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        numbers = [tunnel.downlink_sender.send(3, "a", "k", b"1")]
-        numbers.append(tunnel.downlink_sender.send(3, "b", "k", b"2"))
+        sent = [
+            DownlinkEnvelope("a", "k", b"1", "s", 1),
+            DownlinkEnvelope("", "k", b"2", "s", 2),
+            DownlinkEnvelope("a", "k", b"3"),
+        ]
+        frames = [(3, n, encode_downlink(each)) for n, each in enumerate(sent, 1)]
+        tunnel.downlink_sender.send(frames[:2])
+        _acks(tunnel.downlink_sender, 3, 2)
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        numbers.append(tunnel.downlink_sender.send(3, "a", "k", b"3"))
-        tunnel.downlink_sender.send(4, "c", "k", b"4")
-        assert numbers == [1, 1, 2]
+        tunnel.downlink_sender.send([*frames[2:], (4, 1, frames[0][2])])
+        assert _acks(tunnel.downlink_sender, 3, 1) == [3]
         messages = _wait(lambda: _full(tunnel.downlink.receive(3, 0, 1 << 20), 3))
-        found = [decode_downlink(data) for _, data in messages]
-        assert [(m.device_id, m.sequence_number, m.payload) for m in found] == [
-            ("a", 1, b"1"),
-            ("b", 1, b"2"),
-            ("a", 2, b"3"),
-        ]
-        assert {m.kind for m in found} == {"k"}
+        assert [decode_downlink(data) for _, data in messages] == sent
         tunnel.downlink.release(3, messages[1][0])
         assert tunnel.downlink.receive(3, messages[1][0], 1 << 20) == messages[2:]
         tunnel.close()

@@ -65,6 +65,11 @@ class CloudReply(msgspec.Struct, omit_defaults=True):
     value: msgspec.Raw = msgspec.Raw(b"null")
     """JSON."""
 
+    def without_value(self) -> "CloudReply":
+        """Return the reply that says that this one is too large to travel."""
+        error = f"ValueError: the answer has {len(self.value)} bytes, more than the tunnel takes"
+        return CloudReply(self.number, self.incarnation, self.digest, error)
+
 
 _calls_decoder = msgspec.msgpack.Decoder(list[CloudCall])
 _reply_decoder = msgspec.json.Decoder(CloudReply)

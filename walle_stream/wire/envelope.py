@@ -5,7 +5,7 @@ a new owner sends again carries the new epoch (fencing at the receiver).
 
 Up, version 2, little-endian: ``u8 'U'  u8 version  u32 partition  u64 epoch
 8s incarnation  u64 number  u64 since  u64 first  BODY``. Down: ``u8 'D'  u8 version`` and a
-MessagePack array (device, sequence number, incarnation, kind, payload).
+MessagePack array (device, kind, payload, sender, number).
 """
 
 from struct import Struct
@@ -40,13 +40,14 @@ class DownlinkEnvelope(msgspec.Struct, array_like=True):
     """A message on its way to a device."""
 
     device_id: str
-    sequence_number: int
-    """Per device, contiguous from 1 per incarnation."""
-    incarnation: str
-    """Of the cloud side."""
+    """Empty: for every device of the partition."""
     kind: str
     payload: bytes
     """JSON."""
+    sender: str = ""
+    """Whose ``number`` it is; empty where a message that comes twice does no harm."""
+    number: int = 0
+    """Among what the sender sends to the partition: ascending, so that a repetition is known."""
 
 
 def encode_uplink(envelope: UplinkEnvelope) -> bytes:

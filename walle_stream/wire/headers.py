@@ -82,10 +82,13 @@ def read_headers(
     key: bytes | None,
     value: bytes | None,
     headers: Iterable[tuple[str, bytes | None]],
+    *,
+    has_device: bool = True,
 ) -> tuple[str, bytes, FoundHeaders]:
     """Check what every record, not trusted, must have; ``version`` is the one this side reads.
 
-    Returns the device, the value, and the headers to read on.
+    Without ``has_device`` the key may be empty. Returns the device, the value, and the headers to
+    read on.
 
     Raises:
         EnvelopeError: It is of another version, something is missing or no text, or the key
@@ -105,7 +108,7 @@ def read_headers(
     except UnicodeDecodeError as error:
         raise EnvelopeError(f"a {what}'s key is no text: {error}") from error
     # it becomes a key of tables, and a path of look-ups
-    problem = device_id_problem(device_id)
+    problem = device_id_problem(device_id) if has_device else None
     if problem:
         raise EnvelopeError(f"a {what}'s key is no device: {problem}")
     return device_id, value, texts

@@ -3,9 +3,11 @@
 The key is the device, the value the payload, JSON. Headers, as text::
 
     v      version of this envelope
-    inc    incarnation of the cloud side that numbered it, 16 hexadecimal digits
-    n      sequence number of the device, contiguous from 1 per incarnation
     kind   what it is, for the receiver
+    from   whose number it is; missing where a message that comes twice does no harm
+    n      number among what that sender sends to the partition, ascending
+
+The key is empty where a message is for every device of the partition.
 
 The rules of change are those of ``wire.record``.
 """
@@ -16,21 +18,15 @@ from typing import Final
 from walle_stream.wire.envelope import DownlinkEnvelope
 from walle_stream.wire.headers import Headers, read_headers
 
-MESSAGE_VERSION: Final = 1
+MESSAGE_VERSION: Final = 2
 
 
 def encode_message(envelope: DownlinkEnvelope) -> tuple[bytes, bytes, Headers]:
     """Make a record: key, value, headers."""
-    return (
-        envelope.device_id.encode(),
-        envelope.payload,
-        [
-            ("v", b"%d" % MESSAGE_VERSION),
-            ("inc", envelope.incarnation.encode()),
-            ("n", b"%d" % envelope.sequence_number),
-            ("kind", envelope.kind.encode()),
-        ],
-    )
+    headers: Headers = [("v", b"%d" % MESSAGE_VERSION), ("kind", envelope.kind.encode())]
+    if envelope.sender:
+        headers += [("from", envelope.sender.encode()), ("n", b"%d" % envelope.number)]
+    return envelope.device_id.encode(), envelope.payload, headers
 
 
 def decode_message(
@@ -43,6 +39,9 @@ def decode_message(
     Raises:
         EnvelopeError: Something is missing, altered or of another version.
     """
-    device, payload, texts = read_headers("message", MESSAGE_VERSION, key, value, headers)
-    number = texts.number("n", is_signed=False)
-    return DownlinkEnvelope(device, number, texts.text("inc"), texts.text("kind"), payload)
+    device, payload, texts = read_headers(
+        "message", MESSAGE_VERSION, key, value, headers, has_device=bool(key)
+    )
+    kind, sender = texts.text("kind"), texts.text("from", "")
+    number = texts.number("n", is_signed=False) if sender else 0
+    return DownlinkEnvelope(device, kind, payload, sender, number)

@@ -4,7 +4,6 @@ Keys, integers big-endian::
 
     \x01 u64 position                  uplink envelope
     \x02 u32 partition u64 position    downlink envelope
-    \x03 DEVICE                        last downlink sequence number, u64
 
 An append is acknowledged, and seen by the other side, once it is durable (``store.durability``):
 so nobody's position is ahead of what the log still has after a power cut. Where it is never
@@ -18,7 +17,6 @@ nothing from the disk; the rows are for the next process. They are deleted many 
 once: what is there a little longer the cloud side's position passes over.
 """
 
-import secrets
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,14 +30,11 @@ from walle_stream.errors import TunnelClosedError
 from walle_stream.store.files import make_folder
 from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks, scan_rocks
 from walle_stream.types import UplinkFrame
-from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 
 _U64: Final = Struct(">Q")
 _DOWN: Final = Struct(">IQ")
 _DELETE_EVERY: Final = 256  # frames
 _DELETE_BYTES: Final = 4 * 2**20
-_MESSAGE: Final = -1
-_INCARNATION_KEY: Final = b"\x00incarnation"
 
 
 class EmbeddedTunnel:
@@ -62,8 +57,9 @@ class EmbeddedTunnel:
         self._condition = Condition()
         self._is_closed = False
         self._acks: dict[int, list[int]] = {}
-        # what is not durable yet: (ticket, partition, number, position); a message has number -1
-        self._appended: deque[tuple[int, int, int, int]] = deque()
+        self._acks_down: dict[int, list[int]] = {}
+        # what is not durable yet: (ticket, is_down, partition, number, position)
+        self._appended: deque[tuple[int, bool, int, int, int]] = deque()
         self._durable = self._loaded = 0  # positions of frames; of the last one that was found
         self._durable_down: dict[int, int] = {}
         self._frames: deque[tuple[int, bytes]] = deque()  # not released
@@ -114,7 +110,7 @@ class EmbeddedTunnel:
         for partition, number, frame in frames:
             self._frames.append((self._next, frame))
             self._bytes += len(frame)
-            self._appended.append((ticket, partition, number, self._next))
+            self._appended.append((ticket, False, partition, number, self._next))
             self._next += 1
 
     def acks(self, partition: int) -> Iterable[int]:
@@ -154,26 +150,30 @@ class EmbeddedTunnel:
 
     # The way down
 
-    def send_down(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
-        """Append a message for a device; see ``DownlinkSender.send``.
+    def send_down(self, frames: Sequence[UplinkFrame]) -> None:
+        """Append messages in one write; see ``DownlinkSender``.
 
         Raises:
             TunnelClosedError: The tunnel was closed.
         """
-        counter = b"\x03" + device_id.encode()
         with self._condition, map_rocks_errors(self._path):
             if self._is_closed:
                 raise TunnelClosedError(f"the tunnel {self._path} is closed")
-            number = _parse(self._database.get(counter)) + 1
-            envelope = DownlinkEnvelope(device_id, number, self.incarnation, kind, payload)
-            batch = WriteBatch(raw_mode=True)
-            batch.put(counter, _U64.pack(number))
-            position = self._last_down.get(partition, 0) + 1
-            batch.put(b"\x02" + _DOWN.pack(partition, position), encode_downlink(envelope))
+            batch, appended = WriteBatch(raw_mode=True), []
+            for partition, number, message in frames:
+                position = self._last_down.get(partition, 0) + 1
+                batch.put(b"\x02" + _DOWN.pack(partition, position), message)
+                self._last_down[partition] = position
+                appended.append((partition, number, position))
             self._database.write(batch)
-            self._appended.append((self._durability.commit(), partition, _MESSAGE, position))
-            self._last_down[partition] = position
-            return number
+            ticket = self._durability.commit()
+            self._appended += [(ticket, True, *each) for each in appended]
+
+    def acks_down(self, partition: int) -> Iterable[int]:
+        """Return new acknowledgements of messages; see ``Uplink.acks``."""
+        with self._condition:
+            self._look()
+            return self._acks_down.pop(partition, ())
 
     def settle(self) -> None:
         """Block until all that was appended is durable, either way."""
@@ -244,12 +244,6 @@ class EmbeddedTunnel:
         return self._bytes
 
     def _load(self) -> None:
-        with map_rocks_errors(self._path):
-            stored = self._database.get(_INCARNATION_KEY)
-            if stored is None:
-                stored = secrets.token_hex(8).encode()
-                self._database[_INCARNATION_KEY] = stored
-            self.incarnation = str(stored.decode())
         for key, frame in scan_rocks(self._database, self._path, b"\x01", b"\x02"):
             position = int(_U64.unpack_from(key, 1)[0])
             self._first = self._first or position
@@ -269,12 +263,13 @@ class EmbeddedTunnel:
             return
         appended, durable = self._appended, self._durability.durable()
         while appended and appended[0][0] <= durable:
-            _, partition, number, position = appended.popleft()
-            if number != _MESSAGE:
+            _, is_down, partition, number, position = appended.popleft()
+            if is_down:
+                self._acks_down.setdefault(partition, []).append(number)
+                self._durable_down[partition] = position
+            else:
                 self._acks.setdefault(partition, []).append(number)
                 self._durable = position
-            else:
-                self._durable_down[partition] = position
 
     def _let_go(self, position: int) -> None:
         frames = self._frames
@@ -321,13 +316,16 @@ class EmbeddedDownlinkSender:
         """Write to a tunnel."""
         self._tunnel = tunnel
 
-    def send(self, partition: int, device_id: str, kind: str, payload: bytes) -> int:
-        """Append a message for a device; see ``DownlinkSender.send``."""
-        return self._tunnel.send_down(partition, device_id, kind, payload)
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Append messages; see ``DownlinkSender``."""
+        self._tunnel.send_down(frames)
 
-    def settle(self) -> None:
-        """Block until the messages are durable; see ``DownlinkSender.settle``."""
-        self._tunnel.settle()
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return new acknowledgements; see ``Uplink.acks``."""
+        return self._tunnel.acks_down(partition)
+
+    def close(self) -> None:
+        """Do nothing: the tunnel is closed by its owner."""
 
 
 class EmbeddedDownlink:
@@ -344,7 +342,3 @@ class EmbeddedDownlink:
     def release(self, partition: int, position: int) -> None:
         """Forget messages; see ``Downlink.release``."""
         self._tunnel.release_down(partition, position)
-
-
-def _parse(value: bytes | None) -> int:
-    return int(_U64.unpack(value)[0]) if value is not None else 0

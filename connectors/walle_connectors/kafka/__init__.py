@@ -3,7 +3,7 @@
 ``walle_connectors.brokers`` is what all parts share. ``source`` reads a topic, ``replay`` writes
 and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``cloud`` and
 the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames.
-``dead_letters`` has a topic of its own; ``sending`` is its thread and the uplink's.
+``dead_letters`` has a topic of its own; ``sending`` is how all of them send.
 ``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra: nothing here
 imports it before it is needed.
 Records may be moved by librdkafka instead (``librdkafka``), behind

@@ -1,4 +1,4 @@
-"""librdkafka's producer for the uplink: the driver ``confluent``.
+"""librdkafka's producer: the driver ``confluent``.
 
 What makes it as strict as kafka-python's: ``enable.gapless.guarantee`` ends it with the
 first batch that fails for good, before it sends what follows, and a record never gives up
@@ -11,16 +11,22 @@ from threading import Event, Thread
 from typing import Any, Final
 
 from walle_connectors.kafka.librdkafka import client_settings
-from walle_connectors.kafka.producing import Handed, OnAck, OnRefusal, Refusal, no_partition
-from walle_connectors.kafka.topics import find_topics, topic_problem, tunnel_topics
-from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_connectors.kafka.tunnel_records import TopicRecord
+from walle_connectors.kafka.producing import (
+    Handed,
+    OnAck,
+    OnRefusal,
+    Outgoing,
+    Refusal,
+    TopicRecord,
+)
+from walle_connectors.kafka.topics import find_topics, topic_problem
 from walle_stream.errors import TopicError, TunnelError
 
 _POLL_S: Final = 0.1
 _PURGE_S: Final = 1.0
 _BATCH_BYTES: Final = 256 * 1024
-_QUEUE_KIB: Final = 2**31 - 1  # the uplink has its own bound
+_ANY: Final = -1  # that of the key
+_QUEUE_KIB: Final = 2**31 - 1  # the sender has its own bound
 
 
 class ConfluentProducer:
@@ -28,16 +34,15 @@ class ConfluentProducer:
 
     def __init__(
         self,
-        model: KafkaTunnelModel,
+        outgoing: Outgoing,
         on_ack: OnAck,
         on_refusal: OnRefusal,
-        partitions: int = 0,
         *,
         is_careful: bool = False,
     ) -> None:
         """Find the topic and begin to connect; blocks. confluent-kafka is installed.
 
-        0 partitions allow any number; ``is_careful`` sends each record alone.
+        ``is_careful`` sends each record alone.
 
         Raises:
             TopicError: The topic is missing, or has another number of partitions.
@@ -46,47 +51,46 @@ class ConfluentProducer:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an extra
         from confluent_kafka import Producer as Client  # noqa: PLC0415 - same
 
-        self._topic = model.topic
+        self._outgoing, self._topic, needed = outgoing, outgoing.name, outgoing.topic
         self._codes, self._exception = KafkaError, KafkaException
         self._on_ack, self._on_refusal = on_ack, on_refusal
         self._is_careful = is_careful
         self._is_halted = False
-        needed = tunnel_topics(model, partitions)[0]
-        found = find_topics(model, [needed])[model.topic]
+        found = find_topics(outgoing.connection, [needed])[self._topic]
         problem = topic_problem(needed, found)
         if found is None or problem:
-            raise TopicError(problem, model.topic)
+            raise TopicError(problem, self._topic)
         self._partitions = found.partitions
         self._client = Client(
             {
-                **client_settings(model),
+                **client_settings(outgoing.connection),
                 "acks": "all",
                 "enable.idempotence": True,
                 "enable.gapless.guarantee": True,
-                "compression.type": model.codec,
-                "linger.ms": model.linger_ms,
-                "batch.size": min(model.max_bytes, _BATCH_BYTES),
+                "compression.type": outgoing.codec,
+                "linger.ms": outgoing.linger_ms,
+                "batch.size": min(needed.max_bytes, _BATCH_BYTES),
                 "batch.num.messages": 1 if is_careful else 10_000,
-                "message.max.bytes": model.max_bytes,
+                "message.max.bytes": needed.max_bytes,
                 "message.timeout.ms": 0,  # as good as for ever, as kafka-python's
                 "request.timeout.ms": 10_000,
+                "partitioner": "murmur2_random",  # as Kafka's own clients place a key
                 "queue.buffering.max.messages": 0,
                 "queue.buffering.max.kbytes": _QUEUE_KIB,
             }
         )
         self._ended = Event()
-        self._thread = Thread(target=self._poll, name=f"kafka-acks-{model.topic}", daemon=True)
+        self._thread = Thread(target=self._poll, name=f"kafka-acks-{self._topic}", daemon=True)
         self._thread.start()
 
-    def send(self, record: TopicRecord, partition: int, tag: Any) -> Handed:
+    def send(self, record: TopicRecord, partition: int | None, tag: Any) -> Handed:
         """Hand a record over; see ``Producer.send``.
 
         Raises:
             TopicError: The topic has no such partition.
         """
-        if partition >= self._partitions:
-            text = no_partition(self._topic, partition, f"it has {self._partitions}")
-            raise TopicError(text, self._topic)
+        if partition is not None and partition >= self._partitions:
+            raise self._outgoing.no_partition(partition, f"it has {self._partitions}")
         if self._is_halted:
             return Handed.HALTED
         try:
@@ -94,7 +98,7 @@ class ConfluentProducer:
                 self._topic,
                 record.value,
                 record.key,
-                partition,
+                _ANY if partition is None else partition,
                 on_delivery=partial(self._take_report, tag),
                 headers=record.headers,
             )
@@ -111,8 +115,9 @@ class ConfluentProducer:
             self._on_ack(tag)
             return
         is_too_large = error.code() == self._codes.MSG_SIZE_TOO_LARGE
-        refusal = Refusal(TunnelError(_said(error)), is_too_large, self._is_careful)
-        self._on_refusal(tag, refusal)
+        is_never_taken = error.code() == self._codes.INVALID_RECORD
+        failure = TunnelError(_said(error))
+        self._on_refusal(tag, Refusal(failure, is_too_large, is_never_taken, self._is_careful))
 
     def _poll(self) -> None:
         while not self._ended.is_set():

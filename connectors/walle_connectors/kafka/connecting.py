@@ -83,11 +83,14 @@ def make_producer(
     linger_ms: int,
     max_bytes: int,
     transactional_id: str | None = None,
+    *,
+    has_batches: bool = True,
 ) -> StoppableProducer:
     """Make an idempotent producer that waits for all replicas; blocks.
 
     ``linger_ms`` is the longest wait for more records of a batch, ``max_bytes`` the largest record.
-    With ``transactional_id`` records are of transactions, which give up where no broker answers.
+    With ``transactional_id`` records are of transactions, which give up where no broker answers;
+    without ``has_batches`` each record travels alone.
 
     Raises:
         KafkaError: No broker answers in time.
@@ -99,7 +102,7 @@ def make_producer(
         enable_idempotence=True,
         compression_type=None if codec == "none" else codec,
         linger_ms=linger_ms,
-        batch_size=min(max_bytes, 256 * 1024),
+        batch_size=min(max_bytes, 256 * 1024) if has_batches else 0,
         max_request_size=max_bytes,
         max_block_ms=2_000 if transactional_id is None else _TRANSACTION_MS,
         request_timeout_ms=10_000,

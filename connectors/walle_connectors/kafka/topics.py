@@ -31,7 +31,7 @@ class NeededTopic(msgspec.Struct, frozen=True):
     partitions: int = 0
     """0: any number."""
     max_bytes: int = 0
-    """Largest record."""
+    """Largest record; 0 where it is not known."""
 
 
 class FoundTopic(msgspec.Struct, frozen=True):

@@ -5,13 +5,13 @@
 
 import logging
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from walle_connectors.kafka.producing import TopicRecord
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.calls import CloudCall, decode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_uplink
 from walle_stream.wire.frame import FeatureRecord, decode_body
-from walle_stream.wire.headers import Headers
 from walle_stream.wire.record import (
     RecordEnvelope,
     ValueFormat,
@@ -27,14 +27,6 @@ from walle_stream.wire.reports import is_reports
 _log = logging.getLogger(__name__)
 
 _NAMED: Final = frozenset({"p", "n", "task"})
-
-
-class TopicRecord(NamedTuple):
-    """One record on its way up."""
-
-    key: bytes
-    value: bytes
-    headers: Headers
 
 
 def frame_to_records(
@@ -67,7 +59,7 @@ def record_name(record: TopicRecord) -> str:
     headers = {name: value.decode() for name, value in record.headers if name in _NAMED}
     if is_report_record(record.headers):
         return f"reports of partition {headers['p']}, number {headers['n']}"
-    return f"device {record.key.decode()}, task {headers['task']}, number {headers['n']}"
+    return f"device {(record.key or b'').decode()}, task {headers['task']}, number {headers['n']}"
 
 
 def trace_parent(idempotency_key: str) -> str:

@@ -1,20 +1,33 @@
 """The cloud's end of a tunnel for tests of the devices' end: frames that come up, messages down."""
 
+from threading import Event
+
 from walle_connectors.kafka.cloud.records import read_stretches
 from walle_connectors.kafka.downlink import KafkaDownlinkSender
 from walle_connectors.kafka.source.fetching import columns
 from walle_connectors.kafka.topic_reader import TopicReader, within
 from walle_connectors.kafka.topics import NeededTopic, find_topics
 from walle_stream.wire.calls import CloudCall, encode_calls
-from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
+from walle_stream.wire.envelope import UplinkEnvelope, encode_downlink, encode_uplink
 from walle_stream.wire.frame import encode_body
 from walle_stream.wire.record import decode_record
+
+_tick = Event()
 
 
 class CloudEnd:
     def __init__(self, model):
         self.receiver = Receiver(model, model.topic)
-        self.downlink_sender = KafkaDownlinkSender(model) if model.down_topic else None
+        self.downlink_sender = KafkaDownlinkSender(model, 1 << 20) if model.down_topic else None
+
+    def send_down(self, *envelopes, partition=0):
+        """Send messages, and wait until the topic has them."""
+        frames = [(partition, n, encode_downlink(each)) for n, each in enumerate(envelopes, 1)]
+        self.downlink_sender.send(frames)
+        missing = len(frames)
+        while missing:
+            missing -= len(list(self.downlink_sender.acks(partition)))
+            _tick.wait(0.002)
 
     def close(self):
         self.receiver.close()

@@ -18,6 +18,7 @@ from tests.integration.kafka.topics_of_tests import fresh_model
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR
 from walle_stream.clock import monotonic_ms
+from walle_stream.wire.envelope import DownlinkEnvelope
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
@@ -159,8 +160,11 @@ def test_it_takes_its_own_messages_and_passes_over_others(walle, address, shop, 
         file, data_dir = written(tmp_path, model), tmp_path / "d"
         partition = run(file, data_dir, "--events", shop / "own.jsonl")["partition"]
         with closing(CloudEnd(model)) as cloud:
-            for device in ("other", DEVICE, "other", DEVICE, "other"):
-                cloud.downlink_sender.send(partition, device, "note", b'{"n": 1}')
+            devices = ("other", DEVICE, "other", DEVICE, "other")
+            notes = [
+                DownlinkEnvelope(d, "note", b'{"n": 1}', "s", n) for n, d in enumerate(devices)
+            ]
+            cloud.send_down(*notes, partition=partition)
 
         def taken():
             done = walle("state", "export", "--data-dir", data_dir)

@@ -15,7 +15,12 @@ from kafka import KafkaAdminClient
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import TopicError
-from walle_stream.wire.envelope import UplinkEnvelope, decode_downlink, encode_uplink
+from walle_stream.wire.envelope import (
+    DownlinkEnvelope,
+    UplinkEnvelope,
+    decode_downlink,
+    encode_uplink,
+)
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -77,7 +82,7 @@ def test_a_device_with_its_documented_rights_sends_and_receives(made):
     ):
         tunnel.send([(0, 1, frame(1))])
         assert list(until(lambda: tunnel.acks(0))) == [1]
-        cloud.downlink_sender.send(0, "d", "greeting", b'"hello"')
+        cloud.send_down(DownlinkEnvelope("d", "greeting", b'"hello"'))
         [(_, message)] = until(lambda: tunnel.downlink.receive(0, 0, 1 << 20))
         assert decode_downlink(message).payload == b'"hello"'
 

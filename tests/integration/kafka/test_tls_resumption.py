@@ -18,7 +18,7 @@ from walle_connectors.kafka.source import KafkaSourceModel
 from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.tls_sessions import shared_sessions
-from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
+from walle_stream.wire.envelope import DownlinkEnvelope, UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -86,9 +86,9 @@ def receive_up(model, _number):
         assert until(lambda: cloud.receiver.receive({}, 1 << 20))
 
 
-def send_down(model, number):
+def send_down(model, _number):
     with closing(CloudEnd(model)) as cloud:
-        assert cloud.downlink_sender.send(0, "d", "reply", b"{}") == number
+        cloud.send_down(DownlinkEnvelope("d", "reply", b"{}"))
 
 
 def receive_down(model, _number):

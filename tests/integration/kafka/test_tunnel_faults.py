@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from msgspec import Raw
 
 from kafka import KafkaProducer, TopicPartition
 from tests.unit.actors.parts.test_calls import taking
@@ -16,11 +17,14 @@ from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_stream.errors import TopicError, TunnelError
+from walle_stream.errors import TopicError
+from walle_stream.wire.calls import REPLY_KIND, CloudReply, decode_reply, encode_reply
 from walle_stream.wire.envelope import (
+    DownlinkEnvelope,
     UplinkEnvelope,
     decode_downlink,
     decode_uplink,
+    encode_downlink,
     encode_uplink,
 )
 from walle_stream.wire.frame import FeatureRecord, decode_body, encode_body
@@ -210,7 +214,7 @@ def test_foreign_bytes_in_the_topic_are_counted_and_passed_over(address):
                 (1, False),
                 (2, True),
             ]
-            cloud.downlink_sender.send(0, "d", "k", b"{}")
+            cloud.send_down(DownlinkEnvelope("d", "k", b"{}"))
         messages = until(lambda: len(got := tunnel.downlink.receive(0, 0, 1 << 20)) > 1 and got)
         assert [position for position, _ in messages] == [1, 2]
         assert decode_downlink(messages[1][1]).payload == b"{}"
@@ -237,32 +241,25 @@ def test_what_retention_deleted_is_told_and_reading_goes_on(address, caplog):
         assert "records 2 to 3 of partition 0 were deleted before they were read" in caplog.text
 
 
-def test_numbers_of_messages_begin_anew_where_the_topic_has_forgotten_them(address):
-    with fresh_model(address) as model:
+def test_a_message_that_is_too_large_is_told_and_a_reply_becomes_an_error(address, caplog):
+    long = encode_reply(CloudReply(1, "ab" * 8, "cd" * 8, value=Raw(b'"%s"' % (b"x" * 3_000))))
+    with fresh_model(address, max_bytes=2_000) as model:
         with closing(CloudEnd(model)) as cloud:
-            assert [cloud.downlink_sender.send(0, "d", "k", b"1") for _ in range(3)] == [1, 2, 3]
-        with closing(CloudEnd(model)) as cloud:
-            assert cloud.downlink_sender.send(0, "d", "k", b"4") == 4
-        delete_before(model, model.down_topic, 2)
-        with closing(CloudEnd(model)) as cloud:
-            assert cloud.downlink_sender.send(0, "d", "k", b"5") == 1
+            cloud.send_down(
+                DownlinkEnvelope("d", "k", b"x" * 3_000),
+                DownlinkEnvelope("d", REPLY_KIND, long),
+                DownlinkEnvelope("d", "k", b"{}"),
+            )
+            assert cloud.downlink_sender.refused_records == 1
+            cloud.downlink_sender.send([(77, 1, encode_downlink(DownlinkEnvelope("d", "k", b"")))])
+            with pytest.raises(TopicError, match="has no partition 77"):
+                until(lambda: cloud.downlink_sender.acks(77))
         with closing(CONNECTOR.open_device(model, 1 << 20)) as tunnel:
-            messages = until(lambda: len(got := tunnel.downlink.receive(0, 0, 1 << 20)) > 2 and got)
-        found = [decode_downlink(data) for _, data in messages]
-        assert [each.sequence_number for each in found] == [3, 4, 1]
-        assert found[0].incarnation == found[1].incarnation != found[2].incarnation
-
-
-def test_a_message_that_is_too_large_is_refused_and_the_next_is_sent(address):
-    with (
-        fresh_model(address, max_bytes=2_000) as model,
-        closing(CloudEnd(model)) as cloud,
-    ):
-        with pytest.raises(TunnelError, match=r"3000 bytes for device 'd' .* spec.tunnel.maxBytes"):
-            cloud.downlink_sender.send(0, "d", "k", b"x" * 3_000)
-        assert cloud.downlink_sender.send(0, "d", "k", b"{}") == 1
-        with pytest.raises(TopicError, match="has no partition 77"):
-            cloud.downlink_sender.send(77, "d", "k", b"{}")
+            messages = until(lambda: len(got := tunnel.downlink.receive(0, 0, 1 << 20)) > 1 and got)
+    reply, small = [decode_downlink(data) for _, data in messages]
+    assert "3002 bytes, more than the tunnel takes" in decode_reply(reply.payload).error
+    assert small.payload == b"{}"
+    assert "a message for device d" in caplog.text
 
 
 def test_topics_are_made_once(address):
@@ -297,8 +294,9 @@ def test_messages_of_a_topic_that_was_made_anew_are_all_taken(address, is_runnin
 
     def send(model, total):
         with closing(CloudEnd(model)) as cloud:
-            for _ in range(total):
-                cloud.downlink_sender.send(0, "d1", "note", b"{}")
+            cloud.send_down(
+                *(DownlinkEnvelope("d1", "note", b"{}", "s", n + 1) for n in range(total))
+            )
 
     def take(tunnel, total):
         take_down = taking(rows, tunnel.downlink)

@@ -82,7 +82,7 @@ def test_the_cloud_side_releases_what_it_had_merged_before_a_death(tmp_path):
     tunnel.close()
     tunnel = EmbeddedTunnel(tmp_path / "t", 1 << 20)
     CloudActor(
-        store, tunnel.receiver, tunnel.downlink_sender, tunnel.downlink, 1, tunnel.close
+        store, tunnel.receiver, tunnel.downlink_sender, tunnel.downlink, tunnel.close
     ).on_start()
     assert tunnel.waiting_bytes == 0
     tunnel.close()
@@ -107,9 +107,9 @@ def test_a_frame_is_neither_acknowledged_nor_seen_before_it_is_durable(tmp_path)
 
 def test_a_message_is_not_seen_before_it_is_durable(tmp_path):
     tunnel = EmbeddedTunnel(tmp_path, 1 << 20, HOUR_MS)
-    tunnel.send_down(0, "d", "k", b"1")
+    tunnel.send_down([(0, 1, b"m")])
     tunnel.settle()
-    tunnel.send_down(0, "d", "k", b"2")
+    tunnel.send_down([(0, 2, b"m")])
     assert [position for position, _ in tunnel.receive_down(0, 0, 1 << 20)] == [1]
     tunnel.settle()
     assert [position for position, _ in tunnel.receive_down(0, 0, 1 << 20)] == [1, 2]
@@ -122,7 +122,7 @@ def test_a_log_that_lost_its_end_gives_no_position_twice(tmp_path):
     tunnel.send([(0, 8, frame(8))])
     assert [position for position, _ in tunnel.receive_up(7, 1 << 20)] == [8]
     assert tunnel.receive_down(0, 5, 1 << 20) == ()  # as a partition has taken
-    tunnel.send_down(0, "d", "k", b"1")
+    tunnel.send_down([(0, 1, b"m")])
     assert [position for position, _ in tunnel.receive_down(0, 5, 1 << 20)] == [6]
     tunnel.close()
 

@@ -90,7 +90,7 @@ def test_foreign_bytes_are_refused(data):
 
 
 def test_a_downlink_envelope_survives():
-    envelope = DownlinkEnvelope("d", 3, "ab" * 8, "reply", b'{"a":1}')
+    envelope = DownlinkEnvelope("d", "message", b'{"a":1}', "campaign", 3)
     assert decode_downlink(encode_downlink(envelope)) == envelope
 
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -22,7 +22,10 @@ from walle_stream.errors import EnvelopeError
 from walle_stream.faults import crash_point
 from walle_stream.ports import Downlink, DownlinkSender
 from walle_stream.wire.calls import REPLY_KIND, CloudReply, OpenCall, decode_reply, encode_reply
-from walle_stream.wire.envelope import decode_downlink
+from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink, encode_downlink
+
+if TYPE_CHECKING:
+    from walle_stream.types import UplinkFrame
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +86,7 @@ class CloudCalls:
         self._downlink = downlink
         self._services = services
         self._in_hand: deque[tuple[int, OpenCall, Future[bytes]]] = deque()
+        self._sent: dict[int, set[int]] = {}  # numbers of calls without acknowledgement
         self._last = 0
         self._work: SimpleQueue[tuple[OpenCall, Future[bytes]]] = SimpleQueue()
         self._workers: list[Thread] = []
@@ -90,7 +94,9 @@ class CloudCalls:
     def step(self) -> None:
         """Take up what waits and send what is answered; waits for no service."""
         in_hand = self._in_hand
-        last, room = self._store.last_call, _IN_HAND - len(in_hand)
+        self._settle()
+        last = self._store.last_call
+        room = _IN_HAND - len(in_hand) - sum(map(len, self._sent.values()))
         if last > self._last and room > 0:
             calls = self._store.open_calls(self._last, room)
             self._hire(len(calls))
@@ -99,18 +105,24 @@ class CloudCalls:
                 self._work.put((call, future))
                 in_hand.append((number, call, future))
             self._last = calls[-1][0] if len(calls) == room else last
-        sent: list[int] = []
+        replies: list[UplinkFrame] = []
         while in_hand and in_hand[0][2].done():
             number, call, future = in_hand.popleft()
-            device_id = call.call.device_id
+            message = DownlinkEnvelope(call.call.device_id, REPLY_KIND, future.result())
+            replies.append((call.partition, number, encode_downlink(message)))
+            self._sent.setdefault(call.partition, set()).add(number)
+        if replies:
             crash_point("reply.before")
-            self._sender.send(call.partition, device_id, REPLY_KIND, future.result())
+            self._sender.send(replies)
             crash_point("reply.after")
-            sent.append(number)
-        if sent:
-            self._sender.settle()  # once for all of them: a call is open until its reply is safe
-        for number in sent:
-            self._store.close_call(number)
+            self._settle()
+
+    def _settle(self) -> None:
+        # a call is open until its reply is safe
+        for partition, numbers in self._sent.items():
+            for number in self._sender.acks(partition) if numbers else ():
+                numbers.discard(number)
+                self._store.close_call(number)
 
     def in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
         """Return the digests of a partition's calls that wait here or whose reply goes down.

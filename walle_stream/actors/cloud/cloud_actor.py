@@ -14,7 +14,6 @@ from walle_stream.actors.cloud.calls import CallStore, CloudCalls, Service
 from walle_stream.actors.cloud.holdings import CallsInHand, LastFrame, LastNumbers
 from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
 from walle_stream.tunnel.receiver import MergeCounts
-from walle_stream.types import partition_of
 
 MERGE_MAX_BYTES: Final = 1024 * 1024
 
@@ -63,15 +62,6 @@ class Drain(msgspec.Struct):
     """Whether a run ends with it: what was merged is durable then."""
 
 
-class Send(msgspec.Struct):
-    """Question: send a message down to a device, answer its sequence number."""
-
-    device_id: str
-    kind: str
-    payload: bytes
-    """JSON."""
-
-
 class CloudActor(Actor):
     """The cloud side of one tunnel; see the module's docstring."""
 
@@ -84,18 +74,15 @@ class CloudActor(Actor):
         receiver: UplinkReceiver,
         sender: DownlinkSender,
         downlink: Downlink,
-        partition_count: int,
         close_tunnel: Callable[[], None],
         services: Mapping[str, Service] | None = None,
     ) -> None:
         """Take over the cloud side; the downlink is only looked at.
 
-        ``partition_count`` is of the devices' data directory. ``close_tunnel`` is called after a
-        failure: senders that wait for room must learn that nobody will make any.
+        ``close_tunnel`` is called after a failure: senders that wait for room must learn that
+        nobody will make any.
         """
         self._close_tunnel = close_tunnel
-        self._sender = sender
-        self._partition_count = partition_count
         self._store = store
         self._receiver = receiver
         self._released: dict[int, int] = {}
@@ -106,7 +93,7 @@ class CloudActor(Actor):
         self._release()
 
     def on_message(self, message: Any) -> Any:
-        """Answer ``Drain``, ``Send`` and the questions of ``actors.holdings``.
+        """Answer ``Drain`` and the questions of ``actors.holdings``.
 
         Raises:
             TypeError: Another message; a bug of the sender.
@@ -116,11 +103,6 @@ class CloudActor(Actor):
             if message.is_last:
                 self._store.settle()
             return self._store.stats
-        if isinstance(message, Send):
-            partition = partition_of(message.device_id, self._partition_count)
-            number = self._sender.send(partition, message.device_id, message.kind, message.payload)
-            self._sender.settle()
-            return number
         if isinstance(message, LastFrame):
             self.on_idle()
             return self._store.last_frame(message.incarnation, message.partition)

@@ -110,9 +110,7 @@ class Calls(Part):
         rows, counters = self._opening.rows, turn.head.counters
         if envelope.kind != REPLY_KIND:
             message = {"kind": envelope.kind, "payload": msgspec.Raw(envelope.payload)}
-            rows.put_message(
-                envelope.device_id, envelope.sequence_number, msgspec.json.encode(message)
-            )
+            rows.put_message(envelope.device_id, envelope.number, msgspec.json.encode(message))
             return
         reply = decode_reply(envelope.payload)
         row = None

@@ -4,10 +4,9 @@ import pytest
 
 from walle_connectors.embedded import CONNECTOR
 from walle_stream.actors.actor import ActorRef
-from walle_stream.actors.cloud.cloud_actor import CloudActor, Drain, Send
+from walle_stream.actors.cloud.cloud_actor import CloudActor, Drain
 from walle_stream.errors import ActorDeadError, StoreFullError, TunnelClosedError
-from walle_stream.types import partition_of
-from walle_stream.wire.envelope import UplinkEnvelope, decode_downlink, encode_uplink
+from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
 
 pytestmark = pytest.mark.actors
@@ -27,7 +26,7 @@ def tunnel(tmp_path):
 
 def start(tunnel, store):
     actor = CloudActor(
-        store, tunnel.receiver, tunnel.downlink_sender, tunnel.downlink, 4, tunnel.close
+        store, tunnel.receiver, tunnel.downlink_sender, tunnel.downlink, tunnel.close
     )
     return ActorRef(actor)
 
@@ -38,17 +37,6 @@ def test_drain_merges_everything_that_was_sent(tmp_path, tunnel):
     for number in range(1, 6):
         tunnel.send([(0, number, envelope(number))])
     assert cloud.ask(Drain(), 30).features == 5
-    cloud.stop()
-    assert cloud.join(30)
-    store.close()
-
-
-def test_a_message_goes_down_to_its_devices_partition(tmp_path, tunnel):
-    store = CONNECTOR.open_features(tmp_path / "c")
-    cloud = start(tunnel, store)
-    assert cloud.ask(Send("d", "reply", b'{"a":1}'), 30) == 1
-    [(_, data)] = tunnel.downlink.receive(partition_of("d", 4), 0, 1 << 20)
-    assert decode_downlink(data).payload == b'{"a":1}'
     cloud.stop()
     assert cloud.join(30)
     store.close()

@@ -114,8 +114,8 @@ def test_a_sender_learns_that_the_link_is_lost(tunnel):
 def test_messages_are_fetched_ahead_and_forgotten_when_released(tunnel):
     downlink = RemoteDownlink(Link(tunnel))
     downlink.close()  # the test looks itself
-    tunnel.send_down(1, "a", "k", b"1")
-    tunnel.send_down(1, "a", "k", b"2")
+    tunnel.send_down([(1, 1, b"m")])
+    tunnel.send_down([(1, 2, b"m")])
     assert downlink.receive(1, 0, 10**6) == ()  # known from now on
     downlink.step()
     found = downlink.receive(1, 0, 10**6)

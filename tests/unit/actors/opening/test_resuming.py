@@ -44,7 +44,7 @@ class Pair:
             self.tunnel.close()
         self.tunnel = CONNECTOR.open_tunnel(folder / "tunnel", 1 << 20)
         ends = (self.tunnel.receiver, self.tunnel.downlink_sender, self.tunnel.downlink)
-        self.actor = CloudActor(self.cloud, *ends, 4, self.tunnel.close, {"service": self._serve})
+        self.actor = CloudActor(self.cloud, *ends, self.tunnel.close, {"service": self._serve})
 
     def _serve(self, call):
         self._asking.append((call.key, call.question))

@@ -26,7 +26,7 @@ class Down:
 
     def receive(self, _partition, position, _max_bytes):
         return [
-            (n + 1, encode_downlink(DownlinkEnvelope(self.log_id, n + 1, "i", "note", b"{}")))
+            (n + 1, encode_downlink(DownlinkEnvelope(self.log_id, "note", b"{}", "i", n + 1)))
             for n in range(position, self.count)
         ]
 

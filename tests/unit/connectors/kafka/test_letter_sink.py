@@ -3,9 +3,9 @@
 import threading
 
 import pytest
-from kafka.errors import InvalidRecordError, MessageSizeTooLargeError
+from kafka.errors import MessageSizeTooLargeError
 
-from walle_connectors.kafka import sending
+from walle_connectors.kafka import python_producer, sending
 from walle_connectors.kafka.dead_letters import sink
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
@@ -30,16 +30,17 @@ class Future:
 
 
 class Producer:
-    """Answers at once; a batch with a refused letter fails as a whole, as its session does."""
+    """Answers at once; behind a letter that it refuses it takes nothing."""
 
     def __init__(self, topic):
-        self.topic = topic
+        self.topic, self.failure = topic, None
 
     def partitions_for(self, _topic):
         return {0}
 
-    def send(self, _topic, value, key, _headers):
-        error = self.topic.error(key, value)
+    def send(self, _topic, value, key, _headers, *, partition):
+        assert partition is None  # the key decides
+        error = self.failure = self.failure or self.topic.error(key, value)
         if error is None:
             self.topic.taken.append(key)
         return Future(error)
@@ -69,8 +70,9 @@ def topic(monkeypatch):
     monkeypatch.setattr(sending, "_AGAIN_S", 0)
     monkeypatch.setattr(sending, "connect", lambda _c, make, _stopped, _what, **_: make())
     monkeypatch.setattr(sink, "check_topics", lambda *_: None)
-    monkeypatch.setattr(sink, "make_producer", lambda *_: Producer(topic))
-    monkeypatch.setattr(sink, "close_producer", lambda *_: None)
+    monkeypatch.setattr(python_producer, "check_topics", lambda *_: None)
+    monkeypatch.setattr(python_producer, "make_producer", lambda *_, **__: Producer(topic))
+    monkeypatch.setattr(python_producer, "close_producer", lambda *_: None)
     topic.settings = {}
     monkeypatch.setattr(
         sink, "find_topics", lambda *_, **__: {"t": FoundTopic(1, 1, topic.settings)}
@@ -98,15 +100,18 @@ def sent(made, letters):
     return found
 
 
-@pytest.mark.parametrize("error", [InvalidRecordError, MessageSizeTooLargeError])
-def test_a_letter_that_is_never_taken_holds_up_no_other(topic, error, caplog):
-    topic.refuses = lambda key, _value: error("no") if key is None else None
+def test_a_letter_that_is_too_large_is_cut_until_it_fits(topic):
+    topic.refuses = lambda _key, value: MessageSizeTooLargeError("no") if len(value) > 3 else None
+    assert sent(opened(), [kept(1, "d"), kept(2, "e")]) == {1, 2}
+    assert topic.taken == [b"d", b"e"]
+
+
+def test_a_letter_that_is_never_taken_holds_up_no_other(topic, caplog):
+    topic.refuses = lambda key, _value: MessageSizeTooLargeError("no") if key is None else None
     letters = [kept(n, "" if n % 3 == 1 else f"d{n}") for n in range(1, 8)]
     assert sent(opened(), letters) == set(range(1, 8))
     assert sorted(set(topic.taken)) == [b"d2", b"d3", b"d5", b"d6"]
-    told = [
-        each.getMessage() for each in caplog.records if "stays in the data" in each.getMessage()
-    ]
+    told = [each.getMessage() for each in caplog.records if "is not sent" in each.getMessage()]
     assert len(told) == 3
 
 

@@ -12,7 +12,7 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from walle_connectors.kafka import sending, uplink
+from walle_connectors.kafka import sending
 from walle_connectors.kafka.producing import Handed, Refusal
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
@@ -73,7 +73,7 @@ class Producer:
 
     def refuse(self, tag, error):
         is_too_large = isinstance(error, MessageSizeTooLargeError)
-        self.on_refusal(tag, Refusal(error, is_too_large, self.is_alone))
+        self.on_refusal(tag, Refusal(error, is_too_large, is_alone=self.is_alone))
 
     def work(self):
         while True:
@@ -117,11 +117,12 @@ class Producer:
         self.thread.join(WAIT_S)
 
 
-def make_python(broker, _model, on_ack, on_refusal, _partitions):
+def make_python(broker, _outgoing, on_ack, on_refusal, *, is_careful):
+    assert not is_careful
     return Producer(broker, on_ack, on_refusal)
 
 
-def make_confluent(broker, _model, on_ack, on_refusal, _partitions, *, is_careful):
+def make_confluent(broker, _outgoing, on_ack, on_refusal, *, is_careful):
     broker.careful.append(is_careful)
     return Producer(broker, on_ack, on_refusal, is_alone=is_careful)
 
@@ -135,8 +136,8 @@ def broker():
 def opened(broker, monkeypatch):
     monkeypatch.setattr(sending, "_AGAIN_S", 0)
     monkeypatch.setattr(sending, "connect", lambda _c, make, _stopped, _what, **_: make())
-    monkeypatch.setattr(uplink, "PythonProducer", partial(make_python, broker))
-    monkeypatch.setattr(uplink, "ConfluentProducer", partial(make_confluent, broker))
+    monkeypatch.setattr(sending, "PythonProducer", partial(make_python, broker))
+    monkeypatch.setattr(sending, "ConfluentProducer", partial(make_confluent, broker))
     made = []
 
     def make(max_bytes=1 << 20, **keys):
@@ -334,7 +335,7 @@ def test_a_sender_waits_for_room_until_the_tunnel_closes(opened, broker):
     closer = Thread(target=tunnel.close)
     closer.start()
     sender.join(WAIT_S)
-    assert "frame 2 of partition 0 stays in the outbox" in str(refused[0])
+    assert "number 2 of partition 0 stays in the outbox" in str(refused[0])
     broker.may_answer.set()
     closer.join(WAIT_S)
     assert acks(tunnel, 0, 1) == [1]
@@ -359,7 +360,7 @@ def test_a_run_that_ends_waits_for_no_room_and_leaves_no_hole(opened, broker):
 
 @pytest.mark.parametrize("failing", [(), (2, 5)])
 def test_the_producer_has_few_frames_at_once(opened, broker, monkeypatch, failing):
-    monkeypatch.setattr(uplink, "HAND_BYTES", 2 * len(frame(0, 1, 2)))
+    monkeypatch.setattr(sending, "HAND_BYTES", 2 * len(frame(0, 1, 2)))
     for number in failing:
         broker.errors[0, number] = OutOfOrderSequenceNumberError("gone")
     tunnel = opened()
