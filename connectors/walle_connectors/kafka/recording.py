@@ -5,24 +5,17 @@ time, so that replaying the file gives the same events at the same distances.
 """
 
 import heapq
-import sys
-from collections import deque
-from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from walle_connectors.file_stream import written
-from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.topics import NeededTopic, check_topics
-from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError
-
-_AHEAD: Final = 2_000  # records of a partition that wait for the others
-_POLL_MS: Final = 200
-_STALL_MS: Final = 60_000  # without a record, or an offset of none, before the end
 
 
 def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
@@ -43,7 +36,9 @@ def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
     counts = {"events": 0, "bytes": 0, "skipped": 0}
     try:
         with written(file) as out:
-            for each in _in_order(client):
+            bounds = client.bounds(range(client.identity.partition_count))
+            parts = [client.records(number, each) for number, each in bounds.items()]
+            for each in heapq.merge(*parts, key=attrgetter("timestamp")):
                 line = _line(each)
                 if line is None:
                     counts["skipped"] += 1
@@ -53,91 +48,6 @@ def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
     finally:
         client.close()
     return counts
-
-
-def _in_order(client: TopicClient) -> Iterator[Any]:
-    """Merge the partitions by time; a partition that is far ahead waits."""
-    consumer = client.consumer
-    bounds = client.bounds(range(client.identity.partition_count))
-    ends = {client.place(n): each.end for n, each in bounds.items() if each.end > each.begin}
-    waiting: dict[Any, deque[Any]] = {place: deque() for place in ends}
-    with source_errors(client.topic):
-        consumer.assign(list(ends))
-        for place in ends:
-            consumer.seek(place, bounds[place.partition].begin)
-    heap: list[tuple[int, int, int, Any]] = []  # the next of each partition that has one
-    open_places = set(ends)
-    patience = _Patience(client.topic)
-    while open_places or heap:
-        with source_errors(client.topic):
-            patience.expect(_fetch(client, waiting, ends, open_places))
-        in_heap = {each[1] for each in heap}
-        for place, records in waiting.items():
-            if records and place.partition not in in_heap:
-                _push(heap, place, records)
-        missing = {place.partition for place in open_places} - {each[1] for each in heap}
-        while heap and not missing:
-            _, number, _, first = heapq.heappop(heap)
-            yield first
-            place = client.place(number)
-            if waiting[place]:
-                _push(heap, place, waiting[place])
-            elif place in open_places:
-                missing.add(number)
-
-
-def _push(heap: list[Any], place: Any, records: deque[Any]) -> None:
-    first = records.popleft()
-    heapq.heappush(heap, (first.timestamp, place.partition, first.offset, first))
-
-
-def _fetch(
-    client: TopicClient, waiting: dict[Any, deque[Any]], ends: dict[Any, int], open_places: set[Any]
-) -> bool:
-    """Take what has come; returns whether anything moved."""
-    consumer = client.consumer
-    if not open_places:
-        return True
-    paused = consumer.paused()
-    for place in open_places:
-        if place not in paused and len(waiting[place]) >= _AHEAD:
-            consumer.pause(place)
-        elif place in paused and len(waiting[place]) < _AHEAD // 2:
-            consumer.resume(place)
-    before = _positions(consumer, open_places)
-    # all that the library has in hand: of a partition that is paused with some left it may give
-    # and fetch nothing any more, resumed or not (3.0.12)
-    for place, records in consumer.poll(_POLL_MS, max_records=sys.maxsize).items():
-        waiting[place].extend(each for each in records if each.offset < ends[place])
-    after = _positions(consumer, open_places)
-    for place in list(open_places):
-        # by the consumer's position: the last offsets may be of no record
-        if after[place] >= ends[place]:
-            open_places.discard(place)
-            consumer.pause(place)
-    return after != before
-
-
-def _positions(consumer: Any, places: set[Any]) -> dict[Any, int]:
-    return {place: consumer.position(place, timeout_ms=0) or 0 for place in places}
-
-
-class _Patience:
-    # a broker may be away for a while, but who waits for the file must hear of it
-
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-        self._moved_ms = monotonic_ms()
-
-    def expect(self, has_moved: bool) -> None:
-        now_ms = monotonic_ms()
-        if has_moved:
-            self._moved_ms = now_ms
-        elif now_ms - self._moved_ms > _STALL_MS:
-            raise SourceError(
-                f"topic {self._topic!r}: nothing came for {_STALL_MS // 1000} s, although its end "
-                "is not reached: see that all brokers answer, then run again"
-            )
 
 
 def _line(record_: Any) -> bytes | None:

@@ -29,6 +29,7 @@ from walle_stream.types import TIME_MAX_MS, device_id_problem
 
 _CONNECT_MS: Final = 10_000
 _LINE_BYTES: Final = 64 * 2**20
+_EVENT_MAX_BYTES: Final = 64 * 2**20  # how much it takes is the topic's to say
 _SHOWN: Final = 40  # characters of what is wrong
 _SLEEP_S: Final = 0.5  # so that Ctrl-C and progress are not far
 
@@ -154,23 +155,29 @@ def _record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
 
 def _replay(model: KafkaSourceModel, file: Path, speed: float | None) -> dict[str, Any]:
     try:
-        from walle_connectors.kafka.event_sender import EventSender  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.writing import TopicWriter  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise SourceError(f"walle replay needs walle-stream[kafka] ({error})") from error
-    sender = EventSender(model)
+    writer = TopicWriter(model, model.topic, max_bytes=_EVENT_MAX_BYTES, named_by="--topic")
     stream = FileStream(file)
-    pace = _Pace(speed)
+    pace, size_bytes = _Pace(speed), 0
     try:
-        with _bar() as bar, sender.open():
+        with _bar() as bar:
             shown = bar.add_task("replaying", total=1.0)
             for line, head in _lines(stream, file.name):
                 pace.wait(head.ingest_time_ms or head.event_time_ms)
-                sender.send(head.device_id, line)
-                if sender.events % 1_000 == 0:
+                writer.write(head.device_id.encode(), line)
+                size_bytes += len(line)
+                if writer.records % 1_000 == 0:
                     bar.update(shown, completed=stream.progress)
+        writer.flush()
+    except SourceError as error:
+        writer.flush()
+        raise SourceError(f"{error}; the {writer.records:,} events before it are sent") from error
     finally:
         stream.close()
-    return {"events": sender.events, "bytes": sender.bytes}
+        writer.close()
+    return {"events": writer.records, "bytes": size_bytes}
 
 
 class _Pace:

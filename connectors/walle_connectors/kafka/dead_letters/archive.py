@@ -6,9 +6,9 @@ from itertools import batched
 from typing import Any, Final
 
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
-from walle_connectors.kafka.dead_letters.writing import TopicWriter
-from walle_connectors.kafka.source.client import TopicClient, source_errors
+from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.writing import TopicWriter
 from walle_connectors.letter_records import decode_letter, decode_mark, encode_mark
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import KeptLetter
@@ -17,8 +17,6 @@ _log = logging.getLogger(__name__)
 
 MARKS_MAX: Final = 200
 """Letters that one mark names at most."""
-
-_POLL_MS: Final = 200
 
 
 class KafkaDeadLetterArchive:
@@ -59,7 +57,9 @@ class KafkaDeadLetterArchive:
     def mark(self, idempotency_keys: Sequence[str]) -> None:
         """Write marks; see ``DeadLetterArchive.mark``."""
         if self._writer is None:
-            self._writer = TopicWriter(self._model, self._model.topic, self._model.max_bytes)
+            self._writer = TopicWriter(
+                self._model, self._model.topic, max_bytes=self._model.max_bytes
+            )
         for some in batched(idempotency_keys, MARKS_MAX, strict=False):
             self._writer.write(*encode_mark(some))
         self._writer.flush()
@@ -71,19 +71,6 @@ class KafkaDeadLetterArchive:
             self._writer.close()
 
     def _read(self) -> Iterator[Any]:
-        client, consumer = self._client, self._client.consumer
-        bounds = client.bounds(range(client.identity.partition_count))
-        for number, each in sorted(bounds.items()):
-            if each.begin == each.end:
-                continue
-            place = client.place(number)
-            with source_errors(client.topic):
-                consumer.assign([place])
-                consumer.seek(place, each.begin)
-            at = each.begin
-            while at < each.end:
-                with source_errors(client.topic):
-                    found = consumer.poll(_POLL_MS).get(place, ())
-                    # the last offsets may be of no record
-                    at = consumer.position(place, timeout_ms=0) or at
-                yield from (record for record in found if record.offset < each.end)
+        client = self._client
+        for number, bounds in client.bounds(range(client.identity.partition_count)).items():
+            yield from client.records(number, bounds)

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from walle_connectors.kafka.dead_letters.writing import TopicWriter
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.writing import TopicWriter
 from walle_connectors.letter_records import PREFIX
 from walle_stream.ports import RECORD_MAX_BYTES, KeptLetter
 
@@ -19,7 +19,7 @@ class KafkaRecordReturn:
 
     def __init__(self, model: KafkaSourceModel) -> None:
         """Connect; blocks."""
-        self._writer = TopicWriter(model, model.topic, RECORD_MAX_BYTES + _ROOM_BYTES)
+        self._writer = TopicWriter(model, model.topic, max_bytes=RECORD_MAX_BYTES + _ROOM_BYTES)
 
     def put(self, kept: KeptLetter) -> None:
         """Write a record; see ``RecordReturn.put``."""

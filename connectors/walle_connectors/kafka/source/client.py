@@ -3,6 +3,7 @@
 The one module of the source that asks a broker anything but for records.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -22,6 +23,8 @@ _ASK_MS: Final = 15_000  # for one question, which several requests may answer
 _LOOK_MS: Final = 5_000  # for the first records of all partitions
 _SAMPLE: Final = 100  # records of a partition whose keys are looked at
 _CLOSE_MS: Final = 2_000
+_POLL_MS: Final = 200
+_STALL_MS: Final = 60_000  # without a record, or an offset of none, before the end
 
 
 type NamedDevice = Callable[[bytes | None], str | None]
@@ -164,6 +167,34 @@ class TopicClient:
         return {
             place.partition: Bounds(begins[place], ends[place], starts[place]) for place in places
         }
+
+    def records(self, number: int, bounds: Bounds) -> Iterator[Any]:
+        """Yield what a partition has within bounds, in its order; blocks.
+
+        Those of several partitions may be taken by turns.
+
+        Raises:
+            SourceError: It cannot be read on, or nothing comes for a minute.
+        """
+        place, at, moved_ms = self.place(number), bounds.begin, monotonic_ms()
+        while at < bounds.end:
+            with source_errors(self.topic):
+                if self.consumer.assignment() != {place}:
+                    self.consumer.assign([place])
+                    self.consumer.seek(place, at)
+                # all that the library has in hand: another partition may be next
+                found = self.consumer.poll(_POLL_MS, max_records=sys.maxsize).get(place, ())
+                # the last offsets may be of no record
+                behind = self.consumer.position(place, timeout_ms=0) or at
+            if behind > at:
+                at, moved_ms = behind, monotonic_ms()
+            elif monotonic_ms() - moved_ms > _STALL_MS:
+                # a broker may be away for a while, but who waits must hear of it
+                raise SourceError(
+                    f"topic {self.topic!r}: nothing came for {_STALL_MS // 1000} s, although its "
+                    "end is not reached: see that all brokers answer, then run again"
+                )
+            yield from (each for each in found if each.offset < bounds.end)
 
     def check_keys(self, named_device: NamedDevice) -> None:
         """Look at the first records of each partition; blocks for some seconds at most.
