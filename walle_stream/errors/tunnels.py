@@ -37,6 +37,13 @@ class DataLostError(TunnelError):
         self.count = count
 
 
+class EnvelopeError(TunnelError, ValueError):
+    """A frame of the tunnel is cut, altered or of an unknown version.
+
+    The receiver refuses it; check that both sides run versions that meet.
+    """
+
+
 class SinkError(TunnelError):
     """A sink of features (``spec.sinks``) takes none now: it is away, or refuses them.
 
@@ -44,13 +51,6 @@ class SinkError(TunnelError):
     """
 
     is_retryable: ClassVar[bool] = True
-
-
-class EnvelopeError(TunnelError, ValueError):
-    """A frame of the tunnel is cut, altered or of an unknown version.
-
-    The receiver refuses it; check that both sides run versions that meet.
-    """
 
 
 class TopicError(TunnelError):

@@ -10,7 +10,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka import KafkaProducer
 from walle_connectors.brokers import Connection
 from walle_connectors.probe import probe_brokers
-from walle_stream.errors import BrokerUnreachableError, TopicError
+from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def connect[C](
             if not makes_probe:
                 probe_brokers(connection)
             client = make()
-        except (BrokerUnreachableError, TopicError, KafkaError) as error:
+        except (BrokerUnreachableError, TopicError, SourceError, KafkaError) as error:
             if str(error) != said or attempts % _REMIND_EVERY == 0:
                 said = str(error)
                 _log.warning("%s waits: %s", purpose, said or type(error).__name__)

@@ -1,11 +1,11 @@
 """The way down over a topic: messages by device, in the partition that the device sends from."""
 
 from collections.abc import Sequence
-from typing import Any, override
+from typing import override
 
 from walle_connectors.kafka.producing import Outgoing, TopicRecord
 from walle_connectors.kafka.sending import RecordSender
-from walle_connectors.kafka.topic_reader import TopicReader, within
+from walle_connectors.kafka.topic_reader import ReadRecord, TopicReader, within
 from walle_connectors.kafka.topics import tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import EnvelopeError, TopicError
@@ -20,7 +20,9 @@ class KafkaDownlink:
 
     def __init__(self, model: KafkaTunnelModel) -> None:
         """Read the partitions that are asked for; none without ``downTopic``."""
-        self._reader = TopicReader(model, model.down_topic) if model.down_topic else None
+        self._reader = (
+            TopicReader(model, model.down_topic, model.driver) if model.down_topic else None
+        )
 
     @property
     def log_id(self) -> str:
@@ -43,7 +45,7 @@ class KafkaDownlink:
             self._reader.close()
 
 
-def _envelope(record: Any) -> bytes:
+def _envelope(record: ReadRecord) -> bytes:
     # what cannot be read goes on as it is: the device's side refuses and counts it
     try:
         return encode_downlink(decode_message(record.key, record.value, record.headers))

@@ -1,6 +1,6 @@
 """Reads partitions of a topic ahead, so that who asks never waits.
 
-One thread has the consumer; what it read lies in memory, bounded in bytes, until the
+One thread has the client; what it read lies in memory, bounded in bytes, until the
 caller's position passes it. Positions are the caller's alone: nothing is committed in
 the broker, there is no group.
 """
@@ -10,14 +10,16 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from threading import Condition, Event, Thread
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from kafka.errors import KafkaError, OffsetOutOfRangeError
-
-from kafka import TopicPartition
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.connecting import BOOTSTRAP_MS, connect
-from walle_connectors.kafka.topic_ids import known_topic_id, look_again, open_consumer
+from walle_connectors.kafka.connecting import connect
+from walle_connectors.kafka.librdkafka import Driver
+from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.confluent import ConfluentFetcher
+from walle_connectors.kafka.source.fetching import Fetcher, Polled, PythonFetcher, Records
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_stream.errors import SourceError
 
 _log = logging.getLogger(__name__)
 
@@ -25,30 +27,53 @@ AHEAD_BYTES: Final = 8 * 1024 * 1024
 """Most bytes that lie in memory; one fetch may exceed it."""
 
 _POLL_MS: Final = 100
+_MOST: Final = 5_000
 _AGAIN_S: Final = 0.5
-_RECORD_BYTES: Final = 200  # key, headers and objects, about
+_METADATA_MS: Final = 60_000  # so soon a topic is seen to be another; a device may pay by the byte
+_RECORD_BYTES: Final = 200  # headers and objects, about
+
+
+class ReadRecord(NamedTuple):
+    """What a partition has at an offset."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return len(self.value or b"") + len(self.key or b"") + _RECORD_BYTES
 
 
 class _Queue:
     # records of one partition, ascending in offset
 
-    __slots__ = ("is_moved", "position", "records")
+    __slots__ = ("goal", "position", "records")
 
     def __init__(self, position: int) -> None:
         self.position = position  # the next offset that the caller wants
-        self.records: deque[Any] = deque()
-        self.is_moved = True  # the consumer must seek
+        self.records: deque[ReadRecord] = deque()
+        self.goal: int | None = position  # where the fetcher must seek; None: nowhere
+
+    @property
+    def next(self) -> int:
+        return self.records[-1].offset + 1 if self.records else self.position
 
 
 class TopicReader:
     """Partitions of one topic from given positions. Thread-safe."""
 
-    def __init__(self, connection: Connection, topic: str) -> None:
+    def __init__(self, connection: Connection, topic: str, driver: Driver = "kafka-python") -> None:
         """Begin to connect with the first question; a broker that is down is waited for."""
         self.topic_id = ""
         """Which topic the records are of; empty while none came, or where brokers do not say."""
+        self._model = KafkaSourceModel.model_validate(
+            {**connection.reach(), "topic": topic, "driver": driver}
+        )
         self._connection = connection
-        self._topic = topic
         self._condition = Condition()
         self._stopped = Event()
         self._lanes: dict[int, _Queue] = {}
@@ -56,7 +81,7 @@ class TopicReader:
         self._thread = Thread(target=self._run, name=f"walle-kafka-{topic}", daemon=True)
         self._is_begun = False
 
-    def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[Any]]:
+    def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[ReadRecord]]:
         """Return each partition's records behind its position, ascending; never blocks.
 
         A position is the next offset that is wanted; equal positions give equal records. Earlier
@@ -90,115 +115,98 @@ class TopicReader:
             self._condition.notify_all()
             return
         if position < lane.position:
-            self._bytes -= sum(map(_size, lane.records))
-            lane.records.clear()
-            lane.is_moved = True
+            self._go_back(lane, position)
             self._condition.notify_all()
         else:
             while lane.records and lane.records[0].offset < position:
-                self._bytes -= _size(lane.records.popleft())
+                self._bytes -= lane.records.popleft().size_bytes
                 if self._bytes <= AHEAD_BYTES:
                     self._condition.notify_all()
         lane.position = position
 
+    def _go_back(self, lane: _Queue, position: int) -> None:
+        self._bytes -= sum(record.size_bytes for record in lane.records)
+        lane.records.clear()
+        lane.position = lane.goal = position
+
     # The thread
 
     def _run(self) -> None:
+        what = f"reading topic {self._model.topic!r}"
         while not self._stopped.is_set():
-            made = connect(
-                self._connection, self._make, self._stopped, f"reading topic {self._topic!r}"
-            )
+            made = connect(self._model, self._make, self._stopped, what, makes_probe=True)
             if made is None:
                 return
-            consumer, cluster = made
+            client, fetcher = made
             try:
-                self._read(consumer, cluster)
-            except KafkaError as error:
-                _log.warning("reading topic %r begins anew: %r", self._topic, error)
+                self._begin(client.identity.topic_id)
+                self._read(client, fetcher)
+            except SourceError as error:
+                _log.warning("%s begins anew: %s", what, error)
                 self._stopped.wait(_AGAIN_S)
             finally:
-                consumer.close(autocommit=False, timeout_ms=1_000)
+                fetcher.close()
+                client.close()
 
-    def _make(self) -> tuple[Any, Any]:
-        return open_consumer(
-            **self._connection.client_options(),
-            metrics_enabled=False,
-            enable_auto_commit=False,
-            # by hand: the policy of a consumer says nothing when records were lost
-            auto_offset_reset="none",
-            allow_auto_create_topics=False,
-            max_poll_records=5_000,
-            request_timeout_ms=10_000,
-            # so soon at the latest a topic is seen to be another one; a device may pay by the byte
-            metadata_max_age_ms=60_000,
-            bootstrap_timeout_ms=BOOTSTRAP_MS,
-        )
+    def _make(self) -> tuple[TopicClient, Fetcher]:
+        client = TopicClient(self._model, connection=self._connection, metadata_ms=_METADATA_MS)
+        if self._model.driver == "kafka-python":
+            return client, PythonFetcher(client, has_headers=True)
+        client.watch()
+        return client, ConfluentFetcher(self._model, has_headers=True)
 
-    def _read(self, consumer: Any, cluster: Any) -> None:
-        assigned: set[int] = set()
+    def _begin(self, topic_id: str) -> None:
         with self._condition:
+            known, self.topic_id = self.topic_id, topic_id or self.topic_id
             for lane in self._lanes.values():
-                lane.is_moved = True
+                lane.goal = lane.next
+                if known and self.topic_id != known:
+                    # who asks sees the other id, and begins at its beginning
+                    self._go_back(lane, 0)
+
+    def _read(self, client: TopicClient, fetcher: Fetcher) -> None:
+        assigned: set[int] = set()
         while not self._stopped.is_set():
-            moved = self._assign(consumer, assigned)
-            for partition, offset in moved.items():
-                consumer.seek(TopicPartition(self._topic, partition), offset)
-            try:
-                found = consumer.poll(timeout_ms=_POLL_MS) if assigned else {}
-            except OffsetOutOfRangeError as error:
-                self._go_on_behind_loss(consumer, cluster, error)
-                continue
-            if self._is_same(cluster):
-                self._keep(found)
+            self._assign(fetcher, assigned)
+            found = fetcher.poll(_POLL_MS, _MOST) if assigned else Polled()
+            lost = {*found.gone, *found.cut}
+            if lost:
+                client.look_again()
+            if client.is_remade:
+                return  # each poll's records are checked: these may be of the other one
+            if lost:
+                self._go_on_behind_loss(client, lost)
+            self._keep(found.records)
             self._wait(bool(assigned))
 
-    def _is_same(self, cluster: Any) -> bool:
-        """Return whether the topic is still the same one; each poll's records are checked."""
-        found = known_topic_id(cluster, self._topic)
-        if not found or found == self.topic_id:
-            return True
+    def _assign(self, fetcher: Fetcher, assigned: set[int]) -> None:
         with self._condition:
-            is_first, self.topic_id = not self.topic_id, found
-            if is_first:
-                return True
-            # who asks sees the other id, and begins at its beginning
-            for lane in self._lanes.values():
-                lane.records.clear()
-                lane.position, lane.is_moved = 0, True
-            self._bytes = 0
-        return False
-
-    def _assign(self, consumer: Any, assigned: set[int]) -> dict[int, int]:
-        # where the consumer must go: new partitions, and those that were moved back
-        with self._condition:
-            new = self._lanes.keys() - assigned
-            moved = {}
-            for partition, lane in self._lanes.items():
-                if lane.is_moved:
-                    lane.is_moved = False
-                    last = lane.records[-1].offset + 1 if lane.records else lane.position
-                    moved[partition] = last
-        if new:
-            assigned |= new
-            consumer.assign([TopicPartition(self._topic, each) for each in sorted(assigned)])
+            is_new = bool(self._lanes.keys() - assigned)
             # a new assignment forgets positions
-            with self._condition:
-                for partition, lane in self._lanes.items():
-                    if partition in assigned and partition not in moved:
-                        last = lane.records[-1].offset + 1 if lane.records else lane.position
-                        moved[partition] = last
-        return moved
+            moved = {
+                number: lane.next if lane.goal is None else lane.goal
+                for number, lane in self._lanes.items()
+                if is_new or lane.goal is not None
+            }
+            for lane in self._lanes.values():
+                lane.goal = None
+        if is_new:
+            assigned.update(moved)
+            fetcher.assign(sorted(assigned))
+        for partition, offset in moved.items():
+            fetcher.seek(partition, offset)
 
-    def _keep(self, found: Mapping[Any, Sequence[Any]]) -> None:
+    def _keep(self, found: Mapping[int, Records]) -> None:
         with self._condition:
-            for place, records in found.items():
-                lane = self._lanes[place.partition]
-                if lane.is_moved:
+            for partition, records in found.items():
+                lane = self._lanes[partition]
+                if lane.goal is not None:
                     continue  # read before the caller went back
-                for record in records:
+                for row in zip(*records, strict=True):
+                    record = ReadRecord(*row)
                     if record.offset >= lane.position:
                         lane.records.append(record)
-                        self._bytes += _size(record)
+                        self._bytes += record.size_bytes
 
     def _wait(self, has_partitions: bool) -> None:
         with self._condition:
@@ -207,55 +215,49 @@ class TopicReader:
                     lambda: (
                         self._stopped.is_set()
                         or self._bytes <= AHEAD_BYTES
-                        or any(lane.is_moved for lane in self._lanes.values())
+                        or any(lane.goal is not None for lane in self._lanes.values())
                     )
                 )
             elif not has_partitions:
                 self._condition.wait(_AGAIN_S)
 
-    def _go_on_behind_loss(self, consumer: Any, cluster: Any, error: OffsetOutOfRangeError) -> None:
-        look_again(cluster, self._topic)
-        if not self._is_same(cluster):
-            return
-        for place, offset in dict(error.args[0]).items():
-            first = consumer.beginning_offsets([place])[place]
-            end = consumer.end_offsets([place])[place]
-            if 0 < offset < first:
-                _log.error(
-                    "topic %r: records %d to %d of partition %d were deleted before they were "
-                    "read; it goes on behind them: raise retention.ms of the topic",
-                    self._topic,
-                    offset,
-                    first - 1,
-                    place.partition,
-                )
-            elif offset > end:
-                # a broker lost records, or it was made anew while nobody looked: who asks knows
-                # which one it was, and goes back if this is another
-                _log.warning(
-                    "partition %d of topic %r ends at %d, but was read up to %d before: it is "
-                    "another topic, or lost its last records",
-                    place.partition,
-                    self._topic,
-                    end,
-                    offset,
-                )
-                first = end
-            consumer.seek(place, first)
+    def _go_on_behind_loss(self, client: TopicClient, lost: set[int]) -> None:
+        bounds = client.bounds(lost)
+        with self._condition:
+            for number, each in bounds.items():
+                lane, topic = self._lanes[number], self._model.topic
+                at = lane.next if lane.goal is None else lane.goal
+                lane.goal = min(max(at, each.begin), each.end)
+                if at < each.begin:
+                    _log.error(
+                        "topic %r: records %d to %d of partition %d were deleted before they were "
+                        "read; it goes on behind them: raise retention.ms of the topic",
+                        topic,
+                        at,
+                        each.begin - 1,
+                        number,
+                    )
+                elif at > each.end:
+                    # a broker lost records, or it was made anew while nobody looked: who asks
+                    # knows which one it was, and goes back if this is another
+                    _log.warning(
+                        "partition %d of topic %r ends at %d, but was read up to %d before: it is "
+                        "another topic, or lost its last records",
+                        number,
+                        topic,
+                        each.end,
+                        at,
+                    )
 
 
-def _size(record: Any) -> int:
-    return len(record.value or b"") + len(record.key or b"") + _RECORD_BYTES
-
-
-def within(records: Sequence[Any], max_bytes: int) -> list[Any]:
+def within(records: Sequence[ReadRecord], max_bytes: int) -> list[ReadRecord]:
     """Return the first records up to a bound of bytes, and the one that passes it."""
     left = max_bytes
 
-    def fits(record: Any) -> bool:
+    def fits(record: ReadRecord) -> bool:
         nonlocal left
         is_allowed = left > 0
-        left -= _size(record)
+        left -= record.size_bytes
         return is_allowed
 
     return list(takewhile(fits, records)) or list(records[:1])

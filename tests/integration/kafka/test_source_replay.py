@@ -94,7 +94,9 @@ def test_a_topic_that_is_not_there_is_not_waited_for_and_not_made(address, tmp_p
 
 def test_an_event_that_is_too_large_for_the_topic_is_said(address, topics, tmp_path):
     name, file = topics.make(1), tmp_path / "e.jsonl"
-    file.write_text(json.dumps({"device_id": "d", **row("", 1)[1], "x": secrets.token_hex(1_500_000)}) + "\n")
+    file.write_text(
+        json.dumps({"device_id": "d", **row("", 1)[1], "x": secrets.token_hex(1_500_000)}) + "\n"
+    )
     with pytest.raises(TopicError, match="does not take record 1 or one shortly before it"):
         walle(file, "--topic", name, "--brokers", address)
 

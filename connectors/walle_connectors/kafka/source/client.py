@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
@@ -104,11 +105,15 @@ class TopicClient:
         *,
         is_member: bool = False,
         named_by: str = "spec.source.topic",
+        connection: Connection | None = None,
+        metadata_ms: int = 5_000,
     ) -> None:
         """Connect and look for the topic; blocks.
 
         ``is_member`` is for joining the group, else for asking, or having all partitions;
-        ``named_by`` names the topic in messages.
+        ``named_by`` names the topic in messages; ``connection`` leads to the brokers, if not the
+        model; within ``metadata_ms`` it is seen to be another
+        topic, or to have got more partitions.
 
         Raises:
             BrokerUnreachableError: No broker answers in time, or TLS is refused.
@@ -126,10 +131,13 @@ class TopicClient:
             raise SourceError(problem)
         self._model, self.topic, self._named_by = model, model.topic, named_by
         self._place: Any = TopicPartition
-        expect_broker(model, model.connect_timeout_ms)
+        connection = connection or model
+        expect_broker(connection, model.connect_timeout_ms)
         with source_errors(model.topic):
             self.consumer, self._cluster = open_consumer(
-                **model.consumer_options(), **(_member_options(model) if is_member else {})
+                **(connection.client_options() | model.consumer_options()),
+                **(_member_options(model) if is_member else {}),
+                metadata_max_age_ms=metadata_ms,
             )
         try:
             self.identity = self._identify()

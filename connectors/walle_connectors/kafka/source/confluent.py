@@ -31,11 +31,11 @@ _value_of = methodcaller("value")
 class ConfluentFetcher:
     """confluent-kafka's consumer as a ``Fetcher``. One thread."""
 
-    def __init__(self, model: KafkaSourceModel) -> None:
+    def __init__(self, model: KafkaSourceModel, *, has_headers: bool = False) -> None:
         """Make the consumer, which connects in its own threads; confluent-kafka is installed."""
         from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - an extra
 
-        self._model, self._topic = model, model.topic
+        self._model, self._topic, self._has_headers = model, model.topic, has_headers
         self._place: Any = TopicPartition
         self._exception: Any = KafkaException
         self._next: dict[int, int] = {}
@@ -162,6 +162,7 @@ class ConfluentFetcher:
             [time[1] for time in map(_time_of, rows)],
             list(map(_key_of, rows)),
             list(map(_value_of, rows)),
+            [message.headers() or () for message in rows] if self._has_headers else (),
         )
 
     def _take_error(self, message: Any, gone: list[int]) -> None:

@@ -103,9 +103,8 @@ class KafkaSourceModel(Connection):
         return self
 
     def consumer_options(self) -> dict[str, Any]:
-        """Return the keyword arguments of our consumers, group or not."""
+        """Return keyword arguments of our consumers, group or not, beside ``client_options``."""
         return {
-            **self.client_options(),
             "auto_offset_reset": "none",  # what is missing is our policy's business
             "enable_auto_commit": False,
             "allow_auto_create_topics": False,
@@ -113,8 +112,6 @@ class KafkaSourceModel(Connection):
             "bootstrap_timeout_ms": self.connect_timeout_ms,
             "reconnect_backoff_max_ms": 2_000,
             "request_timeout_ms": 15_000,
-            # so soon a topic is seen to be another one, or to have got more partitions
-            "metadata_max_age_ms": 5_000,
             # what a host that is busy keeps in memory
             "fetch_max_bytes": 8 * _MIB,
             "max_partition_fetch_bytes": _MIB,
