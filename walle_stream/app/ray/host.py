@@ -60,23 +60,23 @@ _LOOK_S = 0.2
 class HostState(msgspec.Struct, kw_only=True):
     """What the driver asks for about five times a second."""
 
-    phase: Phase
-    failure: BaseException | None
-    progress: float
+    phase: Phase = "reading"
+    failure: BaseException | None = None
+    progress: float = 0.0
     """Share of the source that was read, below 0 when unknown."""
-    unread: Unread
-    is_ended: bool
+    unread: Unread = Unread()
+    is_ended: bool = False
     """Whether one of its partitions was told of the source's natural end."""
-    missing_replies: int
-    read_events: int
+    missing_replies: int = 0
+    read_events: int = 0
     """Of this process, where the source places partitions; else 0."""
-    mailbox_bytes: int
-    in_hand_events: int
-    statuses: list[PartitionStatus]
-    vm_counts: VmCounts
-    vms: list[VmStatus]
-    cpu_s: float
-    logs: LogRecords
+    mailbox_bytes: int = 0
+    in_hand_events: int = 0
+    statuses: list[PartitionStatus] = []
+    vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
+    vms: list[VmStatus] = []
+    cpu_s: float = 0.0
+    logs: LogRecords = []
 
 
 class HostProcess:
@@ -103,22 +103,7 @@ class HostProcess:
         self._uplink: RemoteUplink | None = None
         self._reader: SourceReader | None = None
         self._passed: dict[int, bytes] = {}
-        self._state = HostState(
-            phase="reading",
-            failure=None,
-            progress=0.0,
-            unread=Unread(),
-            is_ended=False,
-            missing_replies=0,
-            read_events=0,
-            mailbox_bytes=0,
-            in_hand_events=0,
-            statuses=[],
-            vm_counts=VmCounts(),
-            vms=[],
-            cpu_s=0.0,
-            logs=[],
-        )
+        self._state = HostState()
 
     # What the driver calls
 
