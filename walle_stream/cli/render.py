@@ -1,8 +1,9 @@
 """What a person sees: the progress bar and the table of a run."""
 
 import sys
-from collections.abc import Sequence
-from typing import Self, override
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import override
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -30,38 +31,28 @@ class ResultConsole(Console):
         raise BrokenPipeError
 
 
-class RunProgress:
-    """The progress bar of a run; silent when stderr is no terminal."""
+@contextmanager
+def run_progress() -> Iterator[Callable[[float, int], None]]:
+    """Draw the progress bar of a run; silent when stderr is no terminal, which is left clean.
 
-    def __init__(self) -> None:
-        """Prepare."""
-        self._progress = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[events]:,} events"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not sys.stderr.isatty(),
-            transient=True,
-        )
-        self._task = self._progress.add_task("reading", total=1.0, events=0)
+    Yields what shows the share of the source that was read (below 0: unknown) and the events.
+    """
+    with Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[events]:,} events"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    ) as bar:
+        shown = bar.add_task("reading", total=1.0, events=0)
 
-    def __enter__(self) -> Self:
-        """Start drawing."""
-        self._progress.start()
-        return self
+        def update(ratio: float, events: int) -> None:
+            bar.update(shown, completed=ratio if ratio >= 0 else None, events=events)
 
-    def __exit__(self, *_: object) -> None:
-        """Stop drawing and leave the terminal clean."""
-        self._progress.stop()
-
-    def update(self, ratio: float, events: int) -> None:
-        """Show the share of the source that was read (below 0: unknown) and the events."""
-        if ratio >= 0:
-            self._progress.update(self._task, completed=ratio, events=events)
-        else:
-            self._progress.update(self._task, events=events)
+        yield update
 
 
 def run_table(report: RunReport) -> Table:

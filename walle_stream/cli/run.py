@@ -125,9 +125,9 @@ def _run(current: "LocalRun | RayRun", options: argparse.Namespace) -> RunReport
             serve_metrics(stack, options.metrics, current)
         on_progress = None
         if not options.json and sys.stderr is not None:
-            from walle_stream.cli.render import RunProgress  # noqa: PLC0415 - see above
+            from walle_stream.cli.render import run_progress  # noqa: PLC0415 - see above
 
-            on_progress = stack.enter_context(RunProgress()).update
+            on_progress = stack.enter_context(run_progress())
         return current.run(on_progress, cpu_before_s=0.0)
 
 
