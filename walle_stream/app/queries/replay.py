@@ -75,8 +75,16 @@ def replay(
     Raises:
         WalleError: The target or the marks failed: what was marked is done.
     """
-    report, unmarked = ReplayReport(), _Unmarked(target, mark)
+    report = ReplayReport()
     seen: set[str] = set()
+    unmarked: list[str] = []
+
+    def settle() -> None:
+        if target is not None and unmarked:
+            target.flush()
+            mark([*unmarked])
+            unmarked.clear()
+
     for kept in letters:
         key = kept.idempotency_key
         if key in seen or not wanted.names(kept):
@@ -88,13 +96,15 @@ def replay(
         if reason:
             report.skip(reason)
             continue
-        unmarked.put(kept)
+        if target is not None:
+            target.put(kept)
+            unmarked.append(key)
         report.replayed += 1
         report.size_bytes += len(kept.letter.record)
-        if unmarked.is_due:
-            unmarked.settle()
+        if len(unmarked) >= MARK_EVERY:
+            settle()
             on_progress(report.replayed)
-    unmarked.settle()
+    settle()
     return report
 
 
@@ -117,25 +127,3 @@ def _hindrance(kept: KeptLetter, done: set[str], wanted: Wanted) -> str:
     if not kept.is_whole:
         return "only the beginning of the record was kept"
     return ""
-
-
-class _Unmarked:
-    def __init__(self, target: RecordReturn | None, mark: Mark) -> None:
-        self._target = target
-        self._mark = mark
-        self._keys: list[str] = []
-
-    @property
-    def is_due(self) -> bool:
-        return len(self._keys) >= MARK_EVERY
-
-    def put(self, kept: KeptLetter) -> None:
-        if self._target is not None:
-            self._target.put(kept)
-            self._keys.append(kept.idempotency_key)
-
-    def settle(self) -> None:
-        if self._target is not None and self._keys:
-            self._target.flush()
-            self._mark(self._keys)
-            self._keys = []
