@@ -1,24 +1,12 @@
 """What became of each task's runs: for the end of a run, ``walle status`` and metrics."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.wire.ledger import Ledger, TaskBytes
-from walle_stream.wire.rows import Counters, TaskCounts, add_tasks
-
-
-class Counted(Protocol):
-    """A partition's head, or its status."""
-
-    @property
-    def tasks(self) -> Mapping[str, TaskCounts]:
-        """What became of runs, by task."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """What each task sent."""
+from walle_stream.wire.rows import Counters, PartitionHead, TaskCounts, add_tasks
 
 
 class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +25,9 @@ class TaskFigures(msgspec.Struct, frozen=True, kw_only=True):
     """``file:line: class: text``, of the newest run of the pipeline that had one."""
 
 
-def task_figures(names: Iterable[str], parts: Iterable[Counted]) -> list[TaskFigures]:
+def task_figures(
+    names: Iterable[str], parts: Iterable[PartitionHead | PartitionStatus]
+) -> list[TaskFigures]:
     """Add up what became of the tasks' runs in all partitions.
 
     The definition's tasks come first, in their order, also those that never ran; then what was
