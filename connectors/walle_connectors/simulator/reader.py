@@ -1,12 +1,13 @@
 """Reads a simulated shop, partition by partition, from any offset on."""
 
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import ClassVar, Final, override
 
 import msgspec
 
 from walle_connectors.simulator.pace import Pace
-from walle_connectors.simulator.timeline import START_MS, WINDOW_MS, Line, Timeline
+from walle_connectors.simulator.timeline import START_MS, WINDOW_MS, Timeline
 from walle_stream.events import Event
 from walle_stream.ports import Unread
 from walle_stream.reading import Lane, LaneReader, Opening, Position
@@ -39,7 +40,10 @@ class SimulatorReader(LaneReader[ShopPosition]):
         """
         super().__init__(opening, ShopPosition())
         self._timeline, self._pace = timeline, pace
-        self._windows: dict[int, list[list[Line]]] = {}
+        # what many partitions read at about the same time is made once
+        self._lines = lru_cache(_WINDOWS_KEPT)(
+            partial(timeline.lines_by_partition, partition_count=len(self._lanes))
+        )
 
     @override
     def _go_on(self) -> bool:
@@ -95,16 +99,7 @@ class SimulatorReader(LaneReader[ShopPosition]):
     @override
     def close(self) -> None:
         """Forget the windows."""
-        self._windows.clear()
-
-    def _lines(self, window: int) -> list[list[Line]]:
-        found = self._windows.get(window)
-        if found is None:
-            while len(self._windows) >= _WINDOWS_KEPT:
-                del self._windows[min(self._windows)]
-            found = self._timeline.lines_by_partition(window, len(self._lanes))
-            self._windows[window] = found
-        return found
+        self._lines.cache_clear()
 
 
 def _has_end(done: ShopPosition, windows: int) -> bool:
