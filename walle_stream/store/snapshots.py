@@ -25,9 +25,8 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Final
 
@@ -265,9 +264,9 @@ def _point(name: str) -> SnapshotPoint | None:
 
 def _copy(source: Path, target: Path) -> str:
     new = target.with_name(f"{target.name}.part")
-    digest = blake2b(digest_size=16)
-    with new.open("wb") as file:
-        for part in _parts(source):
+    digest = _new_digest()
+    with source.open("rb") as opened, new.open("wb") as file:
+        while part := opened.read(_CHUNK_BYTES):
             digest.update(part)
             file.write(part)
         file.flush()
@@ -277,13 +276,9 @@ def _copy(source: Path, target: Path) -> str:
 
 
 def _digest(path: Path) -> str:
-    digest = blake2b(digest_size=16)
-    for part in _parts(path):
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _parts(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while part := file.read(_CHUNK_BYTES):
-            yield part
+        return file_digest(file, _new_digest).hexdigest()
+
+
+def _new_digest() -> blake2b:
+    return blake2b(digest_size=16)
