@@ -6,6 +6,7 @@ so a copy of a store has the notes of its own losses.
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -57,10 +58,6 @@ def _note(report: RunReport) -> None:
                 rows.commit(head, None)
                 rows.durability.wait()
         if report.cloud is not None and report.cloud.losses != report.cloud.told:
-            features = load_connector("embedded").open_features(
-                opened.cloud_path, sync_ms=_AT_ONCE_MS
-            )
-            try:
-                features.note_told(report.cloud.losses)
-            finally:
-                features.close()
+            embedded = load_connector("embedded")
+            with closing(embedded.open_features(opened.cloud_path, sync_ms=_AT_ONCE_MS)) as table:
+                table.note_told(report.cloud.losses)

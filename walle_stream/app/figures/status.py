@@ -6,7 +6,7 @@ What is in it is of the moment; what was committed is in the databases.
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -204,7 +204,6 @@ def _cloud_losses(data_dir: Path) -> int:
     with DataDir.open_read_only(data_dir) as opened:
         if not (opened.cloud_path / "CURRENT").exists():
             return 0  # the cloud side is another program's, or not made yet
-        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
-        losses: int = store.stats.losses
-        store.close()
-        return losses
+        embedded = load_connector("embedded")
+        with closing(embedded.open_features(opened.cloud_path, read_only=True)) as store:
+            return int(store.stats.losses)

@@ -7,6 +7,7 @@ read, and what it hardly means when the first thousand were.
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from walle_stream.app.programs.programs import ReadyTask
@@ -74,15 +75,12 @@ class LikelyMistakes:
             return []
         rows, letters = 0, []
         try:
-            reader = self._source.open({}, 1, FIRST_ROWS, FIRST_ROWS)
-            try:
+            with closing(self._source.open({}, 1, FIRST_ROWS, FIRST_ROWS)) as reader:
                 while not reader.is_done:
                     for batch in reader.read():
                         self.look(batch.events)
                         rows += batch.counts.source_rows
                         letters += batch.dead_letters
-            finally:
-                reader.close()
         except SourceError as error:
             return [error.message]
         if not letters:

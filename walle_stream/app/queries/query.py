@@ -7,6 +7,7 @@ a row with a malformed one is left out, and named when all others were given.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,13 +168,11 @@ def _feature_rows(
             records = _kept_features(data_dir, device_id)
             yield from (_checked(record) for record in records if task in {None, record.task})
             return
-        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
-        try:
+        embedded = load_connector("embedded")
+        with closing(embedded.open_features(opened.cloud_path, read_only=True)) as store:
             for record in store.scan(device_id):
                 if task in {None, record.task}:
                     yield _checked(record)
-        finally:
-            store.close()
 
 
 # of batches, and of kills and cuts: what was forgotten is sent again
@@ -315,7 +314,5 @@ def open_partitions(data_dir: Path) -> Iterator[tuple[int, PartitionStore]]:
                 store = PartitionStore.open(opened.partition_path(number), read_only=True)
             except StoreMissingError:
                 continue  # a run that was killed before it opened this partition
-            try:
+            with store:
                 yield number, store
-            finally:
-                store.close()

@@ -55,7 +55,8 @@ class CloudProcess:
         wait_for_locks([self._path / "tunnel", self._path / "cloud"])
         assembly.open_cloud(stack, self._path)
         self._cloud = ActorRef(assembly.make_cloud())
-        stack.callback(self._end, self._cloud)
+        stack.callback(self._cloud.join, LOCKS_TIMEOUT_S)
+        stack.callback(self._cloud.stop)
 
     def append(self, frames: Sequence[UplinkFrame]) -> None:
         """Append frames to the log; blocks while it is full.
@@ -112,7 +113,3 @@ class CloudProcess:
         )
         self._stack.close()
         return report
-
-    def _end(self, cloud: ActorRef) -> None:
-        cloud.stop()
-        cloud.join(LOCKS_TIMEOUT_S)

@@ -10,7 +10,7 @@ it is given. With a broker as tunnel hosts send to it themselves.
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -135,7 +135,8 @@ class HostProcess:
         assembly.open_host(stack, options, place)
         self._devices = assembly.make_host(self._index, numbers, self._sizer)
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
-        stack.callback(self._end, self._host)
+        stack.callback(self._host.join, FLUSH_TIMEOUT_S)
+        stack.callback(self._host.stop)
         return self._ask(GetOffsets()), self._ask(GetStatus())
 
     def _open_tunnel(self, cloud: Any | None) -> tuple[Uplink, Downlink]:
@@ -214,8 +215,8 @@ class HostProcess:
             # the limit counts from the run's beginning: read from there again, in batches of
             # one size, and pass over what was committed meanwhile
             self._passed = {n: at for n, at in own.items() if at != offsets.get(n)}
-        reader = self._reader = self._assembly.open_source(offsets, limit)
-        try:
+        with closing(self._assembly.open_source(offsets, limit)) as reader:
+            self._reader = reader
             while not self._stop.is_set() and not is_worn and not reader.is_done:
                 if limit is None:
                     most = delivery_events(self._assembly.partition_count)
@@ -229,8 +230,6 @@ class HostProcess:
                     f"the source gives other batches for partitions {sorted(self._passed)} than "
                     "before in this run: give the same source, or a new --data-dir"
                 )
-        finally:
-            reader.close()
         return is_worn
 
     def _pull(self) -> bool:
@@ -289,7 +288,3 @@ class HostProcess:
 
     def _cause(self, host: ActorRef, error: ActorDeadError) -> BaseException:
         return host.failure if host.failure is not None else error
-
-    def _end(self, host: ActorRef) -> None:
-        host.stop()
-        host.join(FLUSH_TIMEOUT_S)

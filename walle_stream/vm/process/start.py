@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from functools import cache
 from queue import SimpleQueue
 from types import CodeType
@@ -68,13 +69,10 @@ def start_child(
         packed,
     )
     payload = marshal.dumps(arguments)
-    memory = SharedMemory(len(payload))
-    try:
+    with closing(SharedMemory(len(payload))) as memory:
         memory.view[:] = payload
         load = _LOAD.format(fd=memory.fd, size=len(payload))
         return _spawner.spawn(load, (*fds, memory.fd))
-    finally:
-        memory.close()
 
 
 class _Spawner:
