@@ -44,18 +44,14 @@ def placing(path: Path, part: Path | None = None) -> Iterator[Path]:
 
     Within, the caller writes and flushes the file that it is given; a failure removes that one.
     """
-    own = part or _part_of(path)
+    # "." and "/" have no name
+    own = part or path.parent / f".{uuid4().hex}.{os.getpid()}"
     try:
         yield own
         place_file(own, path)
     except BaseException:
         own.unlink(missing_ok=True)
         raise
-
-
-def _part_of(path: Path) -> Path:
-    """Return a hidden name beside a file, which nobody else uses."""
-    return path.parent / f".{uuid4().hex}.{os.getpid()}"  # "." and "/" have no name
 
 
 def place_file(part: Path, path: Path) -> None:
@@ -95,9 +91,5 @@ def sync_folder(path: Path) -> None:
 
 def flush_file(path: Path) -> None:
     """Make a file that others wrote survive a power cut, unless it is gone; blocks."""
-    with suppress(FileNotFoundError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        os.fsync(file.fileno())
