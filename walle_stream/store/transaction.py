@@ -11,7 +11,6 @@ offset in it tells), so nothing may be written behind it before that.
 
 from collections.abc import Mapping
 from enum import Enum
-from types import TracebackType
 from typing import Protocol, Self
 
 from walle_stream.errors import TransactionStateError
@@ -144,12 +143,7 @@ class Transaction:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """Commit, or drop when the block raised."""
         if kind is not None:
             self.drop()
