@@ -13,7 +13,7 @@ import msgspec
 
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.frame import FRAME_BYTES
-from walle_stream.wire.payload import pack_payload, unpack_payload
+from walle_stream.wire.payload import cut_items, pack_payload, unpack_payload
 
 CALLS_VERSION: Final = 2
 REPLY_KIND: Final = "reply"
@@ -77,14 +77,8 @@ _reply_decoder = msgspec.json.Decoder(CloudReply)
 
 def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes]:
     """Encode calls, ascending in number for each device, to bodies, usually one."""
-    first = size_bytes = 0
-    for index, call in enumerate(calls):
-        size_bytes += len(call.question)
-        if size_bytes > FRAME_BYTES and index > first:
-            yield _encode(calls[first:index], compression)
-            first, size_bytes = index, len(call.question)
-    if first < len(calls):
-        yield _encode(calls[first:], compression)
+    for part in cut_items(calls, [len(call.question) for call in calls], FRAME_BYTES):
+        yield pack_payload(CALLS_VERSION, msgspec.msgpack.encode(part), compression)
 
 
 def decode_calls(body: bytes) -> list[CloudCall] | None:
@@ -116,7 +110,3 @@ def decode_reply(payload: bytes) -> CloudReply:
         return _reply_decoder.decode(payload)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise EnvelopeError(f"a reply is malformed: {error}") from error
-
-
-def _encode(calls: Sequence[CloudCall], compression: str) -> bytes:
-    return pack_payload(CALLS_VERSION, msgspec.msgpack.encode(calls), compression)

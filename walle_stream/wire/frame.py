@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import msgspec
 
 from walle_stream.errors import EnvelopeError
-from walle_stream.wire.payload import pack_payload, unpack_payload
+from walle_stream.wire.payload import cut_items, pack_payload, unpack_payload
 
 BODY_VERSION: Final = 4
 FRAME_BYTES: Final = 16 * 1024 * 1024
@@ -45,14 +45,8 @@ _decode = msgspec.msgpack.Decoder(list[FeatureRecord]).decode
 
 def split_records(records: Sequence[FeatureRecord]) -> Iterator[Sequence[FeatureRecord]]:
     """Cut the features of a commit into parts, usually one, that fit into a frame each."""
-    first = size_bytes = 0
-    for index, record in enumerate(records):
-        size_bytes += len(record.feature) + len(record.encoding)
-        if size_bytes > FRAME_BYTES and index > first:
-            yield records[first:index]
-            first, size_bytes = index, len(record.feature) + len(record.encoding)
-    if first < len(records):
-        yield records[first:] if first else records
+    sizes = [len(record.feature) + len(record.encoding) for record in records]
+    return cut_items(records, sizes, FRAME_BYTES)
 
 
 def encode_body(records: Sequence[FeatureRecord], compression: str) -> bytes:

@@ -7,6 +7,7 @@ is: ``wire.frame`` and ``wire.calls`` have one each.
 
 import threading
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
@@ -82,6 +83,18 @@ def unpack_payload(version: int, body: bytes) -> bytes:
     if len(payload) != size:
         raise EnvelopeError(f"a frame claims {size} bytes, but holds {len(payload)}")
     return payload
+
+
+def cut_items[T](items: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[Sequence[T]]:
+    """Cut items into parts, usually one, of ``most`` in all each; a larger item stands alone."""
+    first = total = 0
+    for index, size in enumerate(sizes):
+        total += size
+        if total > most and index > first:
+            yield items[first:index]
+            first, total = index, size
+    if first < len(items):
+        yield items[first:] if first else items
 
 
 def _inflated(packed: bytes, size: int) -> bytes:

@@ -13,7 +13,7 @@ import msgspec
 
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.buckets import BUCKET_MAX, CALL_BUCKETS, TIMED_MAX
-from walle_stream.wire.payload import pack_payload, unpack_payload
+from walle_stream.wire.payload import cut_items, pack_payload, unpack_payload
 
 REPORTS_VERSION: Final = 5
 FRAME_DEVICES: Final = 20_000
@@ -78,15 +78,8 @@ _decoder: Final = msgspec.msgpack.Decoder(list[TaskReport])
 
 def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:
     """Encode reports, of ``FRAME_DEVICES`` devices each at most, to bodies, usually one."""
-    part: list[TaskReport] = []
-    devices = 0
-    for report in reports:
-        if part and devices + len(report.devices) > FRAME_DEVICES:
-            yield pack_payload(REPORTS_VERSION, _encode(part), compression)
-            part, devices = [], 0
-        part.append(report)
-        devices += len(report.devices)
-    if part:
+    found = list(reports)
+    for part in cut_items(found, [len(report.devices) for report in found], FRAME_DEVICES):
         yield pack_payload(REPORTS_VERSION, _encode(part), compression)
 
 
