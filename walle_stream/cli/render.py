@@ -63,9 +63,7 @@ def run_table(report: RunReport) -> Table:
     table.add_column("value", justify="right")
     table.add_column("note", style="dim")
 
-    def row(name: str, value: str, note: str = "") -> None:
-        table.add_row(name, value, note)
-
+    row = table.add_row
     row(
         "rows",
         f"{counters.source_rows:,}",

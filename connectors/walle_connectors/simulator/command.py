@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 from pydantic import ValidationError
 from rich.console import Console
@@ -100,11 +101,7 @@ def _payload(report: PayloadReport) -> dict[str, Any]:
         "packed_bytes": report.packed_bytes,
         "packed_share": round(report.packed_share, 4),
         "members": {
-            name: {
-                "bytes": member.bytes,
-                "changing_bytes": member.changing_bytes,
-                "made": HOW_MADE[name],
-            }
+            name: {**msgspec.structs.asdict(member), "made": HOW_MADE[name]}
             for name, member in report.members.items()
         },
     }

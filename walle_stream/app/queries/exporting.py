@@ -135,12 +135,7 @@ def _common(one: str, other: str) -> str:
 
 def _row(record: FeatureRecord, columns: Mapping[str, str]) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(columns)
-    row |= {
-        "device_id": record.device_id,
-        "task": record.task,
-        "task_version": record.task_version,
-        "sequence_number": record.sequence_number,
-    }
+    row |= {name: getattr(record, name) for name in _OWN}
     if record.encoding:
         row["encoding"] = record.encoding
     for name, value in _decode(record.feature).items():
