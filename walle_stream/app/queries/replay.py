@@ -53,10 +53,6 @@ class ReplayReport(msgspec.Struct):
     skipped: dict[str, int] = {}
     """Letters that were asked for and not replayed, by reason."""
 
-    def skip(self, reason: str) -> None:
-        """Count a letter."""
-        self.skipped[reason] = self.skipped.get(reason, 0) + 1
-
 
 def replay(
     letters: Iterable[KeptLetter],
@@ -94,7 +90,7 @@ def replay(
             break
         reason = _hindrance(kept, done, wanted)
         if reason:
-            report.skip(reason)
+            report.skipped[reason] = report.skipped.get(reason, 0) + 1
             continue
         if target is not None:
             target.put(kept)
