@@ -1,5 +1,6 @@
 """What a person sees of the tensor engine: tables."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -25,9 +26,7 @@ def operator_table(profile: Profile) -> Table:
         "operator",
     )
     table.add_column("nodes", justify="right")
-    nodes: dict[str, int] = {}
-    for node in profile.nodes:
-        nodes[node.operator] = nodes.get(node.operator, 0) + 1
+    nodes = Counter(node.operator for node in profile.nodes)
     for timing in profile.operators():
         table.add_row(*_cells(timing), f"{nodes[timing.name]:,}")
     other = profile.other

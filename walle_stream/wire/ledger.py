@@ -10,6 +10,7 @@ of all tasks add up to what left.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -83,11 +84,6 @@ def shares_of(total: int, weights: Sequence[int]) -> list[int]:
     Each is less than a byte from the exact one. A weight is above 0, unless there is nothing to
     share.
     """
-    weight_sum = sum(weights)
-    shares, before, shared = [], 0, 0
-    for weight in weights:
-        before += weight
-        upto = total * before // weight_sum if weight_sum else 0
-        shares.append(upto - shared)
-        shared = upto
-    return shares
+    weight_sum = sum(weights) or 1
+    ends = [total * before // weight_sum for before in accumulate(weights, initial=0)]
+    return [end - begin for begin, end in pairwise(ends)]

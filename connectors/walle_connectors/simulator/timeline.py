@@ -7,6 +7,7 @@ a place in it, and nothing but that window is made again after a restart.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -60,14 +61,10 @@ class Timeline:
 
     def lines_by_partition(self, window: int, partition_count: int) -> list[list[Line]]:
         """Make the lines of a window, from 0, for each partition, in the order of arrival."""
-        homes: dict[str, list[Line]] = {}
         partitions: list[list[Line]] = [[] for _ in range(partition_count)]
+        home = cache(lambda device_id: partitions[partition_of(device_id, partition_count)])
         for line in self.lines(window):
-            home = homes.get(line.device_id)
-            if home is None:
-                number = partition_of(line.device_id, partition_count)
-                home = homes[line.device_id] = partitions[number]
-            home.append(line)
+            home(line.device_id).append(line)
         return partitions
 
     def _visit(self, device_id: str, visit: int, begin_ms: int) -> Iterator[Line]:
