@@ -10,6 +10,7 @@ import math
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -90,10 +91,8 @@ class SnapshotCopies:
     def _await(self, deadline_ms: float) -> None:
         if self._upload is not None:
             left_s = max(deadline_ms - monotonic_ms(), 0.0) / 1000.0
-            try:
+            with suppress(TimeoutError):
                 self._upload.result(left_s)
-            except TimeoutError:
-                return
 
     def _begin(self, path: Path, checkpoint: Callable[[Path], None], point: SnapshotPoint) -> None:
         self._last_ms, self._last_point = monotonic_ms(), point

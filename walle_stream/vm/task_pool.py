@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -347,12 +348,10 @@ class SharedTaskPool(TaskPool):
             return None
 
     def _take_out(self, machine: Machine) -> bool:
-        try:
+        with suppress(ValueError):  # a caller has it
             if len(self.machines) > 1:  # one always stays
                 self.idle.remove(machine)
                 return True
-        except ValueError:
-            pass  # a caller has it
         return False
 
     def _evict(self) -> Machine | None:
