@@ -106,10 +106,6 @@ class CloudProcess:
         Raises:
             ActorDeadError: It was not open, or has failed.
         """
-        if self._cloud is None:
-            raise ActorDeadError("the cloud side is not open")
-        report = msgspec.convert(
-            self._cloud.ask(Drain(is_last=True)), CloudReport, from_attributes=True
-        )
+        report = msgspec.convert(self.ask(Drain(is_last=True)), CloudReport, from_attributes=True)
         self._stack.close()
         return report

@@ -241,8 +241,7 @@ class HostProcess:
         while not pull.done.wait(_LOOK_S):
             self._state.read_events = pull.events
             if not host.is_alive:
-                error = ActorDeadError(f"actor {host.name} has stopped")
-                raise self._cause(host, error)
+                raise host.failure or ActorDeadError(f"actor {host.name} has stopped")
             is_worn = is_worn or (limit is None and self._assembly.pool.is_worn_out)
             if is_worn or self._stop.is_set():
                 pull.stop.set()
@@ -263,7 +262,7 @@ class HostProcess:
             try:
                 host.tell(Delivery.of(batch), batch.size_bytes)
             except ActorDeadError as error:
-                raise self._cause(host, error) from error
+                raise (host.failure or error) from error
 
     def _await_cloud(self) -> None:
         # while the cloud side is started again: a run that ended with frames in its outbox
@@ -279,12 +278,9 @@ class HostProcess:
         try:
             return host.ask(question)
         except ActorDeadError as error:
-            raise self._cause(host, error) from error
+            raise (host.failure or error) from error
 
     def _opened(self) -> ActorRef:
         if self._host is None:
             raise ActorDeadError(f"host {self._index} is not open")
         return self._host
-
-    def _cause(self, host: ActorRef, error: ActorDeadError) -> BaseException:
-        return host.failure if host.failure is not None else error
