@@ -145,17 +145,13 @@ def _go_on_in_new_process(reason: str) -> NoReturn:
 def _handle_signals(current: "LocalRun | RayRun") -> None:
     def on_signal(number: int, _frame: FrameType | None) -> None:
         for number_ in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number_, _exit_at_once)
+            signal.signal(number_, lambda *_: os._exit(130))
         current.stop(signal.Signals(number).name)
         # a script that never returns must not keep the process for ever
         threading.Thread(target=_give_up, args=(current,), daemon=True).start()
 
     signal.signal(signal.SIGINT, on_signal)
     signal.signal(signal.SIGTERM, on_signal)
-
-
-def _exit_at_once(_number: int, _frame: FrameType | None) -> None:
-    os._exit(130)
 
 
 def _give_up(current: "LocalRun | RayRun") -> None:
