@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.errors import EnvelopeError
 from walle_stream.wire.frame import FRAME_BYTES
-from walle_stream.wire.payload import cut_items, pack_payload, unpack_payload
+from walle_stream.wire.payload import cut_items, decoded, pack_payload, unpack_payload
 
 CALLS_VERSION: Final = 2
 REPLY_KIND: Final = "reply"
@@ -71,8 +70,8 @@ class CloudReply(msgspec.Struct, omit_defaults=True):
         return CloudReply(self.number, self.incarnation, self.digest, error)
 
 
-_calls_decoder = msgspec.msgpack.Decoder(list[CloudCall])
-_reply_decoder = msgspec.json.Decoder(CloudReply)
+_decode_calls = msgspec.msgpack.Decoder(list[CloudCall]).decode
+_decode_reply = msgspec.json.Decoder(CloudReply).decode
 
 
 def encode_calls(calls: Sequence[CloudCall], compression: str) -> Iterator[bytes]:
@@ -89,10 +88,7 @@ def decode_calls(body: bytes) -> list[CloudCall] | None:
     """
     if body[:1] != bytes((CALLS_VERSION,)):
         return None
-    try:
-        return _calls_decoder.decode(unpack_payload(CALLS_VERSION, body))
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise EnvelopeError(f"a frame of calls is malformed: {error}") from error
+    return decoded(_decode_calls, unpack_payload(CALLS_VERSION, body), "a frame of calls")
 
 
 def encode_reply(reply: CloudReply) -> bytes:
@@ -106,7 +102,4 @@ def decode_reply(payload: bytes) -> CloudReply:
     Raises:
         EnvelopeError: It is none.
     """
-    try:
-        return _reply_decoder.decode(payload)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise EnvelopeError(f"a reply is malformed: {error}") from error
+    return decoded(_decode_reply, payload, "a reply")

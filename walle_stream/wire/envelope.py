@@ -15,6 +15,7 @@ import msgspec
 
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
+from walle_stream.wire.payload import decoded
 
 ENVELOPE_VERSION: Final = 2
 _UP: Final = Struct("<BBIQ8sQQQ")
@@ -90,7 +91,7 @@ def uplink_size_bytes(body: bytes) -> int:
 
 
 _down_encoder = msgspec.msgpack.Encoder()
-_down_decoder = msgspec.msgpack.Decoder(DownlinkEnvelope)
+_decode_down = msgspec.msgpack.Decoder(DownlinkEnvelope).decode
 
 
 def encode_downlink(envelope: DownlinkEnvelope) -> bytes:
@@ -106,7 +107,4 @@ def decode_downlink(data: bytes) -> DownlinkEnvelope:
     """
     if data[:2] != bytes((_DOWN_MARK, ENVELOPE_VERSION)):
         raise EnvelopeError("a downlink message has another mark or version than this side reads")
-    try:
-        return _down_decoder.decode(data[2:])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise EnvelopeError(f"a downlink message is malformed: {error}") from error
+    return decoded(_decode_down, data[2:], "a downlink message")

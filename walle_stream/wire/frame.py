@@ -15,8 +15,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from walle_stream.errors import EnvelopeError
-from walle_stream.wire.payload import cut_items, pack_payload, unpack_payload
+from walle_stream.wire.payload import cut_items, decoded, pack_payload, unpack_payload
 
 BODY_VERSION: Final = 4
 FRAME_BYTES: Final = 16 * 1024 * 1024
@@ -66,8 +65,4 @@ def decode_body(body: bytes) -> list[FeatureRecord]:
     Raises:
         EnvelopeError: They are cut, altered or of another version.
     """
-    payload = unpack_payload(BODY_VERSION, body)
-    try:
-        return _decode(payload)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise EnvelopeError(f"a frame's payload is malformed: {error}") from error
+    return decoded(_decode, unpack_payload(BODY_VERSION, body), "a frame's payload")

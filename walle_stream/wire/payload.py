@@ -7,10 +7,11 @@ is: ``wire.frame`` and ``wire.calls`` have one each.
 
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
+import msgspec
 import zstandard
 
 from walle_stream.errors import EnvelopeError
@@ -83,6 +84,18 @@ def unpack_payload(version: int, body: bytes) -> bytes:
     if len(payload) != size:
         raise EnvelopeError(f"a frame claims {size} bytes, but holds {len(payload)}")
     return payload
+
+
+def decoded[T](decode: Callable[[bytes], T], data: bytes, what: str) -> T:
+    """Decode bytes, not trusted, by a decoder of msgspec.
+
+    Raises:
+        EnvelopeError: They are malformed, texts and depth included; it names ``what``.
+    """
+    try:
+        return decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise EnvelopeError(f"{what} is malformed: {error}") from error
 
 
 def cut_items[T](items: Sequence[T], sizes: Iterable[int], most: int) -> Iterator[Sequence[T]]:

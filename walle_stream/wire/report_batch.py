@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.payload import decoded
 
 BATCH_MAX_BYTES: Final = 32 * 1024 * 1024
 """Largest batch; a server should read no more of a request."""
@@ -25,7 +26,7 @@ _Frame = tuple[
     Annotated[int, msgspec.Meta(ge=0, le=2**62)],
     bytes,
 ]
-_decoder: Final = msgspec.msgpack.Decoder(list[_Frame])
+_decode: Final = msgspec.msgpack.Decoder(list[_Frame]).decode
 
 
 def encode_batch(frames: Iterable[_Fields]) -> bytes:
@@ -41,7 +42,4 @@ def decode_batch(batch: bytes) -> list[_Fields]:
     """
     if len(batch) > BATCH_MAX_BYTES:
         raise EnvelopeError(f"a batch of {len(batch)} bytes: at most {BATCH_MAX_BYTES}")
-    try:
-        return _decoder.decode(batch)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise EnvelopeError(f"a batch of reports is malformed: {error}") from error
+    return decoded(_decode, batch, "a batch of reports")

@@ -13,7 +13,7 @@ import msgspec
 
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.buckets import BUCKET_MAX, CALL_BUCKETS, TIMED_MAX
-from walle_stream.wire.payload import cut_items, pack_payload, unpack_payload
+from walle_stream.wire.payload import cut_items, decoded, pack_payload, unpack_payload
 
 REPORTS_VERSION: Final = 5
 FRAME_DEVICES: Final = 20_000
@@ -73,7 +73,7 @@ class TaskReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decoder: Final = msgspec.msgpack.Decoder(list[TaskReport])
+_decode: Final = msgspec.msgpack.Decoder(list[TaskReport]).decode
 
 
 def encode_reports(reports: Iterable[TaskReport], compression: str) -> Iterator[bytes]:
@@ -105,11 +105,7 @@ def decode_reports(body: bytes) -> list[TaskReport]:
         raise EnvelopeError(
             f"a frame of reports claims {size} bytes, at most {REPORTS_MAX_BYTES} are allowed"
         )
-    payload = unpack_payload(REPORTS_VERSION, body)
-    try:
-        reports = _decoder.decode(payload)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise EnvelopeError(f"a frame of reports is malformed: {error}") from error
+    reports = decoded(_decode, unpack_payload(REPORTS_VERSION, body), "a frame of reports")
     for report in reports:
         _check(report)
     return reports
