@@ -1,7 +1,7 @@
 """A file of events: its identity, and opening it anywhere."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast, override
+from typing import Final, override
 
 import msgspec
 
@@ -14,9 +14,6 @@ from walle_connectors.file_stream import FileSource, FileStream
 from walle_stream.errors import SourceFormatError
 from walle_stream.reading import Opening
 from walle_stream.wire.event_blocks import FILE_HEAD_BYTES, MAGIC
-
-if TYPE_CHECKING:
-    import io
 
 _CONTROLS: Final = frozenset(range(32)) - frozenset(b"\t\n\r")  # never in JSON
 
@@ -54,8 +51,7 @@ class EventsSource(FileSource):
     @override
     def _read(self, stream: FileStream, opening: Opening) -> EventsReader | PackedReader:
         # where reading cannot begin, it will say so
-        is_packed = cast("io.BufferedReader", stream.bytes).peek(len(MAGIC)).startswith(MAGIC)
-        if not is_packed:
+        if not stream.peek(len(MAGIC)).startswith(MAGIC):
             return EventsReader(stream, opening, LinePosition(), self._max_bytes)
         # a file that was empty may become one of either format
         offsets = {n: each for n, each in opening.offsets.items() if not _is_of_nothing(each)}
