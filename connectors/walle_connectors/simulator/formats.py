@@ -1,7 +1,7 @@
 """In which format ``walle simulate`` writes the shop: as lines, or packed for fast reading."""
 
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final, override
 
 import msgspec
 
@@ -16,38 +16,27 @@ FORMATS: Final = ("jsonl", "packed")
 _MARKER_BYTES: Final = 12
 
 
-class Format(Protocol):
-    """Turns lines into a file. One thread."""
+class Format:
+    """Turns lines into a file: as they are. One thread."""
 
     def begin(self) -> bytes:
         """Return what the file begins with."""
-        ...
+        return b""
 
     def add(self, line: bytes) -> bytes:
         """Take an event, JSON without the line's end; return what is to be written now."""
-        ...
+        return line + b"\n"
 
     def flush(self) -> bytes:
         """Return what is left to be written; more may come."""
-        ...
+        return b""
 
 
 class _Record(Event, gc=False):
     payload: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Lines:
-    def begin(self) -> bytes:
-        return b""
-
-    def add(self, line: bytes) -> bytes:
-        return line + b"\n"
-
-    def flush(self) -> bytes:
-        return b""
-
-
-class _Packed:
+class _Packed(Format):
     def __init__(self, model: SimulatorModel) -> None:
         # no payload has it by chance, and the same definition gives the same bytes
         # of more sessions, too, as far as it goes
@@ -56,17 +45,20 @@ class _Packed:
         self._builder = BlockBuilder(self._marker)
         self._decode = msgspec.json.Decoder(_Record).decode
 
+    @override
     def begin(self) -> bytes:
         return encode_file_head(self._marker)
 
+    @override
     def add(self, line: bytes) -> bytes:
         record = self._decode(line)
         return self._builder.add(record, bytes(record.payload))
 
+    @override
     def flush(self) -> bytes:
         return self._builder.flush()
 
 
 def make_format(name: str, model: SimulatorModel) -> Format:
     """Return one of ``FORMATS``, which has written nothing yet."""
-    return _Lines() if name == "jsonl" else _Packed(model)
+    return Format() if name == "jsonl" else _Packed(model)
