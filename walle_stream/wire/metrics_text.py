@@ -1,15 +1,15 @@
 """A registry of counters, gauges and histograms in Prometheus' text format.
 
-Invariants: every method may be called from any thread; names and labels that break the
-format's rules, version 0.0.4, are a ``ValueError``; a metric without labels is shown from the
-start; no figure here reaches a feature or a state row. ``metrics_server`` shows the text.
+Invariants: names and labels that break the format's rules, version 0.0.4, are a ``ValueError``;
+a metric without labels is shown from the start; no figure here reaches a feature or a state row.
+Who is asked makes a registry of its own for every answer; one thread fills and renders it.
+``metrics_server`` shows the text.
 """
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from threading import Lock
 from typing import Final, override
 
 _METRIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -22,11 +22,10 @@ class _Metric(ABC):
     kind = "untyped"
     suffixes: tuple[str, ...] = ("",)
 
-    def __init__(self, name: str, help_: str, labels: Sequence[str], lock: Lock) -> None:
+    def __init__(self, name: str, help_: str, labels: Sequence[str]) -> None:
         self.name = name
         self._help = help_
         self._label_names = tuple(labels)
-        self._lock = lock
 
     def head(self) -> list[str]:
         text = self._help.replace("\\", r"\\").replace("\n", r"\n")
@@ -55,8 +54,8 @@ class _Metric(ABC):
 
 
 class _Figures(_Metric):
-    def __init__(self, name: str, help_: str, labels: Sequence[str], lock: Lock) -> None:
-        super().__init__(name, help_, labels, lock)
+    def __init__(self, name: str, help_: str, labels: Sequence[str]) -> None:
+        super().__init__(name, help_, labels)
         # without labels there is one series, and it is there from the start
         self._figures: dict[_Labels, float] = {} if labels else {(): 0}
 
@@ -73,8 +72,7 @@ class Counter(_Figures):
     def raise_to(self, total: float, **labels: str) -> None:
         """Take over a total that is counted elsewhere; a lower one is ignored."""
         values = self._values(labels)
-        with self._lock:
-            self._figures[values] = max(self._figures.get(values, 0), total)
+        self._figures[values] = max(self._figures.get(values, 0), total)
 
 
 class Gauge(_Figures):
@@ -84,9 +82,7 @@ class Gauge(_Figures):
 
     def set(self, value: float, **labels: str) -> None:
         """Replace the value."""
-        values = self._values(labels)
-        with self._lock:
-            self._figures[values] = value
+        self._figures[self._values(labels)] = value
 
 
 class Histogram(_Metric):
@@ -96,7 +92,7 @@ class Histogram(_Metric):
     suffixes = ("", "_bucket", "_sum", "_count")
 
     def __init__(
-        self, name: str, help_: str, labels: Sequence[str], lock: Lock, bounds: Sequence[float]
+        self, name: str, help_: str, labels: Sequence[str], bounds: Sequence[float]
     ) -> None:
         """Start empty; :meth:`Metrics.histogram` makes them.
 
@@ -105,7 +101,7 @@ class Histogram(_Metric):
         Raises:
             ValueError: There are no bounds, or they do not rise.
         """
-        super().__init__(name, help_, labels, lock)
+        super().__init__(name, help_, labels)
         if not bounds or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError(f"histogram {name}: bounds {tuple(bounds)} do not rise")
         self._bounds = tuple(bounds)
@@ -123,9 +119,7 @@ class Histogram(_Metric):
         """
         if len(below) != len(self._bounds) + 1:
             raise ValueError(f"histogram {self.name} has {len(self._bounds)} bounds and +Inf")
-        values = self._values(labels)
-        with self._lock:
-            self._series[values] = (list(below), total)
+        self._series[self._values(labels)] = (list(below), total)
 
     @override
     def samples(self) -> list[str]:
@@ -143,8 +137,7 @@ class Metrics:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._lock = Lock()
-        self._metrics: dict[str, _Metric] = {}
+        self._metrics: list[_Metric] = []
         self._names: set[str] = set()
 
     def counter(self, name: str, help_: str, labels: Sequence[str] = ()) -> Counter:
@@ -155,38 +148,33 @@ class Metrics:
         """
         if not name.endswith("_total"):
             raise ValueError(f"the name of counter {name} does not end in _total")
-        return self._add(Counter(name, help_, labels, self._lock), labels)
+        return self._add(Counter(name, help_, labels), labels)
 
     def gauge(self, name: str, help_: str, labels: Sequence[str] = ()) -> Gauge:
         """Add a gauge."""
-        return self._add(Gauge(name, help_, labels, self._lock), labels)
+        return self._add(Gauge(name, help_, labels), labels)
 
     def histogram(
         self, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str] = ()
     ) -> Histogram:
         """Add a histogram; its bounds are inclusive and rise, +Inf is added."""
-        return self._add(Histogram(name, help_, labels, self._lock, bounds), labels)
+        return self._add(Histogram(name, help_, labels, bounds), labels)
 
     def render(self) -> str:
         """Return all of them in Prometheus' text format, in the order added."""
-        with self._lock:
-            lines = [
-                line
-                for metric in self._metrics.values()
-                for line in (*metric.head(), *metric.samples())
-            ]
-        return "".join(line + "\n" for line in lines)
+        return "".join(
+            f"{line}\n" for metric in self._metrics for line in (*metric.head(), *metric.samples())
+        )
 
     def _add[M: _Metric](self, metric: M, labels: Sequence[str]) -> M:
         bad = [name for name in labels if not _LABEL_NAME.fullmatch(name) or name == "le"]
         if bad or not _METRIC_NAME.fullmatch(metric.name):
             raise ValueError(f"metric {metric.name!r} {tuple(labels)}: a name is not allowed")
         names = {metric.name + suffix for suffix in metric.suffixes}
-        with self._lock:
-            if not self._names.isdisjoint(names):
-                raise ValueError(f"metric {metric.name} is there already")
-            self._names |= names
-            self._metrics[metric.name] = metric
+        if not self._names.isdisjoint(names):
+            raise ValueError(f"metric {metric.name} is there already")
+        self._names |= names
+        self._metrics.append(metric)
         return metric
 
 
