@@ -15,6 +15,9 @@ from typing import Final, override
 _METRIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL_NAME: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
+_NO_NUMBERS: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
+"""What Python writes of them, and the format."""
+
 type _Labels = tuple[str, ...]
 
 
@@ -183,12 +186,5 @@ def _escape(value: str) -> str:
 
 
 def _number(figure: float) -> str:
-    match figure:
-        case int():
-            return str(int(figure))
-        case _ if figure != figure:  # noqa: PLR0124 - not a number
-            return "NaN"
-        case _ if figure in {float("inf"), float("-inf")}:
-            return "+Inf" if figure > 0 else "-Inf"
-        case _:
-            return repr(float(figure))
+    text = str(int(figure)) if isinstance(figure, int) else repr(float(figure))
+    return _NO_NUMBERS.get(text, text)
