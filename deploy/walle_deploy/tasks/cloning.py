@@ -116,15 +116,12 @@ def _bring(work: WorkingFolder, mirror: Mirror, folder: Path) -> Clone:
     start = f"{TAGS}{ref.task}/"
     own = work.git.run("for-each-ref", "--format=%(refname)").decode().split()
     tags = [n for n in mirror.refs if n.startswith(start) and n not in own and n not in wanted]
-    work.git.run(
-        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
-        *("--stdin", "--", str(mirror.git.folder)),
-        stdin="\n".join([wanted, *(f"{name}:{name}" for name in tags)]).encode() + b"\n",
-    )
+    refspecs = [wanted, *(f"{name}:{name}" for name in tags)]
+    work.git.fetch(str(mirror.git.folder), refspecs, is_network=False)
     branch = "" if ref.version else ref.task
     if branch:
-        mine = work.git.attempt("rev-parse", "--verify", "--quiet", HEADS + branch).stdout
-        if not work.is_ancestor(mine.decode().strip(), commit):
+        mine = work.git.try_line("rev-parse", "--verify", "--quiet", HEADS + branch)
+        if not work.is_ancestor(mine, commit):
             raise ConflictError(
                 f"{folder} has commits of {ref} that the group has not: walle task commit pushes "
                 "them (--rebase where others were first)"

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.git import Git
@@ -17,8 +16,6 @@ from walle_deploy.tasks.groups import Group, group_of_url
 from walle_deploy.tasks.locks import RepositoryLock
 from walle_deploy.tasks.mirrors import HEADS
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
-
-_INDEX: Final = "walle-index"
 
 
 @dataclass(frozen=True)
@@ -38,8 +35,7 @@ class WorkingFolder:
 
     def head(self) -> str:
         """Return the commit that the files are of; empty before the first one."""
-        process = self.git.attempt("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        return process.stdout.decode().strip()
+        return self.git.try_line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
     def tree_of(self, commit: str) -> str:
         """Return the tree of a commit; empty for an empty text."""
@@ -47,20 +43,14 @@ class WorkingFolder:
 
     def staged_tree(self) -> str:
         """Keep all files as they are now in a tree, the index untouched."""
-        own, index = self.git.folder / _INDEX, self.git.folder / "index"
-        # beside the user's, which knows which files did not change
-        own.unlink(missing_ok=True)
-        own.with_name(f"{_INDEX}.lock").unlink(missing_ok=True)
-        if index.exists():
-            # with its time: a file that is as old as the index is looked into by git, as it may
-            # have changed within that second
-            shutil.copy2(index, own)
-        environ = {"GIT_INDEX_FILE": str(own)}
-        try:
+        index = self.git.folder / "index"
+        with self.git.own_index() as environ:
+            if index.exists():
+                # the user's knows which files did not change; with its time: a file that is as
+                # old as the index is looked into by git, as it may have changed within that second
+                shutil.copy2(index, environ["GIT_INDEX_FILE"])
             self.git.run("add", "--all", "--", ".", environ=environ)
             return self.git.run("write-tree", environ=environ).decode().strip()
-        finally:
-            own.unlink(missing_ok=True)
 
     def is_ancestor(self, commit: str, of: str) -> bool:
         """Say whether a commit is in the history of another; an empty text is in every one."""
@@ -84,9 +74,9 @@ def open_folder(folder: Path, ref: TaskRef | None = None) -> Iterator[WorkingFol
     with RepositoryLock(inner) as lock:
         git = Git(inner, work_tree=top, locks=(lock.descriptor,))
         git.environ |= git.identity()
-        url = git.attempt("config", "--local", "--get", "remote.origin.url").stdout.decode().strip()
+        url = git.try_line("config", "--local", "--get", "remote.origin.url")
         group, scenario = group_of_url(url)
-        branch = git.attempt("symbolic-ref", "--quiet", "HEAD").stdout.decode().strip()
+        branch = git.try_line("symbolic-ref", "--quiet", "HEAD")
         if ref is None:
             if not branch:
                 raise GitError(

@@ -7,7 +7,8 @@ signatures of theirs. Place in the flow: everything in ``tasks`` that touches a 
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ _OVERRIDES: Final = (
     # what comes from elsewhere is looked at before it is kept
     *("transfer.fsckObjects=true", "fetch.recurseSubmodules=no", "push.recurseSubmodules=no"),
 )
+_INDEX: Final = "walle-index"
 _LINE_MAX: Final = 300
 _SAYS_NOTHING: Final = (
     *("hint:", "To ", "fatal: Could not read from remote repository"),
@@ -96,6 +98,30 @@ class Git:
             GitError: It failed.
         """
         return self.run(*arguments).decode(errors="replace").strip()
+
+    def try_line(self, *arguments: str) -> str:
+        """Run a command that may fail, and return the line that it prints; empty for none."""
+        return self.attempt(*arguments).stdout.decode(errors="replace").strip()
+
+    def fetch(self, url: str, refspecs: Iterable[str], *, is_network: bool = True) -> None:
+        """Bring what refspecs name of another repository here, and nothing else; blocks."""
+        self.run(
+            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+            *("--stdin", "--", url),
+            stdin="".join(f"{refspec}\n" for refspec in refspecs).encode(),
+            is_network=is_network,
+        )
+
+    @contextmanager
+    def own_index(self) -> Iterator[dict[str, str]]:
+        """Give the environment of commands on an index beside the user's, which goes at the end."""
+        index = self.folder / _INDEX
+        index.unlink(missing_ok=True)
+        index.with_name(f"{_INDEX}.lock").unlink(missing_ok=True)
+        try:
+            yield {"GIT_INDEX_FILE": str(index)}
+        finally:
+            index.unlink(missing_ok=True)
 
     def attempt(
         self,

@@ -17,7 +17,6 @@ from walle_stream.errors import ConflictError, GitError
 THEIRS: Final = ".theirs"
 """Ending of the others' file beside one that cannot be merged."""
 
-_INDEX: Final = "walle-merge-index"
 _NAMED: Final = 5
 
 
@@ -107,15 +106,11 @@ def _keep_both(
         lines.append(f"{own}\t{name}" if own else f"0 {'0' * len(tree)}\t{name}")
         if others:
             lines.append(f"{others}\t{name}{THEIRS}")
-    index = work.git.folder / _INDEX
-    index.unlink(missing_ok=True)
-    environ = {"GIT_INDEX_FILE": str(index)}
-    work.git.run("read-tree", tree, environ=environ)
     index_info = "".join(f"{line}\0" for line in lines).encode()
-    work.git.run("update-index", "-z", "--index-info", stdin=index_info, environ=environ)
-    merged = work.git.run("write-tree", environ=environ).decode().strip()
-    index.unlink(missing_ok=True)
-    return merged, bare
+    with work.git.own_index() as environ:
+        work.git.run("read-tree", tree, environ=environ)
+        work.git.run("update-index", "-z", "--index-info", stdin=index_info, environ=environ)
+        return work.git.run("write-tree", environ=environ).decode().strip(), bare
 
 
 def _entry(work: WorkingFolder, commit: str, name: str) -> str:

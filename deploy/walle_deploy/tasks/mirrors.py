@@ -197,8 +197,7 @@ def _is_ours(name: str) -> bool:
 
 def _object(git: Git, name: str) -> str:
     """Return what a reference is at, empty where there is none; of that very name."""
-    process = git.attempt("show-ref", "--verify", "--hash", "--", name)
-    return "" if process.returncode else process.stdout.decode().strip()
+    return git.try_line("show-ref", "--verify", "--hash", "--", name)
 
 
 def _folder(url: str) -> Path:
@@ -219,15 +218,8 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
         git.run(
             "update-ref", "--stdin", stdin=b"".join(b"delete %b\n" % g.encode() for g in deleted)
         )
-    wanted = [*(f"+{name}:{name}" for name in heads), *(f"{name}:{name}" for name in tags)]
-    if not wanted:
-        return
-    git.run(
-        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
-        *("--stdin", "--", url),
-        stdin="\n".join(wanted).encode() + b"\n",
-        is_network=True,
-    )
+    if heads or tags:
+        git.fetch(url, [*(f"+{name}:{name}" for name in heads), *(f"{n}:{n}" for n in tags)])
 
 
 def _named(start: str, names: list[str]) -> str:

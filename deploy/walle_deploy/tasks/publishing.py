@@ -31,11 +31,7 @@ def fetch_branch(work: WorkingFolder) -> str:
     """
     commit = remote_refs(work.git, work.group, work.ref.scenario).get(HEADS + work.ref.task, "")
     if commit and work.git.attempt("cat-file", "-e", f"{commit}^{{commit}}").returncode:
-        work.git.run(
-            *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
-            *("--", work.url, f"{HEADS}{work.ref.task}"),
-            is_network=True,
-        )
+        work.git.fetch(work.url, [f"{HEADS}{work.ref.task}"])
     return commit
 
 

@@ -18,8 +18,6 @@ from walle_stream.errors import ConflictError
 CONFLICTS_FILE: Final = "walle-conflicts"
 """In the clone's ``.git``: JSON, ``format`` (1) and ``files`` in which marks of a conflict are."""
 
-_INDEX: Final = "walle-move-index"
-
 
 class Move(msgspec.Struct, frozen=True):
     """Where a working folder goes."""
@@ -124,14 +122,10 @@ def _update_files(work: WorkingFolder, before: str, after: str) -> None:
         if not new:
             _remove(work.folder, path)
     if written:
-        index = work.git.folder / _INDEX
-        index.unlink(missing_ok=True)
-        index.with_name(f"{_INDEX}.lock").unlink(missing_ok=True)
-        environ = {"GIT_INDEX_FILE": str(index)}
-        work.git.run("read-tree", after, environ=environ)
         names = b"".join(path.encode() + b"\0" for path in written)
-        work.git.run("checkout-index", "--force", "-z", "--stdin", stdin=names, environ=environ)
-        index.unlink(missing_ok=True)
+        with work.git.own_index() as environ:
+            work.git.run("read-tree", after, environ=environ)
+            work.git.run("checkout-index", "--force", "-z", "--stdin", stdin=names, environ=environ)
 
 
 def _changes(work: WorkingFolder, before: str, after: str) -> dict[str, tuple[str, str]]:

@@ -71,8 +71,7 @@ def _committed_head(work: WorkingFolder) -> str:
 
 def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) -> None:
     upstream = upstream_tag(work, ref.tag)
-    known = work.git.attempt("rev-parse", "--verify", "--quiet", TAGS + ref.tag).stdout
-    here = known.decode().strip()
+    here = work.git.try_line("rev-parse", "--verify", "--quiet", TAGS + ref.tag)
     if here and upstream and here != upstream:
         raise ConflictError(
             f"the version {ref} was moved: its tag is {here[:12]} here and {upstream[:12]} in "
@@ -86,8 +85,8 @@ def _refuse_existing(work: WorkingFolder, ref: TaskRef, head: str, mended: str) 
     if not upstream:
         return
     is_just_mended = ref.tag in mended.split()
-    peeled = work.git.attempt("rev-parse", "--verify", "--quiet", f"{TAGS}{ref.tag}^{{commit}}")
-    if is_just_mended and peeled.stdout.decode().strip() == head:
+    peeled = work.git.try_line("rev-parse", "--verify", "--quiet", f"{TAGS}{ref.tag}^{{commit}}")
+    if is_just_mended and peeled == head:
         return
     raise ConflictError(f"there is a version {ref} already: a version is made once, name the next")
 
