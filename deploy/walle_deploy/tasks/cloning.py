@@ -19,7 +19,7 @@ from walle_deploy.tasks.git import Git
 from walle_deploy.tasks.groups import Group
 from walle_deploy.tasks.mirrors import HEADS, TAGS, Mirror, open_mirror, remote_refs
 from walle_deploy.tasks.protection import protect
-from walle_deploy.tasks.publishing import fetch_branch, push_commit
+from walle_deploy.tasks.publishing import fetch_branch, push
 from walle_deploy.tasks.recovery import Move, move, recover
 from walle_deploy.tasks.trees import list_tree
 from walle_stream.app.resources import shipped_configs
@@ -70,7 +70,7 @@ def init_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
             if upstream_commit:
                 commit = upstream_commit
             else:
-                push_commit(work, commit, "")
+                push(work, HEADS + ref.task, commit, "")
             move(work, Move(tree, tree, commit, ref.task, commit))
     return Clone(ref, folder, commit, is_found=bool(upstream_commit))
 

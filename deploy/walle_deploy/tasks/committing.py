@@ -15,7 +15,8 @@ from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.definitions import Definition, read_definition, user_paths
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.merging import listed, merge_files, refuse_conflicts
-from walle_deploy.tasks.publishing import fetch_branch, push_commit
+from walle_deploy.tasks.mirrors import HEADS
+from walle_deploy.tasks.publishing import fetch_branch, push
 from walle_deploy.tasks.recovery import Move, move, note_commit, recover
 from walle_deploy.tasks.trees import export_files, list_tree
 from walle_stream.errors import ConflictError
@@ -76,7 +77,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
             commit = make_commit(work, tree, parent, message or f"Change {listed(files)}")
         target = Move(before, tree, commit, work.ref.task, commit)
         note_commit(work, target)
-        push_commit(work, commit, upstream)
+        push(work, HEADS + work.ref.task, commit, upstream)
         move(work, target)
         return Committed(work.ref, commit, files, is_behind, mended)
 

@@ -6,7 +6,7 @@ and tag read it, out of a checkout.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -45,9 +45,11 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
     """
     task = _load(ref, folder)
     inside = set(paths)
-    named = {"script": task.spec.script, **task.spec.resources}
-    for name, path in named.items():
-        relative = os.path.relpath(os.path.normpath(path), folder)
+    named = {
+        name: os.path.relpath(os.path.normpath(path), folder)
+        for name, path in {"script": task.spec.script, **task.spec.resources}.items()
+    }
+    for name, relative in named.items():
         if relative not in inside:
             what = "spec.script" if name == "script" else f"spec.resources[{name!r}]"
             raise SpecFileError(
@@ -56,7 +58,15 @@ def read_definition(ref: TaskRef, folder: Path, paths: Sequence[str]) -> Definit
                 str(folder / TASK_FILE),
             )
     own = find_own_files(folder / FILES_FILE, paths)
-    _refuse_given_to_all(folder, named, {file.path: file for file in own})
+    by_path = {file.path: file for file in own}
+    for relative in named.values():
+        one = by_path.get(relative)
+        if one is not None:
+            raise SpecFileError(
+                f"{folder / FILES_FILE}: {one.path} is of {one.audience} alone, and {TASK_FILE} "
+                "gives it to everybody: take it out of one of them",
+                str(folder / FILES_FILE),
+            )
     compile_task(task)
     return Definition(task, tuple(own))
 
@@ -82,19 +92,6 @@ def user_paths(start: str, folder: Path) -> Iterator[None]:
         elif isinstance(error, ScriptError):
             replacement = ScriptError(message, *error.args[1:])
         raise replacement from error
-
-
-def _refuse_given_to_all(
-    folder: Path, named: Mapping[str, Path], own: Mapping[str, OwnFile]
-) -> None:
-    for path in named.values():
-        one = own.get(os.path.relpath(os.path.normpath(path), folder))
-        if one is not None:
-            raise SpecFileError(
-                f"{folder / FILES_FILE}: {one.path} is of {one.audience} alone, and {TASK_FILE} "
-                "gives it to everybody: take it out of one of them",
-                str(folder / FILES_FILE),
-            )
 
 
 def _load(ref: TaskRef, folder: Path) -> Task:

@@ -57,9 +57,7 @@ class RepositoryLock:
             if text:
                 self.left = self._read_note(text)
                 _take_locks_away(self._path, began_ns)
-                if not self.left:
-                    self.note({})
-            else:
+            if not self.left:
                 self.note({})
         except BaseException:
             os.close(self._descriptor)

@@ -14,7 +14,7 @@ from walle_deploy.tasks.git import Git, git_error
 from walle_deploy.tasks.locks import RepositoryLock
 from walle_deploy.tasks.mirrors import HEADS, TAGS, remote_refs
 from walle_deploy.tasks.protection import add_hook
-from walle_stream.errors import ConflictError
+from walle_stream.errors import ConflictError, GitError
 
 _REFUSED: Final = (
     *("stale info", "already exists", "fast-forward", "fetch first"),
@@ -35,21 +35,6 @@ def fetch_branch(work: WorkingFolder) -> str:
     return commit
 
 
-def push_commit(work: WorkingFolder, commit: str, expected: str) -> None:
-    """Push a commit to the task's branch, which must be at ``expected``; empty: not there.
-
-    Raises:
-        ConflictError: The branch is somewhere else by now.
-        GitError: The group does not answer, or refuses.
-    """
-    _push(work, f"{HEADS}{work.ref.task}", commit, expected)
-
-
-def push_tag(work: WorkingFolder, tag: str, name: str) -> None:
-    """Push a tag, named without ``refs/tags/``, that must not be there."""
-    _push(work, f"{TAGS}{name}", tag, "")
-
-
 def upstream_tag(work: WorkingFolder, name: str) -> str:
     """Return the object of a tag, named without ``refs/tags/``, in the group; empty for none.
 
@@ -60,7 +45,13 @@ def upstream_tag(work: WorkingFolder, name: str) -> str:
     return remote_refs(work.git, work.group, work.ref.scenario).get(TAGS + name, "")
 
 
-def _push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
+def push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None:
+    """Push a commit or a tag to a reference, which must be at ``expected``; empty: not there.
+
+    Raises:
+        ConflictError: The reference is somewhere else by now.
+        GitError: The group does not answer, or refuses.
+    """
     arguments = (
         *("push", "--quiet", "--porcelain", "--atomic", "--no-follow-tags", "--no-verify"),
         *("--no-signed", "--recurse-submodules=no", f"--force-with-lease={name}:{expected}"),
@@ -87,4 +78,5 @@ def _push(work: WorkingFolder, name: str, object_id: str, expected: str) -> None
             f"{work.ref}: somebody changed {name.removeprefix('refs/')} in {work.group.address} "
             "at this moment: run the same command again"
         )
-    raise git_error(("push",), process.stderr + process.stdout, process.returncode)
+    failed: GitError = git_error(("push",), process.stderr + process.stdout, process.returncode)
+    raise failed

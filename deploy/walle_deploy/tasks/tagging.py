@@ -11,7 +11,7 @@ from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.committing import check_tree
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
 from walle_deploy.tasks.mirrors import TAGS, seen_version
-from walle_deploy.tasks.publishing import fetch_branch, push_tag, upstream_tag
+from walle_deploy.tasks.publishing import fetch_branch, push, upstream_tag
 from walle_deploy.tasks.recovery import recover
 from walle_stream.errors import ConflictError, GitError
 
@@ -47,7 +47,7 @@ def tag_version(folder: Path, version: str, message: str = "") -> Tagged:
         check_tree(work, work.tree_of(head), ref)
         tag = _make_tag(work, ref, head, message or str(ref))
         work.lock.note({"do": "tag", "tag": tag, "name": ref.tag})
-        push_tag(work, tag, ref.tag)
+        push(work, TAGS + ref.tag, tag, "")
         work.git.run("update-ref", TAGS + ref.tag, tag)
         work.lock.note({})
         return Tagged(ref, head, mended)
