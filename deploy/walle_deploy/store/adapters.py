@@ -1,12 +1,9 @@
 """The store as other parts of the platform ask for it: tables, and rows by key."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from walle_deploy.model.releases import ReleaseTable, VersionFiles
+from walle_deploy.model.releases import ReleaseTable
 from walle_deploy.store.port import ReleaseStore
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ROWS: Final = "rows"
 
@@ -21,7 +18,7 @@ class StoredTables:
     def __init__(self, store: ReleaseStore) -> None:
         """Watch a store."""
         self._store = store
-        self._files: Mapping[str, VersionFiles] = {}
+        self._last = ReleaseTable(0)
 
     def generation(self) -> int:
         """Return the table's generation."""
@@ -31,9 +28,8 @@ class StoredTables:
     def load(self) -> ReleaseTable:
         """Return the whole table."""
         with self._store.reading() as transaction:
-            table = transaction.table(self._files)
-        self._files = table.files
-        return table
+            self._last = transaction.table(self._last.files)
+        return self._last
 
 
 class StoredRows:

@@ -6,16 +6,11 @@ that cannot be: between the new root and what is signed next devices refuse to u
 moment. A rotation that was cut off is begun again: it takes the key that it had made.
 """
 
-from typing import TYPE_CHECKING
-
 from securesystemslib.signer import CryptoSigner
 
 from walle_deploy.trust.roles import BINS, LIFETIME_MS
 from walle_deploy.trust.signing import Signing, keys_of
 from walle_stream.errors import RefNotFoundError
-
-if TYPE_CHECKING:
-    from tuf.api.metadata import Root
 
 
 def rotate_key(signing: Signing, role: str, key_id: str, *, is_lost: bool) -> str:
@@ -67,7 +62,7 @@ def _rotate_top(signing: Signing, role: str, old: str, new: CryptoSigner, *, is_
         changed = {"targets": current.targets.signed} if role == "targets" else {}
         signing.commit(current, changed, {role: [new]})
         current = signing.load()
-    root: Root = current.root.signed
+    root = current.root.signed
     root.add_key(new.public_key, role)
     root.revoke_key(old, role)
     signing.write_root(root, [*roots, new] if role == "root" else roots)

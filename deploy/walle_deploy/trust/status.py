@@ -1,6 +1,6 @@
 """Where a repository's roles stand."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -8,9 +8,6 @@ from walle_deploy.trust.current import CurrentMetadata
 from walle_deploy.trust.keys import KeyFolder
 from walle_deploy.trust.roles import BINS
 from walle_deploy.trust.signing import keys_of
-
-if TYPE_CHECKING:
-    from tuf.api.metadata import Metadata
 
 _TOP: Final = ("root", "targets", "snapshot", "timestamp")
 
@@ -46,9 +43,9 @@ def status_of(current: CurrentMetadata, keys: KeyFolder, now_ms: int) -> Reposit
     Raises:
         IntegrityError: A bin was altered.
     """
-    tops: dict[str, Metadata[Any]] = {role: getattr(current, role) for role in _TOP}
     bins = [metadata.signed for name in current.bin_names() if (metadata := current.read_bin(name))]
-    signed = {role: [tops[role].signed] for role in _TOP} | {BINS: bins}
+    signed: dict[str, list[Any]] = {role: [getattr(current, role).signed] for role in _TOP}
+    signed[BINS] = bins
     roles = []
     for role, versions in signed.items():
         key_ids, threshold = keys_of(current, role)
