@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from walle_deploy.trust.layout import FULL, blob_path, full_disk
+from walle_deploy.trust.layout import FULL, blob_path, full_disk, locked
 from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError
 from walle_stream.store.files import make_folder, place_file
@@ -53,7 +53,7 @@ class BlobStore:
             StoreFullError: The disk is full; nothing was changed.
         """
         path, part = self.path(sha256), self.folder / "incoming" / sha256
-        with full_disk(path), self._locked(fcntl.LOCK_SH), _sole_file(part) as file:
+        with full_disk(path), locked(self.folder, fcntl.LOCK_SH), _sole_file(part) as file:
             if _is_right(path, sha256, size_bytes):
                 os.utime(path)  # so that nobody removes it who has not heard of it yet
                 part.unlink()
@@ -104,18 +104,12 @@ class BlobStore:
         ``kept_ms`` is longer than a pull and its record take; 0: whatever is not named goes.
         """
         before_s, count = (wall_ms() - kept_ms) / 1_000 if kept_ms else inf, 0
-        with self._locked(fcntl.LOCK_EX):
+        with locked(self.folder):
             for path in self.folder.glob("*/*"):
                 if path.name not in named and path.stat().st_mtime <= before_s:
                     path.unlink()
                     count += 1
         return count
-
-    @contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
-        with (self.folder / "LOCK").open("ab") as lock:
-            fcntl.flock(lock, how)
-            yield
 
 
 @contextmanager

@@ -10,7 +10,6 @@ for the files could show an old state then, with versions that were retired. So 
 is ahead by more than the timestamp is valid for installs nothing, and says why.
 """
 
-import fcntl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ from tuf.ngclient import FetcherInterface, Updater
 
 from walle_deploy.device.files_http import HttpSource
 from walle_deploy.outbound.bounded import one_line
-from walle_deploy.trust.layout import full_disk
+from walle_deploy.trust.layout import full_disk, locked
 from walle_deploy.trust.roles import BINS, SIGNED_AT
 from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.errors import IntegrityError, ServiceUnreachableError
@@ -74,7 +73,7 @@ class VerifiedMetadata:
             StoreFullError: The disk is full; what was known before is still known.
         """
         wanted = list(names)
-        with self._lock, _explained(url), self._sole_user():
+        with self._lock, _explained(url), locked(self._folder):
             last = self._last
             if last and last[0] == url and monotonic_ms() - last[1] < FRESH_MS:
                 # another process may have gone on: what does not fit any more is asked for anew
@@ -133,12 +132,6 @@ class VerifiedMetadata:
             return 0
         signed_ms = known.signed.unrecognized_fields.get(SIGNED_AT)
         return signed_ms if isinstance(signed_ms, int) else 0
-
-    @contextmanager
-    def _sole_user(self) -> Iterator[None]:
-        with (self._folder / "LOCK").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
     def _forget_bins(self) -> None:
         # one key signs all bins: a server may have sent another bin of the same version, which

@@ -64,7 +64,8 @@ class StoredReceiptKeys:
         self._monotonic = monotonic
         self._is_open = is_open
         self._lock = Lock()
-        self._keys: ReceiptKeys | None = None
+        self.known: ReceiptKeys | None = None
+        """Those of the last ``refresh``, None where nobody looked yet."""
         self._ordered: list[_StoredKey] = []
         self._ahead_ms = 0.0  # of the database's clock before the monotonic one
         self._next_ms = -float(LOOK_MS)
@@ -76,30 +77,22 @@ class StoredReceiptKeys:
         Raises:
             ServiceUnreachableError: The database does not answer.
         """
-        return self._keys or self._look()
-
-    @property
-    def known(self) -> ReceiptKeys | None:
-        """The same, None where nobody looked yet; never blocks."""
-        return self._keys
+        return self.known or self.refresh()
 
     def now_ms(self) -> int:
         """Return the database's clock as of the last ``refresh`` and the time since."""
         return int(self._monotonic() + self._ahead_ms)
 
-    def refresh(self) -> None:
-        """Take newer keys over, and make one where it is time.
+    def refresh(self) -> ReceiptKeys:
+        """Take newer keys over, make one where it is time, and return all of them.
 
         Raises:
             ServiceUnreachableError: The database does not answer; the last keys stay in use.
             IntegrityError: What is stored are no keys.
         """
-        self._look()
-
-    def _look(self) -> ReceiptKeys:
         with self._lock:
-            if self._keys is not None and self._monotonic() < self._next_ms:
-                return self._keys
+            if self.known is not None and self._monotonic() < self._next_ms:
+                return self.known
             with self._store.reading() as transaction:
                 keys, now_ms = _read(transaction), transaction.now_ms()
             if _is_due(keys, now_ms):
@@ -112,12 +105,12 @@ class StoredReceiptKeys:
                     transaction.put_snapshot(_KIND, _OPEN, msgspec.json.encode(mode))
             signing = next((e for e in keys if now_ms - e.made_ms >= _SETTLED_MS), keys[0])
             ordered = sorted(keys, key=lambda key: key is not signing)
-            if self._keys is None or ordered != self._ordered:
+            if self.known is None or ordered != self._ordered:
                 self._ordered = ordered
-                self._keys = ReceiptKeys((key.id, key.secret) for key in ordered)
+                self.known = ReceiptKeys((key.id, key.secret) for key in ordered)
             self._ahead_ms = now_ms - self._monotonic()
             self._next_ms = self._monotonic() + LOOK_MS
-            return self._keys
+            return self.known
 
     def _rotated(self) -> tuple[Sequence[_StoredKey], int]:
         with self._store.writing() as transaction:

@@ -29,15 +29,11 @@ class RepositoryLock:
         """Take nothing yet; the folder is the repository's own, such as ``shop.git``."""
         self._path = folder / _NAME
         self._wait_s = wait_s
-        self._descriptor = -1
+        self.descriptor = -1
+        """The open file, for processes that must end before the lock is free."""
         self._has_note = False
         self.left: dict[str, str] = {}
         """What a killed command was doing; empty when the last one ended."""
-
-    @property
-    def descriptor(self) -> int:
-        """The open file, for processes that must end before the lock is free."""
-        return self._descriptor
 
     def __enter__(self) -> Self:
         """Wait for the lock, then mend what a killed command left.
@@ -47,20 +43,20 @@ class RepositoryLock:
             GitError: The folder cannot be written, or a newer walle left something there.
         """
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise GitError(f"{self._path} cannot be opened: {error.strerror}") from error
         try:
             self._wait()
-            began_ns = os.fstat(self._descriptor).st_mtime_ns
-            text = os.pread(self._descriptor, 65_536, 0)
+            began_ns = os.fstat(self.descriptor).st_mtime_ns
+            text = os.pread(self.descriptor, 65_536, 0)
             if text:
                 self.left = self._read_note(text)
                 _take_locks_away(self._path, began_ns)
             if not self.left:
                 self.note({})
         except BaseException:
-            os.close(self._descriptor)
+            os.close(self.descriptor)
             raise
         return self
 
@@ -72,15 +68,15 @@ class RepositoryLock:
     ) -> None:
         """Give it back; what is half done, or may have reached others, stays noted."""
         if not self.left and (kind is None or not self._has_note):
-            os.ftruncate(self._descriptor, 0)
-        os.close(self._descriptor)
+            os.ftruncate(self.descriptor, 0)
+        os.close(self.descriptor)
 
     def note(self, facts: Mapping[str, str]) -> None:
         """Say what is being done, for who comes after a kill."""
         data = msgspec.json.encode({"format": _FORMAT, **facts})
         # longer ones first padded: a kill in between leaves one line that can be read
-        os.pwrite(self._descriptor, data + b"\n", 0)
-        os.ftruncate(self._descriptor, len(data) + 1)
+        os.pwrite(self.descriptor, data + b"\n", 0)
+        os.ftruncate(self.descriptor, len(data) + 1)
         self.left = {}
         self._has_note = bool(facts)
 
@@ -100,7 +96,7 @@ class RepositoryLock:
         until = time.monotonic() + self._wait_s
         while True:
             try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise ConflictError(

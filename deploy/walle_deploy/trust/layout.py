@@ -112,6 +112,14 @@ def remove_parts(folder: Path, before_ms: int) -> None:
 
 
 @contextmanager
+def locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold a folder's lock, alone or shared; a killed process gives it back. Blocks."""
+    with (folder / "LOCK").open("ab") as lock:
+        fcntl.flock(lock, how)
+        yield
+
+
+@contextmanager
 def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
     """Hold a repository's lock; a killed process gives it back.
 
