@@ -18,6 +18,7 @@ _Url = Annotated[
     StringConstraints(strict=True, pattern=r"^(https?://\S+)?$", max_length=2_048),
     AfterValidator(lambda text: text and checked_url(text)),
 ]
+_Waiting = Annotated[StrictInt, Field(ge=1, le=100_000)]
 _Header = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9-]*$", max_length=64)]
 
 
@@ -42,16 +43,11 @@ class LimitsSpec(Strict):
     keep_alive_ms: DurationMs = Field(
         default=75_000, alias="keepAlive", ge=1_000, description="An idle connection is kept."
     )
-    pending: StrictInt = Field(
-        default=512,
-        ge=1,
-        le=100_000,
-        description="Requests that wait in a worker; further ones get 503 at once.",
+    pending: _Waiting = Field(
+        default=512, description="Requests that wait in a worker; further ones get 503 at once."
     )
-    bodies: StrictInt = Field(
+    bodies: _Waiting = Field(
         default=256,
-        ge=1,
-        le=100_000,
         description="Requests that wait for the rest of their body; further ones get 503.",
     )
     connections: StrictInt = Field(
