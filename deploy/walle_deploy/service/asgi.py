@@ -11,28 +11,23 @@ The rest is for the inside of a network, so a proxy in front passes ``/v1/check`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from walle_deploy.service.admission import picked
 from walle_deploy.service.checks import CHECK_PATH, Answer, answer_checks
 from walle_deploy.service.figures import render_figures
 from walle_deploy.service.service import ReleaseService
 
-type Message = MutableMapping[str, Any]
-type Receive = Callable[[], Awaitable[Message]]
-type Send = Callable[[Message], Awaitable[None]]
-type App = Callable[[Any, Receive, Send], Awaitable[None]]
-
 _LENGTH: Final = b"content-length"
 
 
-def service_app(service: ReleaseService) -> App:
+def service_app(service: ReleaseService) -> ASGIApp:
     """Return the ASGI application of a service, which runs from its start-up to its shutdown."""
     admin = admin_app(service)
     body_max = service.spec.limits.body_bytes
@@ -41,7 +36,7 @@ def service_app(service: ReleaseService) -> App:
     check, looked_at = answer_checks(service)
     wanted = looked_at | {_LENGTH}
 
-    async def app(scope: Any, receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(service, receive, send)
             return

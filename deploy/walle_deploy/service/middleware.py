@@ -10,11 +10,11 @@ from secrets import randbelow
 from typing import Any, Final
 
 import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from walle_deploy.model.profile import PROFILE_HEADER
 from walle_deploy.model.pushes import PUSH_HEADER, Push
 from walle_deploy.service.admission import picked
-from walle_deploy.service.asgi import App, Message, Receive, Send
 from walle_deploy.service.refusals import REFUSALS
 from walle_deploy.service.service import ReleaseService
 
@@ -30,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 def push_middleware(
-    app: App,
+    app: ASGIApp,
     service: ReleaseService,
     user_of: Callable[[Any], str] | None = None,
     header_bytes: int = PUSH_HEADER_BYTES,
-) -> App:
+) -> ASGIApp:
     """Return an ASGI application whose answers carry the header ``walle-push`` where it is due.
 
     The service runs from the application's start-up to its shutdown, which an ASGI server tells
@@ -54,7 +54,7 @@ def push_middleware(
             and is logged.
     """
 
-    async def wrapped(scope: Any, receive: Receive, send: Send) -> None:
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(app, service, (scope, receive, send))
             return
@@ -163,7 +163,7 @@ def _base64(data: bytes) -> bytes:
     return urlsafe_b64encode(data).rstrip(b"=")
 
 
-async def _live(app: App, service: ReleaseService, call: tuple[Any, Receive, Send]) -> None:
+async def _live(app: ASGIApp, service: ReleaseService, call: tuple[Scope, Receive, Send]) -> None:
     scope, receive, send = call
     startup, has_answered = await receive(), False
     async with service.running():

@@ -21,10 +21,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
 from walle_deploy.service.admission import OPEN_MODE, Admission
-from walle_deploy.service.asgi import App, service_app
+from walle_deploy.service.asgi import service_app
 from walle_deploy.service.checks import answer_checks
 from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
@@ -132,7 +133,7 @@ def _unscanned() -> Iterator[None]:
         gc.enable()
 
 
-def create_app() -> App:
+def create_app() -> ASGIApp:
     """Return this process's application; uvicorn calls it."""
     # requests leave no cycles, yet a look at what a thousand connections have takes 5 ms
     gc.set_threshold(50_000, 20, 100)
