@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from walle_stream.app.programs.programs import confinement_of, load_program, on_error_values
+from walle_stream.app.programs.programs import load_program, packaged
 from walle_stream.errors import PackageError, SpecFileError
 from walle_stream.spec.connectors import ConnectorModels
 from walle_stream.spec.loader import load_pipeline, load_task
@@ -26,7 +26,6 @@ from walle_stream.spec.suggestions import suggest
 from walle_stream.store.files import put_file
 from walle_stream.vm import gate
 from walle_stream.vm.bundle import guest_bundle
-from walle_stream.vm.limits import RunLimits
 from walle_stream.vm.package.build import ask_interpreter, build_package
 from walle_stream.vm.package.reader import (
     MANIFEST,
@@ -109,24 +108,8 @@ def package_task(task: Task, pythons: Sequence[str] = ()) -> bytes:
         ScriptError: The script is wrong, or it or a resource cannot be read.
         PackageError: An interpreter cannot take part, or the resources are too large.
     """
-    spec, name = task.spec, task.metadata.name
     program = load_program(task)
-    packaged = PackagedTask(
-        name=name,
-        version=spec.version,
-        state_version=spec.state_version,
-        # folders of the builder are nobody's business
-        file=spec.script.name,
-        triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
-        fields=spec.fields,
-        config=dict(spec.config),
-        limits=RunLimits(**spec.limits.model_dump()),
-        pages=spec.pages,
-        isolation=spec.isolation.policy,
-        confinement=confinement_of(spec.isolation),
-        on_error=on_error_values(spec.on_error),
-    )
-    return build_package(packaged, program.source, program.resources, pythons)
+    return build_package(packaged(task), program.source, program.resources, pythons)
 
 
 def write_package(data: bytes, path: Path) -> None:

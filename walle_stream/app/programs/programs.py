@@ -12,10 +12,14 @@ import msgspec
 from walle_stream.actors.turns.attempts import FailurePolicy
 from walle_stream.errors import ScriptError
 from walle_stream.ports import InstalledTask
-from walle_stream.spec.isolation import IsolationSpec
-from walle_stream.spec.models import OnErrorSpec, Task
+from walle_stream.spec.models import Task
 from walle_stream.vm.limits import Confinement, RunLimits
-from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES, read_package
+from walle_stream.vm.package.reader import (
+    PACKAGE_MAX_BYTES,
+    PackagedTask,
+    program_of,
+    read_package,
+)
 from walle_stream.vm.program import CompiledProgram, TaskProgram, compile_program
 
 
@@ -60,28 +64,31 @@ def compile_task(task: Task) -> ReadyTask:
     Raises:
         ScriptError: A file cannot be read, or the script is wrong.
     """
-    spec = task.spec
-    program = compile_program(load_program(task))
-    return ReadyTask(
+    definition, program = packaged(task), compile_program(load_program(task))
+    return _ready(definition, program)
+
+
+def packaged(task: Task) -> PackagedTask:
+    """Return a task's definition as its package has it."""
+    spec, retry = task.spec, task.spec.on_error.retry
+    isolation = spec.isolation
+    return PackagedTask(
         name=task.metadata.name,
         version=spec.version,
+        state_version=spec.state_version,
+        # folders of the builder are nobody's business
+        file=spec.script.name,
         triggers=tuple(tuple(trigger.sequence) for trigger in spec.triggers),
         fields=spec.fields,
+        config=dict(spec.config),
+        limits=RunLimits(**spec.limits.model_dump()),
         pages=spec.pages,
-        program=msgspec.structs.replace(program, confinement=confinement_of(spec.isolation)),
-        on_error=FailurePolicy(*on_error_values(spec.on_error)),
-        state_version=spec.state_version,
+        isolation=isolation.policy,
+        confinement=Confinement(
+            isolation.memory_bytes, isolation.cpu_ms or 0, tuple(sorted(isolation.require))
+        ),
+        on_error=(retry.attempts, retry.backoff_ms, spec.on_error.dead_letter),
     )
-
-
-def confinement_of(spec: IsolationSpec) -> Confinement:
-    """Return how a task's processes are confined."""
-    return Confinement(spec.memory_bytes, spec.cpu_ms or 0, tuple(sorted(spec.require)))
-
-
-def on_error_values(spec: OnErrorSpec) -> tuple[int, int, bool]:
-    """Return attempts, pause in milliseconds, and whether a dead letter is left."""
-    return spec.retry.attempts, spec.retry.backoff_ms, spec.dead_letter
 
 
 def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -> ReadyTask:
@@ -93,18 +100,20 @@ def unpack_task(file: Path | bytes, beside: Mapping[str, bytes] | None = None) -
         PackageError: It is no package, altered, cut, or its script may not run here.
     """
     package = read_package(file)
-    task = package.manifest.task
-    program = msgspec.structs.replace(package.program(beside), confinement=task.confinement)
+    return _ready(package.manifest.task, package.program(beside), package.sha256)
+
+
+def _ready(task: PackagedTask, program: CompiledProgram, package: str = "") -> ReadyTask:
     return ReadyTask(
         task.name,
         task.version,
         task.triggers,
         task.fields,
         task.pages,
-        program,
+        msgspec.structs.replace(program, confinement=task.confinement),
         FailurePolicy(*task.on_error),
         task.state_version,
-        package.sha256,
+        package,
     )
 
 
@@ -123,17 +132,9 @@ def load_program(task: Task) -> TaskProgram:
             name,
             str(spec.script),
         ) from error
-    return TaskProgram(
-        name=name,
-        version=spec.version,
-        source=source,
-        file=str(spec.script),
-        config=dict(spec.config),
-        limits=RunLimits(**spec.limits.model_dump()),
-        isolation=spec.isolation.policy,
-        state_version=spec.state_version,
-        resources={name_: _resource(name, name_, path) for name_, path in spec.resources.items()},
-    )
+    resources = {name_: _resource(name, name_, path) for name_, path in spec.resources.items()}
+    program = program_of(packaged(task), source, resources)
+    return msgspec.structs.replace(program, file=str(spec.script))
 
 
 def _resource(task: str, name: str, path: Path) -> bytes:
