@@ -11,12 +11,13 @@ from uuid import uuid4
 
 from walle_deploy.model.releases import ActiveRelease
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
-from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.definition import Alarms
 from walle_deploy.monitoring.watch import FleetView, WatchOptions, watching
 from walle_deploy.release.audit import AuditEntry, read_entry
 from walle_deploy.release.controller import CONTROLLER
 from walle_deploy.store.adapters import StoredRows
 from walle_deploy.store.port import ReleaseStore
+from walle_stream.spec.single import load_single
 
 _AUDIT_KEY: Final = "alarms/audit"
 _REPORTED_ACTIONS: Final = frozenset({"rollback", "stop", "pause"})
@@ -103,7 +104,7 @@ def alarming(store: ReleaseStore, file: Path) -> Iterator[None]:
     Raises:
         SpecFileError: The file is wrong.
     """
-    spec, owner = load_alarms(file), uuid4().hex
+    spec, owner = load_single(file, Alarms).spec, uuid4().hex
     offered = OfferedVersions(store)
     board = AlarmBoard(spec.rules)
 

@@ -22,7 +22,7 @@ from walle_deploy.assembly.operating import demand_operators
 from walle_deploy.assembly.simulating import PackageSimulator
 from walle_deploy.distribution.signed_urls import UrlSigner, read_ring
 from walle_deploy.model.receipts import Receipt
-from walle_deploy.monitoring.definition import load_alarms
+from walle_deploy.monitoring.definition import Alarms
 from walle_deploy.monitoring.monitor import Monitor, ReportGatherer
 from walle_deploy.monitoring.reader import HealthReader
 from walle_deploy.monitoring.transport import OWN_MAX_BYTES, read_batch
@@ -54,6 +54,7 @@ from walle_stream.errors import (
     SpecFileError,
     WalleError,
 )
+from walle_stream.spec.single import load_single
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, REPORTS_PATH
 
 OPENER: Final = f"{__name__}:open_parts"
@@ -187,7 +188,7 @@ def check_parts(setup: Mapping[str, str]) -> None:
             f"{setup['repository']}: is no repository: make one with walle repository init"
         )
     if setup.get("alarms"):
-        load_alarms(Path(setup["alarms"]))
+        load_single(Path(setup["alarms"]), Alarms)
 
 
 def _signer(setup: Mapping[str, str]) -> UrlSigner | None:

@@ -9,9 +9,10 @@ from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.ports import SimulationResult
 from walle_deploy.release.steps import SimulationStep
 from walle_deploy.simulation.events import read_events
-from walle_deploy.simulation.kinds import load_kinds
+from walle_deploy.simulation.kinds import DeviceKinds
 from walle_deploy.simulation.simulate import simulate
 from walle_stream.errors import IntegrityError, RefNotFoundError
+from walle_stream.spec.single import load_single
 from walle_stream.vm.package.reader import PACKAGE_MAX_BYTES
 
 
@@ -35,7 +36,7 @@ class PackageSimulator:
         """
         package = self._package(files)
         before = None if previous is None else self._package(previous)
-        kinds, events = load_kinds(step.kinds), read_events(step.events)
+        kinds, events = load_single(step.kinds, DeviceKinds).spec, read_events(step.events)
         report = simulate(package, kinds, events, before, stop=stop)
         # what was not simulated has not passed: somebody has to say that it does not matter
         return SimulationResult(report.status == "passed", report.text)

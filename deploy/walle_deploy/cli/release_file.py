@@ -9,7 +9,7 @@ from pathlib import Path
 
 from walle_deploy.release.model import Release
 from walle_deploy.simulation.events import read_events
-from walle_deploy.simulation.kinds import load_kinds
+from walle_deploy.simulation.kinds import DeviceKinds
 from walle_stream.errors import SourceError, SpecFileError
 from walle_stream.spec.nodes import read_documents
 from walle_stream.spec.single import load_single
@@ -27,7 +27,7 @@ def load_whole_release(file: Path) -> Release:
     if step is None:
         return release
     _need_file(file, ("spec", "simulation", "kinds"), step.kinds)
-    kinds = load_kinds(step.kinds).kinds
+    kinds = load_single(step.kinds, DeviceKinds).spec.kinds
     own = [kind.events for kind in kinds]
     for index, events in enumerate(own):
         if events is not None:

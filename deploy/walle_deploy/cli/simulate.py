@@ -63,9 +63,10 @@ def run_simulate(options: argparse.Namespace) -> int:
             f"{how_to_install('deploy')}"
         ) from error
     from walle_deploy.simulation.events import read_events, record_events  # noqa: PLC0415 - same
-    from walle_deploy.simulation.kinds import load_kinds  # noqa: PLC0415 - same
+    from walle_deploy.simulation.kinds import DeviceKinds  # noqa: PLC0415 - same
+    from walle_stream.spec.single import load_single  # noqa: PLC0415 - same
 
-    kinds = load_kinds(options.kinds)
+    kinds = load_single(options.kinds, DeviceKinds).spec
     events = None
     if options.pipeline is not None:
         events = record_events(options.pipeline, options.limit)

@@ -1,7 +1,6 @@
 """Alarms as YAML of the kind ``Alarms``: rules, and where their messages go."""
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -9,7 +8,6 @@ from pydantic import AfterValidator, Field, model_validator
 from walle_deploy.model.addresses import checked_url
 from walle_stream.spec.models import Metadata
 from walle_stream.spec.scalars import DurationMs
-from walle_stream.spec.single import load_single
 from walle_stream.spec.strict import Strict, refuse_twice
 
 type Measure = Literal["failureRate", "failingDevices", "crashingDevices", "latencyP99", "silence"]
@@ -107,12 +105,3 @@ class Alarms(Strict):
     kind: Literal["Alarms"]
     metadata: Metadata
     spec: AlarmsSpec
-
-
-def load_alarms(file: Path) -> AlarmsSpec:
-    """Load alarms.
-
-    Raises:
-        SpecFileError: It is wrong; the message names the place.
-    """
-    return load_single(file, Alarms).spec

@@ -4,14 +4,12 @@ What a script can see of a device is its ``ctx.config`` and the contents of its 
 kind has both. What else it says (app, OS, model) is for people and reports.
 """
 
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from walle_stream.spec.models import Metadata, PathField, SequenceSpec
 from walle_stream.spec.scalars import DurationMs, SizeBytes
-from walle_stream.spec.single import load_single
 from walle_stream.spec.strict import Strict, refuse_twice
 
 SPEEDS: Final = {"": 1.0, "low": 0.25, "middle": 0.5, "high": 1.0}
@@ -96,12 +94,3 @@ class DeviceKinds(Strict):
     kind: Literal["DeviceKinds"]
     metadata: Metadata
     spec: DeviceKindsSpec
-
-
-def load_kinds(file: Path) -> DeviceKindsSpec:
-    """Load kinds of devices.
-
-    Raises:
-        SpecFileError: It is wrong; the message names the place.
-    """
-    return load_single(file, DeviceKinds).spec

@@ -18,7 +18,7 @@ import pytest
 from tests.integration.scripted_visits import PIPELINE
 from tests.unit.deploy.monitoring.reporting import frame, health, publish, report
 from walle_deploy.monitoring.alarms import AlarmBoard, AlarmMessage
-from walle_deploy.monitoring.definition import AlarmRule, load_alarms
+from walle_deploy.monitoring.definition import AlarmRule, Alarms
 from walle_deploy.monitoring.monitor import Monitor
 from walle_deploy.monitoring.transport import HttpReportSink, read_batch
 from walle_deploy.monitoring.watch import AlarmWatch, FleetView, WatchOptions, watching
@@ -31,6 +31,7 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.queries.query import canonical_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import EnvelopeError
+from walle_stream.spec.single import load_single
 from walle_stream.testing.scripted import Gates, pause, write_script
 from walle_stream.wire.report_batch import BATCH_MAX_BYTES, encode_batch
 
@@ -333,7 +334,7 @@ def test_what_a_definition_asks_for_is_watched_stored_and_told(tmp_path, store):
     with Receiver() as receiver:
         file.write_text(ALARMS % receiver.url)
         monitor = Monitor(store)
-        spec = load_alarms(file)
+        spec = load_single(file, Alarms).spec
         board = AlarmBoard(spec.rules)
         view = FleetView(store, lambda: {(TASK, "v1")})
         with watching(view, spec, board, WatchOptions(StoredRows(store))):

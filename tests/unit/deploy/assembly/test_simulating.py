@@ -1,5 +1,6 @@
 import hashlib
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ def simulated(tmp_path, monkeypatch):
     (tmp_path / "targets").mkdir()
     for data in (b"old", b"new"):
         (tmp_path / version(data).shared[0].url).write_bytes(data)
-    monkeypatch.setattr(simulating, "load_kinds", lambda path: path)
+    monkeypatch.setattr(simulating, "load_single", lambda path, _: SimpleNamespace(spec=path))
     monkeypatch.setattr(simulating, "read_events", lambda path: path)
 
     def simulate(statuses, new=b"new", old=None):

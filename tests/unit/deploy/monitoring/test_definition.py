@@ -1,7 +1,8 @@
 import pytest
 
-from walle_deploy.monitoring.definition import AlarmRule, load_alarms
+from walle_deploy.monitoring.definition import AlarmRule, Alarms
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.single import load_single
 
 DIGITS = "1234567890123456"
 TEXT = """\
@@ -24,7 +25,7 @@ def load(tmp_path, text, monkeypatch):
     monkeypatch.setenv("HOOK_SECRET", DIGITS)
     file = tmp_path / "alarms.yaml"
     file.write_text(text)
-    return load_alarms(file)
+    return load_single(file, Alarms).spec
 
 
 def test_rules_are_read_and_a_secret_of_digits_is_text(tmp_path, monkeypatch):

@@ -1,7 +1,8 @@
 import pytest
 
-from walle_deploy.simulation.kinds import load_kinds
+from walle_deploy.simulation.kinds import DeviceKinds
 from walle_stream.errors import SpecFileError
+from walle_stream.spec.single import load_single
 
 TEXT = """\
 apiVersion: walle/v1
@@ -20,7 +21,7 @@ spec:
 def load(tmp_path, text):
     file = tmp_path / "kinds.yaml"
     file.write_text(text)
-    return load_kinds(file)
+    return load_single(file, DeviceKinds).spec
 
 
 def test_kinds_have_their_own_speed_memory_config_and_events(tmp_path):
