@@ -1,13 +1,12 @@
 """From a tag to something that can be released: built, signed, stored, known."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from walle_deploy.model.names import TaskRef
 from walle_deploy.model.releases import VersionFiles
-from walle_deploy.tasks.building import BuiltVersion, build_version
+from walle_deploy.tasks.building import build_version
 from walle_deploy.tasks.groups import Group
 from walle_deploy.trust.publishing import ExclusiveFile, publish_version
 from walle_deploy.trust.repository import TrustedRepository
@@ -41,15 +40,12 @@ def publish_tag(
     """
     built = build_version(group, ref, pythons)
     crash_point("publish.built")
-    files = publish_version(repository, ref, built.package, _exclusive(built))
+    exclusive = [
+        ExclusiveFile(owner, file.resource, built.contents[file.target])
+        for owner, own in built.files.exclusive.items()
+        for file in own
+    ]
+    files = publish_version(repository, ref, built.package, exclusive)
     crash_point("publish.signed")
     make_known(ref.name, ref.version, files)
     return Published(ref, built.commit, files)
-
-
-def _exclusive(built: BuiltVersion) -> list[ExclusiveFile]:
-    return [
-        ExclusiveFile(owner, file.resource, Path(built.contents[file.target]))
-        for owner, files in built.files.exclusive.items()
-        for file in files
-    ]

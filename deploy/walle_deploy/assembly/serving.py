@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -101,6 +101,7 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     needs_second = operators is not None and operators.second_person
     header = "authorization" if operators is None else operators.header
     folder = Path(setup["repository"]) if setup.get("repository") else None
+    alarms = Path(setup["alarms"]) if setup.get("alarms") else None
     return Parts(
         StoredTables(store),
         _signer(setup),
@@ -110,13 +111,7 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
             *operator_routes(store, prove, needs_second=needs_second),
             *page_routes(store, admission.admit_operator, partial(_stop, store), header),
         ),
-        _beside(
-            store,
-            counted,
-            folder,
-            Path(setup["alarms"]) if setup.get("alarms") else None,
-            int(setup.get("lease_ms", LEASE_MS)),
-        ),
+        partial(_beside, store, counted, folder, alarms, int(setup.get("lease_ms", LEASE_MS))),
         figures_beside=monitor.figures,
     )
 
@@ -247,31 +242,28 @@ def _refused(error: WalleError) -> Response:
     return JSONResponse({"error": error.message}, status, headers)
 
 
+@contextmanager
 def _beside(
     store: ReleaseStore,
     counted: ReleaseStore,
     folder: Path | None,
     alarms: Path | None,
     lease_ms: int,
-) -> Callable[[], AbstractContextManager[object]]:
-    @contextmanager
-    def beside() -> Iterator[None]:
-        with ExitStack() as stack:
-            stack.callback(store.close)
-            stack.callback(counted.close)
-            if alarms is not None:
-                stack.enter_context(alarming(store, alarms))
-            simulator = PackageSimulator(folder / "public" if folder is not None else Path())
-            health = HealthReader(store)
-            controller = Controller(store, health, simulator, lease_ms)
-            if folder is not None:
-                controller.is_retired = TrustedRepository(folder).is_retired
-            stack.callback(controller.close)
-            stop = threading.Event()
-            thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(stop.set)
-            yield
-
-    return beside
+) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.callback(store.close)
+        stack.callback(counted.close)
+        if alarms is not None:
+            stack.enter_context(alarming(store, alarms))
+        simulator = PackageSimulator(folder / "public" if folder is not None else Path())
+        health = HealthReader(store)
+        controller = Controller(store, health, simulator, lease_ms)
+        if folder is not None:
+            controller.is_retired = TrustedRepository(folder).is_retired
+        stack.callback(controller.close)
+        stop = threading.Event()
+        thread = threading.Thread(target=controller.run, args=(stop,), name="walle-releases")
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(stop.set)
+        yield

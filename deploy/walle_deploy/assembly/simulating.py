@@ -4,7 +4,6 @@ import hashlib
 from pathlib import Path
 from threading import Event
 
-from walle_deploy.model.pushes import PushedFile
 from walle_deploy.model.releases import VersionFiles
 from walle_deploy.release.ports import SimulationResult
 from walle_deploy.release.steps import SimulationStep
@@ -52,10 +51,6 @@ class PackageSimulator:
                 f"{file.target}: its package is not in {self._public}: {error.strerror}: give the "
                 "folder of the repository that it was published to"
             ) from error
-        _check(file, data)
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise IntegrityError(f"{file.target}: its package was altered: publish it again")
         return data
-
-
-def _check(file: PushedFile, data: bytes) -> None:
-    if hashlib.sha256(data).hexdigest() != file.sha256:
-        raise IntegrityError(f"{file.target}: its package was altered: publish it again")

@@ -10,8 +10,12 @@ SHORT: Final = 12
 
 def print_line(line: str) -> None:
     """Print a line for people, at once: what others named or wrote moves no cursor."""
-    text = "".join(character if character.isprintable() else "?" for character in line)
-    print(text, flush=True)
+    print(printable(line), flush=True)
+
+
+def printable(text: str) -> str:
+    """Return a text with a mark in place of what moves a cursor, or is not seen."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def print_json(options: argparse.Namespace, facts: Any) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 import urllib3
 
 from walle_deploy.cli.options import SERVICE_VARIABLE, STORE_VARIABLE, need_store, need_url
+from walle_deploy.cli.output import printable
 from walle_deploy.outbound.bounded import words_of
 from walle_deploy.release.progress import Progress
 from walle_deploy.service.operating import RELEASES_PATH, Wanted
@@ -89,9 +90,7 @@ class Releases:
             raise away(f"no release service answered, but something with {status}") from error
         kind: Any = getattr(errors, refusal.kind, None)
         is_ours = isinstance(kind, type) and issubclass(kind, WalleError)
-        message = "".join(
-            character if character.isprintable() else "?" for character in refusal.error
-        )
+        message = printable(refusal.error)
         if self._token is None and kind is errors.IdentityError:
             message += ": give --token or --operator-key (docs/deploy/operators.md)"
         failure: WalleError = kind(message) if is_ours else DeployError(message)

@@ -27,8 +27,6 @@ from walle_stream.store.files import make_folder, place_file
 KEPT_MS: Final = 3_600_000
 """A file that nothing names is removed when nobody asked for it for so long."""
 
-_CHUNK_BYTES: Final = 1024 * 1024
-
 
 class BlobStore:
     """A folder of verified files."""

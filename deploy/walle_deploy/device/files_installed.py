@@ -56,17 +56,14 @@ class InstalledVersions:
         """
         before = self.tasks.get(task.task, InstalledTask()).current
         current = task if task.version else None
-        self._write({**self.tasks, task.task: InstalledTask(current, before)})
+        tasks = {**self.tasks, task.task: InstalledTask(current, before)}
+        with full_disk(self.path):
+            put_file(self.path, msgspec.json.encode(_Record(_FORMAT, self._device, tasks)))
+        self.tasks = tasks
 
     def versions(self) -> dict[str, str]:
         """Return what is installed, as a profile carries it."""
         return {name: task.current.version for name, task in self.tasks.items() if task.current}
-
-    def _write(self, tasks: dict[str, InstalledTask]) -> None:
-        record = _Record(_FORMAT, self._device, tasks)
-        with full_disk(self.path):
-            put_file(self.path, msgspec.json.encode(record))
-        self.tasks = tasks
 
 
 def named_files(folder: Path) -> set[str]:

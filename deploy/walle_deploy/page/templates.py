@@ -64,13 +64,9 @@ def _visible(character: str) -> str:
     return " " if character in "\n\t" else character.encode("unicode_escape").decode("ascii")
 
 
-def _time(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M}Z"
-
-
 _FORMATS: Final[dict[str, Callable[[Any], str]]] = {
     "rest": lambda text: text.partition(": ")[2],
-    "time": _time,
+    "time": lambda at_ms: f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M}Z",
     "url": lambda text: quote(text, safe=""),
     "words": lambda text: text.replace("_", " "),
 }

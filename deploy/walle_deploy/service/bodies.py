@@ -12,8 +12,7 @@ class BodyRoom:
 
     def __init__(self, max_bytes: int) -> None:
         """Hold nothing yet."""
-        self._max_bytes = max_bytes
-        self._used_bytes = 0
+        self.left_bytes = max_bytes
 
     @contextmanager
     def share(self) -> Iterator["BodyShare"]:
@@ -22,14 +21,7 @@ class BodyRoom:
         try:
             yield share
         finally:
-            self._used_bytes -= share.held_bytes
-
-    def reserve(self, size_bytes: int) -> bool:
-        """Take room, if there is some."""
-        if self._used_bytes + size_bytes > self._max_bytes:
-            return False
-        self._used_bytes += size_bytes
-        return True
+            self.left_bytes += share.held_bytes
 
 
 class BodyShare:
@@ -42,8 +34,9 @@ class BodyShare:
 
     def grow(self, size_bytes: int) -> bool:
         """Take more room, if there is some."""
-        if not self._room.reserve(size_bytes):
+        if size_bytes > self._room.left_bytes:
             return False
+        self._room.left_bytes -= size_bytes
         self.held_bytes += size_bytes
         return True
 

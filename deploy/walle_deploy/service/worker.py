@@ -18,7 +18,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -31,9 +31,6 @@ from walle_deploy.service.protocol import bounded_protocol
 from walle_deploy.service.service import Parts, ReleaseService
 from walle_deploy.service.settings import ServiceDefinition, ServiceSpec
 from walle_stream.spec.single import load_single
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _VARIABLE: Final = "WALLE_RELEASE_SERVICE"
 _log = logging.getLogger(__name__)
@@ -152,10 +149,9 @@ def _stop_with(starter: int) -> None:
 
 def __getattr__(name: str) -> Any:
     # the protocol's limits are known in the worker alone
-    factories: dict[str, Callable[[], Any]] = {"Protocol": _protocol}
-    if name not in factories:
+    if name != "Protocol":
         raise AttributeError(name)
-    return factories[name]()
+    return _protocol()
 
 
 @cache
