@@ -42,8 +42,12 @@ class Attribution:
     def sort(self, report: TaskReport) -> AttributedReport:
         """Sort the devices of a report; those that ran nothing say nothing."""
         version = Scope(report.task, report.version)
-        scopes = (version, *_release_scopes(report))
-        rest = () if self._is_needed else (version,)
+        scopes = [version]
+        if report.release:
+            scopes.append(Scope(report.task, report.version, report.release))
+            if report.group:
+                scopes.append(group_scope(report.task, report.release, report.group))
+        rest = [] if self._is_needed else [version]
         ran = [device for device in report.devices if device.runs]
         proven = [device for device in ran if device.receipt and self._is_valid(device, report)]
         names = {id(device) for device in proven}
@@ -78,12 +82,3 @@ class Attribution:
 def group_scope(task: str, release: str, group: str) -> Scope:
     """Return the scope of ``new`` or ``control``. Its release and name say which version it has."""
     return Scope(task, "", release, group)
-
-
-def _release_scopes(report: TaskReport) -> list[Scope]:
-    scopes = []
-    if report.release:
-        scopes.append(Scope(report.task, report.version, report.release))
-        if report.group:
-            scopes.append(group_scope(report.task, report.release, report.group))
-    return scopes

@@ -55,7 +55,11 @@ class ReportBatch:
         transaction.add_unproven(self._unproven)
         if not self._parts:
             return number
-        beside = {scope: _beside(scope) for scope in self._parts if scope.group in _BESIDE}
+        beside = {
+            scope: group_scope(scope.task, scope.release, _BESIDE[scope.group])
+            for scope in self._parts
+            if scope.group in _BESIDE
+        }
         wanted = {*self._parts, *self._last, *beside.values()}
         scopes = dict(transaction.scopes(wanted))
         for scope in sorted(self._parts.keys() - scopes.keys()):
@@ -190,7 +194,3 @@ def _grown(
         now_ms,
         encode_counts(grown),
     )
-
-
-def _beside(scope: Scope) -> Scope:
-    return group_scope(scope.task, scope.release, _BESIDE[scope.group])

@@ -15,7 +15,7 @@ from walle_deploy.monitoring.attribution import group_scope
 from walle_deploy.monitoring.counts import UNIT, WindowCounts, merged_counts
 from walle_deploy.store.port import ReleaseStore
 from walle_deploy.store.reader import ReadTransaction
-from walle_deploy.store.rows import CountedWindow, Scope, StoredScope
+from walle_deploy.store.rows import CountedWindow, Scope
 from walle_stream.errors import DeployError, ServiceUnreachableError
 
 _KEPT_MAX: Final = 256
@@ -92,17 +92,16 @@ class _Look:
         every = Scope(query.task, version, query.release_id)
         own = group_scope(query.task, query.release_id, group)
         stored = self._transaction.scopes([own]).get(own)
+        windows: Sequence[CountedWindow] = ()
+        if stored is not None:
+            # one that has become part of an hour tells nothing of minutes any more
+            first = max(query.after + 1, stored.minutes_from)
+            windows = self._transaction.windows(stored.id, first, end=self._closed + 1)
         return GroupHealth(
             release=self.health(every, query.task, version),
             step=self.health(every if query.is_beta else own, query.task, version, query.step_ms),
-            windows=() if stored is None else self._windows(stored, query.after),
+            windows=tuple(map(_group_window, windows)),
         )
-
-    def _windows(self, scope: StoredScope, after: int) -> tuple[GroupWindow, ...]:
-        # one that has become part of an hour tells nothing of minutes any more
-        first = max(after + 1, scope.minutes_from)
-        windows = self._transaction.windows(scope.id, first, end=self._closed + 1)
-        return tuple(_group_window(window) for window in windows)
 
 
 def health_of(
