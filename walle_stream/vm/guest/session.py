@@ -48,20 +48,10 @@ class _Program(NamedTuple):
     state_version: int
 
 
-_NO_LIMITS: Final[Limits] = (0, 0, 0, 0, 1, 0, 0)
-_NO_PROGRAM: Final = _Program(
-    "",
-    "",
-    compile("", "", "exec"),
-    Context,
-    shares_globals=False,
-    limits=_NO_LIMITS,
-    state_version=1,
-)
-
-
 class Session(Exchange):
     """One VM's task and buffers. One thread at a time, the one that entered."""
+
+    _program: _Program
 
     def __init__(
         self,
@@ -83,8 +73,7 @@ class Session(Exchange):
         self._call: bytes | None = None  # a copy of what it was given
         self._has_asked = False  # whether it was written over in the inbox
         self._deferral = Deferral(self.ask, self._ask_for_all, self._keep_call, self._pulse)
-        self._program = _NO_PROGRAM
-        self._stopper = Stopper(self._pulse, 0, _NO_PROGRAM.code)
+        self._stopper = Stopper(self._pulse)
         self._builtins: dict[str, Any] = {}
         self._shared: dict[str, Any] | None = None
         self._own_globals: dict[str, Any] = {}  # of a run that shares none

@@ -45,7 +45,7 @@ class Stopper:
     program needs endlessly many of to run for ever.
     """
 
-    def __init__(self, pulse: memoryview, max_steps: int, code: CodeType) -> None:
+    def __init__(self, pulse: memoryview, max_steps: int = 0, code: CodeType | None = None) -> None:
         """Prepare; ``max_steps`` 0 counts none.
 
         ``pulse`` is a u64, the number of the run at hand, 0 between runs.
@@ -60,7 +60,7 @@ class Stopper:
         """Number of the run that waits for the host, 0 when none does."""
         self.is_for_memory = False
         """Whether the last run that was told to stop was told so for its memory."""
-        if max_steps:
+        if max_steps and code is not None:
             events = sys.monitoring.events
             kinds = (events.JUMP, events.PY_START, events.PY_RESUME)
             self._count_in(code, _begin(_STEP_TOOL, kinds, self._on_step))
