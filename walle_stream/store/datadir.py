@@ -23,9 +23,9 @@ import os
 import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -77,7 +77,7 @@ class Meta(msgspec.Struct, frozen=True):
     """Whether tunnel and cloud side are in it, too."""
 
 
-class DataDir:
+class DataDir(AbstractContextManager["DataDir"]):
     """An opened data directory. Close it; ``with`` does."""
 
     def __init__(
@@ -299,10 +299,6 @@ class DataDir:
                     os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = None
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close."""

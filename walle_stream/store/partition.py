@@ -11,10 +11,10 @@ never fails: what was committed is in the log, and the lock goes in any case.
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self, cast
+from typing import Final, cast
 
 import msgspec
 from rocksdict import Checkpoint, Rdict, WriteBatch
@@ -45,7 +45,7 @@ _RETRY_S: Final = 0.05
 type _Rows = Iterator[tuple[bytes, bytes]]
 
 
-class PartitionStore:
+class PartitionStore(AbstractContextManager["PartitionStore"]):
     """A partition's database. Close it; ``with`` does.
 
     Reading raises ``StoreError`` when it is closed or damaged.
@@ -210,10 +210,6 @@ class PartitionStore:
                 self._database.close()
         except StoreError as error:
             _log.info("%s did not flush at its closing; nothing is lost: %s", self.path, error)
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close."""

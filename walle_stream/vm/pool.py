@@ -13,7 +13,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Self
+from contextlib import AbstractContextManager
+from typing import Final
 
 import msgspec
 
@@ -63,7 +64,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
     """Resident memory of the process above which runs are stopped; 0 for any."""
 
 
-class VmPool:
+class VmPool(AbstractContextManager["VmPool"]):
     """VMs for a set of tasks. Thread-safe."""
 
     def __init__(
@@ -117,12 +118,8 @@ class VmPool:
         if self._limits.idle_s:
             self._watchdog.every(self._limits.idle_s, self.sweep)
 
-    def __enter__(self) -> Self:
-        """Return the pool; it is closed at the end of the block."""
-        return self
-
     def __exit__(self, *_: object) -> None:
-        """Close the pool."""
+        """Close the pool at the end of the block."""
         self.close()
 
     @property
