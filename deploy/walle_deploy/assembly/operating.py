@@ -5,11 +5,11 @@ a service needs a token of these operators, too; without that a name is what som
 the audit log says so.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
 
 from walle_deploy.operators.authenticator import OperatorAuthenticator
 from walle_deploy.operators.operator import Operator
@@ -51,7 +51,7 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
             raise IdentityError(f"{by!r} is nobody's name: it is whom the audit log calls so")
         typed = Operator(by, "approver", is_verified=False)
 
-        async def prove(_: Request) -> Operator:
+        async def prove(_: object, __: object) -> Operator:
             return typed
 
         return Starlette(routes=operator_routes(store, prove))
@@ -62,9 +62,8 @@ def local_app(store: ReleaseStore, by: str) -> Starlette:
         raise wrong from error
     authenticator = OperatorAuthenticator(spec)
 
-    async def prove_token(request: Request) -> Operator:
-        headers = picked(request.scope["headers"], authenticator.headers)
-        return authenticator.prove(headers, "", wall_ms() / 1_000)
+    async def prove_token(headers: Iterable[tuple[bytes, bytes]], _: object) -> Operator:
+        return authenticator.prove(picked(headers, authenticator.headers), "", wall_ms() / 1_000)
 
     return Starlette(routes=operator_routes(store, prove_token, needs_second=spec.second_person))
 

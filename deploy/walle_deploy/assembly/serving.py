@@ -95,9 +95,6 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
     if operators is not None:
         demand_operators(store, operators)
 
-    async def prove(request: Request) -> Operator:
-        return await admission.admit_operator(request.scope["headers"], request.scope["client"])
-
     needs_second = operators is not None and operators.second_person
     header = "authorization" if operators is None else operators.header
     folder = Path(setup["repository"]) if setup.get("repository") else None
@@ -108,7 +105,7 @@ def open_parts(setup: Mapping[str, str], admission: Admission) -> Parts:
         receipts,
         (
             Route(REPORTS_PATH, _receiving(monitor, admission), methods=["POST"]),
-            *operator_routes(store, prove, needs_second=needs_second),
+            *operator_routes(store, admission.admit_operator, needs_second=needs_second),
             *page_routes(store, admission.admit_operator, partial(_stop, store), header),
         ),
         partial(_beside, store, counted, folder, alarms, int(setup.get("lease_ms", LEASE_MS))),

@@ -6,7 +6,7 @@ stop a release, names the revision that its page showed: from an old page nothin
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, quote
@@ -19,6 +19,7 @@ from walle_deploy.operators.operator import Operator
 from walle_deploy.page.templates import SERVED, Html, filled
 from walle_deploy.page.views import PAGES, STOPS
 from walle_deploy.service.bodies import BodyRoom, read_body
+from walle_deploy.service.operating import Prove
 from walle_deploy.service.refusals import refusal
 from walle_deploy.store.port import ReleaseStore
 from walle_stream.errors import EnvelopeError, ForbiddenError, IdentityError, WalleError
@@ -26,12 +27,6 @@ from walle_stream.wire.bearer import TOKEN_HEADER
 
 COOKIE: Final = "walle_operator"
 
-
-type OperatorOf = Callable[
-    [Sequence[tuple[bytes, bytes]], tuple[str, int] | None], Awaitable[Operator]
-]
-"""Finds out who has proven himself, by the headers of a request and who connected; raises
-``IdentityError``, ``ForbiddenError`` or ``ServiceBusyError``."""
 
 type Stop = Callable[[Operator, str, str, str, int], object]
 """Stops a release: who, which, one of ``STOPS``, why, at which revision; blocks."""
@@ -51,7 +46,7 @@ _HEADERS: Final = {
 
 
 def page_routes(
-    store: ReleaseStore, operator_of: OperatorOf, stop: Stop, header: str = "authorization"
+    store: ReleaseStore, operator_of: Prove, stop: Stop, header: str = "authorization"
 ) -> list[Route]:
     """Return the pages over a store, which stays the caller's.
 
@@ -72,9 +67,7 @@ def page_routes(
 
 
 class _Pages:
-    def __init__(
-        self, store: ReleaseStore, operator_of: OperatorOf, stop: Stop, header: str
-    ) -> None:
+    def __init__(self, store: ReleaseStore, operator_of: Prove, stop: Stop, header: str) -> None:
         self._store, self._operator_of, self._stop = store, operator_of, stop
         self._header = header
         self._room = BodyRoom(64 * _BODY_MAX)

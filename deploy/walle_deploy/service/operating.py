@@ -50,8 +50,9 @@ _UNSEEN_MS: Final = 10_000
 _PAGE: Final = 250
 """Most entries of an answer: more of them at once would hold up the checks beside it."""
 
-type Prove = Callable[[Request], Awaitable[Operator]]
-"""Finds out who asks."""
+type Prove = Callable[[Sequence[tuple[bytes, bytes]], tuple[str, int] | None], Awaitable[Operator]]
+"""Finds out who has proven himself, by the headers of a request and who connected; raises
+``IdentityError``, ``ForbiddenError`` or ``ServiceBusyError``."""
 
 type _Act = Callable[[Operator, Request, bytes], bytes]
 type _Change = Callable[[ReleaseCommands, str, Wanted], StoredRelease | None]
@@ -135,7 +136,7 @@ class _Api:
     def route(self, path: str, role: Role, act: _Act, method: str = "POST") -> Route:
         async def endpoint(request: Request) -> Response:
             try:
-                operator = await self._prove(request)
+                operator = await self._prove(request.scope["headers"], request.scope["client"])
                 operator.need(role)
                 with self._room.share() as share:
                     body = await read_body(request, _BODY_MAX.get(path, _SMALL), share)

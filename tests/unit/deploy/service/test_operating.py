@@ -55,8 +55,8 @@ class Api:
         made = ServiceSpec.model_validate({"operators": operators, **spec}, by_alias=True)
         admission = Admission(made)
 
-        async def prove(request):
-            return await admission.admit_operator(request.scope["headers"], ("192.0.2.1", 7))
+        async def prove(headers, _client):
+            return await admission.admit_operator(headers, ("192.0.2.1", 7))
 
         needs_second = operators is not None and bool(made.operators.second_person)
         routes = operator_routes(self.store, prove, needs_second=needs_second)
@@ -480,7 +480,7 @@ def test_a_client_that_hangs_up_changes_nothing(api):
         said = []
         scope = {"type": "http", "method": "POST", "path": "/v1/releases", "query_string": b""}
         scope |= {"headers": [], "client": None}
-        routes = operator_routes(api.store, lambda _: asyncio.sleep(0, ann))
+        routes = operator_routes(api.store, lambda *_: asyncio.sleep(0, ann))
         await Starlette(routes=routes)(scope, receive, send)
         return said[0]["status"]
 
