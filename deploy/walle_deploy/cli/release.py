@@ -91,22 +91,19 @@ def _add_shared(name: str, verb: argparse.ArgumentParser) -> None:
     if name in _CHANGING:
         verb.add_argument("--by", metavar="NAME", help="who does it (default: $USER)")
         verb.add_argument("--why", default="", metavar="TEXT", help="for the audit log")
-    verb.set_defaults(run=_later(name), verb=name)
+    verb.set_defaults(run=_run, verb=name)
 
 
-def _later(name: str) -> Any:
+def _run(options: argparse.Namespace) -> int:
+    name = options.verb
     module = "release_changes" if name in _CHANGING else "release_verbs"
     function = "run_change" if name in _CHANGES else f"run_{name}"
-
-    def run(options: argparse.Namespace) -> int:
-        try:
-            point = import_module(f"walle_deploy.cli.{module}")
-        except ModuleNotFoundError as error:
-            missing = f"{error.name} is not installed: {how_to_install('deploy')}"
-            raise DeployError(missing) from error
-        return int(getattr(point, function)(options))
-
-    return run
+    try:
+        point = import_module(f"walle_deploy.cli.{module}")
+    except ModuleNotFoundError as error:
+        missing = f"{error.name} is not installed: {how_to_install('deploy')}"
+        raise DeployError(missing) from error
+    return int(getattr(point, function)(options))
 
 
 def _head(text: str) -> tuple[int, str]:

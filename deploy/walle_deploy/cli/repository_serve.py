@@ -4,8 +4,9 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -34,7 +35,7 @@ def serve(
     folder = repository.folder
     signer = UrlSigner(read_ring(ring)) if ring.exists() else None
     app = build_app(folder / "public", folder / "private", signer)
-    app.router.lifespan_context = _refreshing(repository)
+    app.router.lifespan_context = partial(_refreshing, repository)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     listener = listen(address, "--host, --port")
     url = f"http://{host}:{listener.getsockname()[1]}/"
@@ -47,9 +48,8 @@ def serve(
     return 0
 
 
-def _refreshing(
-    repository: TrustedRepository,
-) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+@asynccontextmanager
+async def _refreshing(repository: TrustedRepository, _: Starlette) -> AsyncIterator[None]:
     async def refresh() -> None:
         while True:
             try:
@@ -58,10 +58,6 @@ def _refreshing(
                 sys.stderr.write(f"walle: not refreshed: {error}\n")
             await asyncio.sleep(3_600)
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(refresh())
-        yield
-        task.cancel()
-
-    return lifespan
+    task = asyncio.create_task(refresh())
+    yield
+    task.cancel()

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -46,9 +47,9 @@ def add(verbs: Any) -> None:
     for name in ("init", "checkout", "commit", "tag", "test", "list", "log", "diff"):
         verb = verbs.choices[name]
         verb.add_argument("--json", action="store_true", help="one JSON object on one line")
-        verb.set_defaults(run=_later(name))
+        verb.set_defaults(run=partial(_run, name))
     build = verbs.choices["build"]
-    build.set_defaults(run=_build(build.get_default("run")))
+    build.set_defaults(run=partial(_build, build.get_default("run")))
     for verb in (init, checkout, test, listed, log, diff, build):
         verb.add_argument(
             "--group",
@@ -57,21 +58,14 @@ def add(verbs: Any) -> None:
         )
 
 
-def _later(name: str) -> Callable[[argparse.Namespace], int]:
-    def run(options: argparse.Namespace) -> int:
-        module = "reading" if name in _READING else "authoring"
-        verbs = import_module(f"walle_deploy.cli.task_{module}")
-        verb: Callable[[argparse.Namespace], int] = getattr(verbs, f"run_{name}")
-        return verb(options)
-
-    return run
+def _run(name: str, options: argparse.Namespace) -> int:
+    module = "reading" if name in _READING else "authoring"
+    verbs = import_module(f"walle_deploy.cli.task_{module}")
+    return int(getattr(verbs, f"run_{name}")(options))
 
 
-def _build(of_file: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    def run(options: argparse.Namespace) -> int:
-        return (_later("build") if _is_ref(options.file) else of_file)(options)
-
-    return run
+def _build(of_file: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    return _run("build", options) if _is_ref(options.file) else of_file(options)
 
 
 def _is_ref(text: str) -> bool:
