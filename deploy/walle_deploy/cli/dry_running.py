@@ -48,7 +48,10 @@ def run_dry_run(options: argparse.Namespace) -> int:
         WalleError: What the service says, or none is named.
     """
     question = _question(options)
-    sources = _sources(options.attributes)
+    sources = Sources()
+    if options.attributes is not None:
+        sources = Sources(load_single(options.attributes, ServiceDefinition).spec.attributes)
+        sources.refresh()
     profiles = read_population(options.population)
     # reads the files of ids that policies name
     ReleaseIndex(question.table, sources)
@@ -131,14 +134,6 @@ def _moment(options: argparse.Namespace, release: Release) -> Moment:
             )
         return Moment("beta")
     return Moment() if options.percent is None else Moment("gray", options.percent)
-
-
-def _sources(service: Path | None) -> Sources:
-    if service is None:
-        return Sources()
-    sources = Sources(load_single(service, ServiceDefinition).spec.attributes)
-    sources.refresh()
-    return sources
 
 
 def _summarise(

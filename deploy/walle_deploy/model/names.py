@@ -37,7 +37,9 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
         name, at, version = text.partition("@")
         scenario, _, task = name.partition("/")
         is_named = _NAME.fullmatch(scenario) and _NAME.fullmatch(task)
-        if is_named and at and not _is_version(version):
+        # what git check-ref-format refuses besides
+        is_refused = ".." in version or version.endswith(".lock")
+        if is_named and at and (is_refused or not _VERSION.fullmatch(version)):
             raise RefNotFoundError(
                 f"{text[:200]!r} names no version: expected letters, digits and '._+-', such as v2"
             )
@@ -61,8 +63,3 @@ class TaskRef(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         """Return what ``parse`` reads."""
         return f"{self.name}@{self.version}" if self.version else self.name
-
-
-def _is_version(text: str) -> bool:
-    # what git check-ref-format refuses besides
-    return bool(_VERSION.fullmatch(text)) and ".." not in text and not text.endswith(".lock")
