@@ -28,55 +28,50 @@ class AttributedReport(NamedTuple):
         return self.parts[self.version].devices if self.parts else ()
 
 
-class Attribution:
-    """Looks at receipts. Any thread; never blocks."""
+def attributed(
+    report: TaskReport, read: ReadReceipt | None, *, is_needed: bool
+) -> AttributedReport:
+    """Sort the devices of a report; those that ran nothing say nothing. Never blocks.
 
-    def __init__(self, read: ReadReceipt | None, *, is_needed: bool) -> None:
-        """Keep how receipts are read; None: none is valid.
+    ``read`` is how receipts are read; None: none is valid. ``is_needed``: devices without a valid
+    one count for nothing.
+    """
+    version = Scope(report.task, report.version)
+    scopes = [version]
+    if report.release:
+        scopes.append(Scope(report.task, report.version, report.release))
+        if report.group:
+            scopes.append(group_scope(report.task, report.release, report.group))
+    rest = [] if is_needed else [version]
+    ran = [device for device in report.devices if device.runs]
+    shown = [device for device in ran if device.receipt]
+    proven = [device for device in shown if read and _is_valid(device, report, read)]
+    names = {id(device) for device in proven}
+    others = [device for device in ran if id(device) not in names]
+    parts: dict[Scope, ReportCounts] = {}
+    for wanted, devices in ((scopes, proven), (rest, others)):
+        if not (wanted and devices):
+            continue
+        counts = ReportCounts.of(devices)
+        if len(devices) == len(ran):
+            counts.add_runs_of(report)
+        for scope in wanted:
+            parts[scope] = parts[scope].plus(counts) if scope in parts else counts
+    if proven and others and not is_needed:
+        # times and sizes are those of all devices of a report together
+        parts[version].add_runs_of(report)
+    bare = sum(not device.receipt for device in others)
+    return AttributedReport(version, parts, bare, len(others) - bare)
 
-        ``is_needed``: devices without a valid one count for nothing.
-        """
-        self._read = read
-        self._is_needed = is_needed
 
-    def sort(self, report: TaskReport) -> AttributedReport:
-        """Sort the devices of a report; those that ran nothing say nothing."""
-        version = Scope(report.task, report.version)
-        scopes = [version]
-        if report.release:
-            scopes.append(Scope(report.task, report.version, report.release))
-            if report.group:
-                scopes.append(group_scope(report.task, report.release, report.group))
-        rest = [] if self._is_needed else [version]
-        ran = [device for device in report.devices if device.runs]
-        proven = [device for device in ran if device.receipt and self._is_valid(device, report)]
-        names = {id(device) for device in proven}
-        others = [device for device in ran if id(device) not in names]
-        parts: dict[Scope, ReportCounts] = {}
-        for wanted, devices in ((scopes, proven), (rest, others)):
-            if not (wanted and devices):
-                continue
-            counts = ReportCounts.of(devices)
-            if len(devices) == len(ran):
-                counts.add_runs_of(report)
-            for scope in wanted:
-                parts[scope] = parts[scope].plus(counts) if scope in parts else counts
-        if proven and others and not self._is_needed:
-            # times and sizes are those of all devices of a report together
-            parts[version].add_runs_of(report)
-        bare = sum(not device.receipt for device in others)
-        return AttributedReport(version, parts, bare, len(others) - bare)
-
-    def _is_valid(self, device: DeviceRuns, report: TaskReport) -> bool:
-        if self._read is None:
-            return False
-        try:
-            receipt = self._read(device.receipt)
-        except ReceiptError:
-            return False
-        claims = receipt.device, receipt.task, receipt.version, receipt.release, receipt.group
-        expected = report.task, report.version, report.release, report.group
-        return claims == (device.device_id, *expected)
+def _is_valid(device: DeviceRuns, report: TaskReport, read: ReadReceipt) -> bool:
+    try:
+        receipt = read(device.receipt)
+    except ReceiptError:
+        return False
+    claims = receipt.device, receipt.task, receipt.version, receipt.release, receipt.group
+    expected = report.task, report.version, report.release, report.group
+    return claims == (device.device_id, *expected)
 
 
 def group_scope(task: str, release: str, group: str) -> Scope:

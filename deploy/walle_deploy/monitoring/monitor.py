@@ -14,11 +14,12 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
 
-from walle_deploy.monitoring.attribution import AttributedReport, Attribution, ReadReceipt
+from walle_deploy.monitoring.attribution import AttributedReport, ReadReceipt, attributed
 from walle_deploy.monitoring.counting import ReportBatch
 from walle_deploy.monitoring.folding import fold_step
 from walle_deploy.store.counter import CountTransaction, Mark
@@ -91,7 +92,7 @@ class Monitor:
         """
         self.counts = MonitorCounts()
         self._store = store
-        self._attribution = Attribution(read_receipt, is_needed=needs_receipts)
+        self._attributed = partial(attributed, read=read_receipt, is_needed=needs_receipts)
         self._lock = threading.Lock()
         self._fold_ms = 0
 
@@ -157,7 +158,7 @@ class Monitor:
                         f"device {device!r} sent a report of {min(others)[:256]!r}: each reports "
                         "for itself alone"
                     )
-                reports = [self._attribution.sort(report) for report in decoded]
+                reports = [self._attributed(report) for report in decoded]
             result.append(_Frame((frame.incarnation, frame.partition), frame.number, reports))
         return result
 
