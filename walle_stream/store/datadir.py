@@ -261,7 +261,9 @@ class DataDir(AbstractContextManager["DataDir"]):
 
     def wait_for_parts(self) -> None:
         """Wait for processes of a run that died; blocks, see ``wait_for_locks``."""
-        wait_for_locks(self._parts())
+        cloud = (self.tunnel_path, self.cloud_path) if self.meta.has_cloud else ()
+        partitions = map(self.partition_path, range(self.meta.partition_count))
+        wait_for_locks([*cloud, *partitions])
 
     def mark_complete(self) -> None:
         """Remember that every database was made; may be called twice."""
@@ -283,12 +285,6 @@ class DataDir(AbstractContextManager["DataDir"]):
                 (self.path / name).unlink(missing_ok=True)
             if self._is_own_folder:
                 self.path.rmdir()
-
-    def _parts(self) -> list[Path]:
-        partitions = map(self.partition_path, range(self.meta.partition_count))
-        if not self.meta.has_cloud:
-            return list(partitions)
-        return [self.tunnel_path, self.cloud_path, *partitions]
 
     def close(self) -> None:
         """Give the lock back; may be called twice."""

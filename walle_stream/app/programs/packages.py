@@ -82,7 +82,7 @@ def find_task(file: Path, name: str | None = None) -> Task:
             file,
             connector_models=ConnectorModels(),
             look_for_scripts=True,
-            read_package=_definition_of,
+            read_package=lambda path: read_package(path).manifest.task,
         ).tasks
     names = [task.metadata.name if isinstance(task, Task) else task.name for task in tasks]
     if name is None and len(tasks) > 1:
@@ -169,10 +169,6 @@ def package_sizes(package: TaskPackage) -> dict[str, Size]:
     sizes["manifest"] = Size(package.manifest_bytes, package.packed_bytes[MANIFEST])
     raw = sum(size.raw_bytes for size in sizes.values())
     return {**sizes, "total": Size(raw, package.size_bytes)}
-
-
-def _definition_of(file: Path) -> PackagedTask:
-    return read_package(file).manifest.task
 
 
 def _interpreter_files() -> list[Path]:

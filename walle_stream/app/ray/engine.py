@@ -62,11 +62,9 @@ def await_engine(actors: "EngineActors", is_stopped: Callable[[], bool]) -> None
         WalleError: One does not start, is not like this process, or cannot run its models.
     """
     here = engine_versions()
-
-    def check(name: str, there: Versions) -> None:
-        check_worker(name, here, there)
-
-    actors.await_ready(check, is_stopped, START_TIMEOUT_MS)
+    actors.await_ready(
+        lambda name, there: check_worker(name, here, there), is_stopped, START_TIMEOUT_MS
+    )
 
 
 def open_engine(stack: ExitStack, assembly: Assembly, handles: "EngineHandles", index: int) -> None:

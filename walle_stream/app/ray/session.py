@@ -143,15 +143,11 @@ def _without_notices(ray: Any) -> Iterator[None]:
     if printer is None:
         yield
         return
-    module.print_to_stdstream = _print_nothing
+    module.print_to_stdstream = lambda *_, **__: None
     try:
         yield
     finally:
         module.print_to_stdstream = printer
-
-
-def _print_nothing(*_: object, **__: object) -> None:
-    pass
 
 
 def _import() -> tuple[Any, str]:
