@@ -32,7 +32,7 @@ from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
 from walle_stream.ports import MergedFeature, ReportFrame, ReportSink
 from walle_stream.store.files import make_folder
-from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks, scan_rocks
+from walle_stream.store.rocks import RocksErrorMap, durability_of, open_rocks, scan_rocks
 from walle_stream.store.transaction import prefix_end
 from walle_stream.tunnel.receiver import DeviceSeen, Fence, MergeCounts, Verdict
 from walle_stream.wire.calls import CloudCall, OpenCall, decode_calls
@@ -116,7 +116,7 @@ class FeatureStore:
         self._durability = durability_of(self._database, path, sync_ms)
         self._merged: deque[tuple[int, dict[int, int]]] = deque()  # not durable yet
         self._seen: dict[str, DeviceSeen] = {}
-        with map_rocks_errors(path):
+        with RocksErrorMap(path):
             version = self._database.get(b"\x00format")
             if version is None and not read_only:
                 self._database[b"\x00format"] = FORMAT_VERSION
@@ -172,7 +172,7 @@ class FeatureStore:
             log.add(batch, merging.merged)
         self._hand_over(merging.reports)
         crash_point("cloud.before")
-        with map_rocks_errors(self._path):
+        with RocksErrorMap(self._path):
             self._database.write(batch)
         self._merged.append((self._durability.commit(), positions))
         if log is not None and merging.merged:
@@ -242,7 +242,7 @@ class FeatureStore:
     def note_told(self, losses: int) -> None:
         """Note how many of ``stats.losses`` were reported; blocks until that is durable."""
         counts = msgspec.structs.replace(self.stats, told=losses)
-        with map_rocks_errors(self._path):
+        with RocksErrorMap(self._path):
             self._database[b"\x00counts"] = _encode(counts)
         self.stats = counts
         self._durability.commit()
@@ -263,7 +263,7 @@ class FeatureStore:
 
     def close_call(self, number: int) -> None:
         """Forget a call whose reply was sent; see ``CallStore.close_call``."""
-        with map_rocks_errors(self._path):
+        with RocksErrorMap(self._path):
             self._database.delete(b"\x04" + _U64.pack(number))
         self._durability.commit()
 
@@ -289,7 +289,7 @@ class FeatureStore:
             StoreError: What a failed write left cannot be closed cleanly.
         """
         self._durability.close()
-        with map_rocks_errors(self._path), suppress(DbClosedError):
+        with RocksErrorMap(self._path), suppress(DbClosedError):
             self._database.close()
 
     def _hand_over(self, reports: list[ReportFrame]) -> None:
@@ -356,7 +356,7 @@ class FeatureStore:
         return _decode_seen(stored) if stored else DeviceSeen()
 
     def _get(self, key: bytes) -> bytes | None:
-        with map_rocks_errors(self._path):
+        with RocksErrorMap(self._path):
             value: bytes | None = self._database.get(key)
             return value
 

@@ -25,7 +25,7 @@ from walle_stream.cloud.heads import INCARNATIONS_MAX, DeviceHead, KeptFeature
 from walle_stream.cloud.reports import PREFIX, WAITING_MAX_BYTES, HeldReports, Waiting
 from walle_stream.cloud.sink_log import as_merged
 from walle_stream.ports import ReportFrame
-from walle_stream.store.rocks import map_rocks_errors, scan_rocks
+from walle_stream.store.rocks import RocksErrorMap, scan_rocks
 from walle_stream.store.transaction import prefix_end
 from walle_stream.tunnel.receiver import MergeCounts, Verdict
 from walle_stream.wire.frame import FeatureRecord
@@ -146,7 +146,7 @@ class PartitionTable(FeatureStore):
 
     def checkpoint(self, path: Path) -> None:
         """Make a copy of the table; see ``PartitionStore.checkpoint``."""
-        with map_rocks_errors(self.path):
+        with RocksErrorMap(self.path):
             Checkpoint(self._database).create_checkpoint(str(path))
 
     def first_reports(self, max_bytes: int) -> Sequence[Waiting]:
@@ -156,7 +156,7 @@ class PartitionTable(FeatureStore):
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
         """Delete frames that wait no more; any thread, blocks."""
-        with self._lock, map_rocks_errors(self.path):
+        with self._lock, RocksErrorMap(self.path):
             if self._reports is not None:
                 batch = WriteBatch(raw_mode=True)
                 self._reports.forget(part, batch)

@@ -19,7 +19,7 @@ import msgspec
 from rocksdict import Rdict, WriteBatch
 
 from walle_stream.ports import MergedFeature
-from walle_stream.store.rocks import map_rocks_errors, scan_rocks
+from walle_stream.store.rocks import RocksErrorMap, scan_rocks
 from walle_stream.wire.frame import FeatureRecord
 
 _ROW: Final = b"\x06"
@@ -36,7 +36,7 @@ class SinkLog:
     def __init__(self, database: Rdict, path: Path, names: Sequence[str]) -> None:
         """Read the places of the sinks, of which there is one at least; blocks."""
         self._database, self._path = database, path
-        with map_rocks_errors(path):
+        with RocksErrorMap(path):
             self.places: dict[str, int] = {name: self._number(name.encode()) for name in names}
             """By sink, the first number that it wants."""
             self.end = self._number(b"")
@@ -54,7 +54,7 @@ class SinkLog:
 
         Or others might have their numbers afterwards.
         """
-        with map_rocks_errors(self._path):
+        with RocksErrorMap(self._path):
             self._database.flush_wal(sync=True)
 
     def rows(self, name: str) -> Iterator[MergedFeature]:
@@ -72,7 +72,7 @@ class SinkLog:
         if wanted > self._forgotten:
             batch.delete_range(_ROW + _U64.pack(self._forgotten), _ROW + _U64.pack(wanted))
             self._forgotten = wanted
-        with map_rocks_errors(self._path):
+        with RocksErrorMap(self._path):
             self._database.write(batch)
 
     def _number(self, name: bytes) -> int:

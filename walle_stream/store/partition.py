@@ -30,8 +30,8 @@ from walle_stream.errors import (
 from walle_stream.store.files import make_folder
 from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
 from walle_stream.store.rocks import (
+    RocksErrorMap,
     durability_of,
-    map_rocks_errors,
     open_rocks,
     scan_rocks,
 )
@@ -60,7 +60,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         """Which commits survive a power cut."""
         self.is_read_only = read_only
         self._database = database
-        self._map_errors = map_rocks_errors(path)
+        self._map_errors = RocksErrorMap(path)
         self._transaction: Transaction | None = None
         self._failure: StoreError | None = None
         self._scans: dict[int, list[_Rows]] = {}

@@ -85,7 +85,7 @@ def open_rocks(path: Path, *, read_only: bool = False) -> Rdict:
     if read_only:
         return _open_read_only(path)
     built = _build_options()
-    with map_rocks_errors(path):
+    with RocksErrorMap(path):
         return Rdict(str(path), built, column_families={"default": built})
 
 
@@ -100,7 +100,7 @@ def scan_rocks(
         StoreError: The database is closed, or damaged at some row: RocksDB's own iterators
             just end there.
     """
-    with map_rocks_errors(path):
+    with RocksErrorMap(path):
         # stays with the iterator: rocksdict frees the bound with it
         bound = ReadOptions()
         bound.set_iterate_upper_bound(end)
@@ -119,7 +119,7 @@ def set_block_cache_bytes(size_bytes: int) -> None:
 
 def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durability:
     """Return what says which writes survive a power cut; close it before the database."""
-    map_errors = map_rocks_errors(path)
+    map_errors = RocksErrorMap(path)
 
     def flush() -> None:
         with map_errors:
@@ -128,20 +128,14 @@ def durability_of(database: Rdict, path: Path, sync_ms: float | None) -> Durabil
     return Durability(flush, sync_ms, f"{path.parent.name}/{path.name}")
 
 
-def map_rocks_errors(path: Path) -> "RocksErrorMap":
-    """Translate RocksDB's errors, which differ in their text alone.
-
-    Returns:
-        A context manager, to be used as often as one likes. In it,
-        RocksDB's errors become ``StoreCorruptedError``, ``StoreFullError``,
-        ``StoreLockedError``, ``StoreMissingError`` or plain ``StoreError``;
-        every other exception passes untouched.
-    """
-    return RocksErrorMap(path)
-
-
 class RocksErrorMap:
-    """See ``map_rocks_errors``; a class because it stands around every get."""
+    """Translates RocksDB's errors, which differ in their text alone.
+
+    A context manager, to be used as often as one likes. In it, RocksDB's errors become
+    ``StoreCorruptedError``, ``StoreFullError``, ``StoreLockedError``, ``StoreMissingError`` or
+    plain ``StoreError``; every other exception passes untouched. It is a class because it stands
+    around every get.
+    """
 
     __slots__ = ("_path",)
 
@@ -226,7 +220,7 @@ def _open_read_only(path: Path) -> Rdict:
             raise StoreMissingError(f"{path} is no database: check --data-dir, or run first")
         oldest = min(path.glob("*.log"), default=None)
         try:
-            with _writable(path) as folder, map_rocks_errors(path):
+            with _writable(path) as folder, RocksErrorMap(path):
                 database = Rdict(
                     str(folder), built, column_families={"default": built}, access_type=access
                 )

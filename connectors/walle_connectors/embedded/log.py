@@ -28,7 +28,7 @@ from rocksdict import Rdict, WriteBatch
 
 from walle_stream.errors import TunnelClosedError
 from walle_stream.store.files import make_folder
-from walle_stream.store.rocks import durability_of, map_rocks_errors, open_rocks, scan_rocks
+from walle_stream.store.rocks import RocksErrorMap, durability_of, open_rocks, scan_rocks
 from walle_stream.types import UplinkFrame
 
 _U64: Final = Struct(">Q")
@@ -103,7 +103,7 @@ class EmbeddedTunnel:
         batch = WriteBatch(raw_mode=True)
         for position, (_, _, frame) in enumerate(frames, self._next):
             batch.put(b"\x01" + _U64.pack(position), frame)
-        with map_rocks_errors(self._path):
+        with RocksErrorMap(self._path):
             self._database.write(batch)
         ticket = self._durability.commit()
         self._first = self._first or self._next
@@ -156,7 +156,7 @@ class EmbeddedTunnel:
         Raises:
             TunnelClosedError: The tunnel was closed.
         """
-        with self._condition, map_rocks_errors(self._path):
+        with self._condition, RocksErrorMap(self._path):
             if self._is_closed:
                 raise TunnelClosedError(f"the tunnel {self._path} is closed")
             batch, appended = WriteBatch(raw_mode=True), []
@@ -203,7 +203,7 @@ class EmbeddedTunnel:
 
     def release_down(self, partition: int, position: int) -> None:
         """Forget messages; see ``Downlink.release``."""
-        with self._condition, map_rocks_errors(self._path):
+        with self._condition, RocksErrorMap(self._path):
             if position > self._released_down.get(partition, 0) and not self._is_closed:
                 self._released_down[partition] = position
                 # the end of a range is exclusive: the last entry stays
@@ -220,7 +220,7 @@ class EmbeddedTunnel:
                 self._is_closed = True
                 self._condition.notify_all()
                 self._durability.close()
-                with map_rocks_errors(self._path):
+                with RocksErrorMap(self._path):
                     self._database.close()
 
     @property
@@ -284,7 +284,7 @@ class EmbeddedTunnel:
     def _delete_until(self, position: int) -> None:
         # the end of a range is exclusive: the last entry stays
         if position > self._first and not self._is_closed:
-            with map_rocks_errors(self._path):
+            with RocksErrorMap(self._path):
                 self._database.delete_range(
                     b"\x01" + _U64.pack(self._first), b"\x01" + _U64.pack(position)
                 )

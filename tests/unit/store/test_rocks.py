@@ -11,7 +11,7 @@ from walle_stream.errors import (
     StoreMissingError,
     TunnelClosedError,
 )
-from walle_stream.store.rocks import map_rocks_errors, open_rocks
+from walle_stream.store.rocks import RocksErrorMap, open_rocks
 
 PATH = Path("/data/Corruption/No space left on device/LOCK")
 
@@ -36,7 +36,7 @@ TEXTS = {
 @pytest.mark.parametrize(("text", "kind"), TEXTS.items())
 def test_every_text_becomes_one_of_our_errors(text: str, kind: type[StoreError]) -> None:
     said = text.replace("P/", f"{PATH}/")
-    with pytest.raises(StoreError) as caught, map_rocks_errors(PATH):
+    with pytest.raises(StoreError) as caught, RocksErrorMap(PATH):
         raise Exception(said)  # noqa: TRY002 - as rocksdict does
     assert caught.type is kind
     assert said in str(caught.value)
@@ -46,7 +46,7 @@ def test_every_text_becomes_one_of_our_errors(text: str, kind: type[StoreError])
 def test_closed_database_becomes_a_store_error(tmp_path: Path) -> None:
     database = open_rocks(tmp_path / "db")
     database.close()
-    with pytest.raises(StoreError, match="is closed"), map_rocks_errors(tmp_path):
+    with pytest.raises(StoreError, match="is closed"), RocksErrorMap(tmp_path):
         database.get(b"k")
 
 
@@ -54,13 +54,13 @@ def test_closed_database_becomes_a_store_error(tmp_path: Path) -> None:
     "error", [TunnelClosedError("closed"), StoreFullError("full"), KeyError("k"), TypeError("t")]
 )
 def test_other_errors_pass_untouched(error: Exception) -> None:
-    with pytest.raises(type(error)) as caught, map_rocks_errors(PATH):
+    with pytest.raises(type(error)) as caught, RocksErrorMap(PATH):
         raise error
     assert caught.value is error
 
 
 def test_one_map_serves_many_blocks() -> None:
-    errors = map_rocks_errors(PATH)
+    errors = RocksErrorMap(PATH)
     for _ in range(2):
         with errors:
             pass
