@@ -47,27 +47,16 @@ class HostPlace(msgspec.Struct, frozen=True):
         return range(self.index, partition_count, self.hosts)
 
 
-class PartitionOpener:
+class PartitionOpener(msgspec.Struct, frozen=True):
     """Opens the partitions of one host; each call in the thread of its partition's host."""
 
-    def __init__(
-        self,
-        data_dir: DataDir,
-        in_hand: InHand,
-        state: StateSpec,
-        plan: PartitionPlan,
-        pool: VmPool,
-        place: HostPlace,
-        uploads: Executor,
-    ) -> None:
-        """Keep what every partition is made of; opens nothing."""
-        self._data_dir = data_dir
-        self._in_hand = in_hand
-        self._state = state
-        self._plan = msgspec.structs.replace(plan, holdings=place.holdings)
-        self._pool = pool
-        self._place = place
-        self._uploads = uploads
+    data_dir: DataDir
+    in_hand: InHand
+    state: StateSpec
+    plan: PartitionPlan
+    pool: VmPool
+    place: HostPlace
+    uploads: Executor
 
     def open(self, number: int, generation: int = 0, is_anew: bool = False) -> PartitionHost:
         """Open a partition at its last commit; run in its host's thread.
@@ -77,14 +66,14 @@ class PartitionOpener:
         Raises:
             SourceMovedError: It was opened in a later generation, as its snapshots say.
         """
-        path, place = self._data_dir.partition_path(number), self._place
-        sync_ms, keeper = self._state.sync_ms, self._make_keeper(number)
+        path, place = self.data_dir.partition_path(number), self.place
+        sync_ms, keeper = self.state.sync_ms, self._make_keeper(number)
         least = generation << _GENERATION_SHIFT
         if keeper is not None and generation:
             # now, not when a restart opens it once more: somebody may have it by then
             least = _least_epoch(keeper.snapshots.last_epoch, number, generation, is_anew=is_anew)
         if generation:
-            self._in_hand.adopt(number)
+            self.in_hand.adopt(number)
         # the group took it from a process that may not know yet, and would be gone by itself
         patience_s = LOCKS_TIMEOUT_S if generation else 0.0
         if keeper is not None:
@@ -95,11 +84,11 @@ class PartitionOpener:
             rows = PartitionRows(store)
             if keeper is not None:
                 # whoever was here before left it, if nothing else
-                rows.incarnation(keeper.snapshots.incarnation(self._data_dir.meta.incarnation))
+                rows.incarnation(keeper.snapshots.incarnation(self.data_dir.meta.incarnation))
             return rows
 
         def open_session(rows: PartitionRows, seen_epoch: int) -> UplinkSession:
-            incarnation = rows.incarnation(self._data_dir.meta.incarnation)
+            incarnation = rows.incarnation(self.data_dir.meta.incarnation)
             last = least - 1
             if not generation:
                 # nobody places: whoever is started is the owner, whoever was it last; also a copy
@@ -111,18 +100,17 @@ class PartitionOpener:
             sender = number, epoch, incarnation
             return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
 
+        plan = msgspec.structs.replace(self.plan, holdings=place.holdings)
         return PartitionHost(
-            PartitionSetup(
-                number, self._plan, self._pool, open_rows, open_session, place.downlink, keeper
-            )
+            PartitionSetup(number, plan, self.pool, open_rows, open_session, place.downlink, keeper)
         )
 
     def _make_keeper(self, number: int) -> SnapshotKeeper | None:
-        spec = self._state.snapshots
+        spec = self.state.snapshots
         if spec is None:
             return None
-        snapshots = FolderSnapshots(spec.path / self._plan.pipeline, number)
-        return SnapshotKeeper(snapshots, self._uploads, spec.every_ms)
+        snapshots = FolderSnapshots(spec.path / self.plan.pipeline, number)
+        return SnapshotKeeper(snapshots, self.uploads, spec.every_ms)
 
 
 def _least_epoch(last: int, number: int, generation: int, *, is_anew: bool) -> int:
