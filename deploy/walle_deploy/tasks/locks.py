@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 import msgspec
@@ -60,12 +59,7 @@ class RepositoryLock:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         """Give it back; what is half done, or may have reached others, stays noted."""
         if not self.left and (kind is None or not self._has_note):
             os.ftruncate(self.descriptor, 0)
