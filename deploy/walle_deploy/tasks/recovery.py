@@ -60,13 +60,13 @@ def recover(work: WorkingFolder) -> str:
     summary = ""
     match left.get("do"):
         case "commit" if _is_pushed(work, left):
-            _move(work, _target(left))
+            _move(work, msgspec.convert(left, Move))
             summary = f"the commit {left['commit'][:12]} of a command that was killed"
         case "tag" if upstream_tag(work, left["name"]) == left["tag"]:
             work.git.run("update-ref", TAGS + left["name"], left["tag"])
             summary = f"the tag {left['name']} of a command that was killed"
         case "move":
-            _move(work, _target(left))
+            _move(work, msgspec.convert(left, Move))
             summary = "a checkout that was killed"
         case _:
             pass
@@ -77,10 +77,6 @@ def recover(work: WorkingFolder) -> str:
 def note_commit(work: WorkingFolder, target: Move) -> None:
     """Note that a commit is about to be pushed."""
     work.lock.note({"do": "commit", **msgspec.to_builtins(target)})
-
-
-def _target(left: Mapping[str, str]) -> Move:
-    return Move(**{name: left[name] for name in Move.__struct_fields__})
 
 
 def _is_pushed(work: WorkingFolder, left: Mapping[str, str]) -> bool:
