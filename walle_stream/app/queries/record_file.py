@@ -5,6 +5,8 @@ that runs the corrected script over them. The file is there as a whole or not at
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +16,6 @@ from walle_stream.errors import SourceError
 from walle_stream.ports import KeptLetter
 from walle_stream.store.files import place_file
 
-_ENDS: Final = (b"\n", b"\r")
 _decode_page: Final = msgspec.json.Decoder(list[Any]).decode
 _PAGE_PARTS: Final = 6
 
@@ -37,10 +38,8 @@ class RecordFile:
             raise SourceError(f"{path} is there already: name another file after --to")
         self._path = path
         self._part = path.with_name(f"{path.name}.part")
-        try:
+        with self._writing():
             self._stream = self._part.open("wb")
-        except OSError as error:
-            raise self._unwritable(error) from error
 
     def put(self, kept: KeptLetter) -> None:
         """Write a record's line, or a line per event of a page; see ``RecordReturn.put``."""
@@ -49,40 +48,38 @@ class RecordFile:
             lines = _event_lines(letter.device_id, letter.record)
         else:
             lines = [letter.record.rstrip(b"\r\n")]
-        try:
+        with self._writing():
             for line in lines:
                 # a record of a topic may have line ends in it: between values they mean nothing
                 self._stream.write(line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
-        except OSError as error:
-            raise self._unwritable(error) from error
 
     def flush(self) -> None:
         """Write what was put to the disk; see ``RecordReturn.flush``."""
-        try:
+        with self._writing():
             self._stream.flush()
             os.fsync(self._stream.fileno())
-        except OSError as error:
-            raise self._unwritable(error) from error
 
     def commit(self) -> None:
         """Give the file its name."""
         self.flush()
-        try:
+        with self._writing():
             self._stream.close()
             place_file(self._part, self._path)
-        except OSError as error:
-            raise self._unwritable(error) from error
 
     def close(self) -> None:
         """Remove what was not committed; may be called twice."""
         self._stream.close()
         self._part.unlink(missing_ok=True)
 
-    def _unwritable(self, error: OSError) -> SourceError:
-        return SourceError(
-            f"{self._path} cannot be written: {error.strerror or error}: name another file after "
-            "--to; no letter is marked"
-        )
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise SourceError(
+                f"{self._path} cannot be written: {error.strerror or error}: name another file "
+                "after --to; no letter is marked"
+            ) from error
 
 
 def _event_lines(device_id: str, record: bytes) -> list[bytes]:
