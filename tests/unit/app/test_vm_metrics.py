@@ -1,5 +1,6 @@
 """The life of VMs as metrics: a figure for each of its steps."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,13 @@ def program(source: str, version: str = "1") -> TaskProgram:
     return TaskProgram("t", version, source, "t.py")
 
 
+def observed(statuses: Any, counts: Any, machines: Any, names: Any = (), hosts: Any = ()) -> Any:
+    return SimpleNamespace(
+        status=lambda: statuses, vm_status=lambda: (counts, machines), task_names=names,
+        host_status=lambda: hosts, cloud_losses=0, sink_lags={},
+    )  # fmt: skip
+
+
 def test_every_step_of_a_vm_s_life_is_counted() -> None:
     with VmPool({}, PoolLimits(warm_vms=1, max_runs=4)) as pool:
         assert pool.counts == VmCounts(created=1, warmed=1)
@@ -57,7 +65,7 @@ def test_every_step_of_a_vm_s_life_is_counted() -> None:
 def test_every_figure_is_a_metric() -> None:
     with VmPool({"t": program(KEEPS)}, 1) as pool:
         pool.run("t", groups(3))
-        lines = render_metrics([], pool.counts, pool.machines).splitlines()
+        lines = render_metrics(observed([], pool.counts, pool.machines)).splitlines()
     steps = {"created": 1, "warmed": 0, "bound": 1, "runs": 3, "resets": 3, "recycled": 0}
     steps |= {"destroyed": 0, "calls": 1, "crashes": 0, "stopped": 0, "stuck": 0}
     assert set(steps) == set(VmCounts.__struct_fields__)
@@ -72,7 +80,8 @@ def test_tasks_and_what_is_unread_are_metrics_with_labels() -> None:
         ledger=Ledger({"t": TaskBytes(features=2)}), tasks={"t": TaskCounts(3, 1)},
     )  # fmt: skip
     hosts = [HostStatus.of(1, 0.25, Unread(size_bytes=75), pid=7, step="running")]
-    lines = render_metrics([status], VmCounts(), [], ["t", "never"], hosts).splitlines()
+    run = observed([status], VmCounts(), [], ["t", "never"], hosts)
+    lines = render_metrics(run).splitlines()
     expected = {
         'walle_task_runs_total{task="t"} 3',
         'walle_task_failures_total{task="t"} 1',

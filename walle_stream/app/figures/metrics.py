@@ -8,7 +8,6 @@ the server).
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -83,48 +82,28 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     Raises:
         MetricsAddressError: The address is malformed or taken.
     """
-
-    def render() -> str:
-        counts, machines = run.vm_status()
-        return render_metrics(
-            run.status(),
-            counts,
-            machines,
-            run.task_names,
-            run.host_status(),
-            run.cloud_losses,
-            run.sink_lags,
-        )
-
-    server = open_metrics_server(address, render, lambda: run.is_ready)
+    server = open_metrics_server(address, lambda: render_metrics(run), lambda: run.is_ready)
     stack.callback(server.close)
     _log.info("metrics: http://%s:%d/metrics", server.host, server.port)
     return server.port
 
 
-def render_metrics(
-    statuses: list[PartitionStatus],
-    counts: VmCounts,
-    machines: list[VmStatus],
-    task_names: Sequence[str] = (),
-    hosts: Sequence[HostStatus] = (),
-    cloud_losses: int = 0,
-    sink_lags: Mapping[str, int] = MappingProxyType({}),
-) -> str:
-    """Return the figures in Prometheus' text format."""
+def render_metrics(run: ObservedRun) -> str:
+    """Return a run's figures in Prometheus' text format."""
+    statuses, (counts, machines) = run.status(), run.vm_status()
     metrics, total = Metrics(), Counters()
     for status in statuses:
         total.add(status.counters)
-    _add_tasks(metrics, task_figures(task_names, statuses))
-    _add_unread(metrics, hosts)
+    _add_tasks(metrics, task_figures(run.task_names, statuses))
+    _add_unread(metrics, run.host_status())
     for name, value in msgspec.structs.asdict(total).items():
         if name in {"task_runs", "task_failures"}:
             continue  # the sums of those above
         text = f"Cumulative for the data directory: {name}."
         metrics.counter(f"walle_{name}_total", text).raise_to(value)
     text = "Features and frames that the cloud side lacks, or has others for."
-    metrics.gauge("walle_cloud_losses", text).set(cloud_losses)
-    show_lags(metrics, sink_lags)
+    metrics.gauge("walle_cloud_losses", text).set(run.cloud_losses)
+    show_lags(metrics, run.sink_lags)
     for name, text in _GAUGES.items():
         gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
         for status in statuses:
