@@ -37,7 +37,7 @@ from walle_stream.app.ray.cloud import CloudProcess
 from walle_stream.app.ray.engine import await_engine, engine_needs, start_engine
 from walle_stream.app.ray.host import HostProcess, HostState
 from walle_stream.app.ray.logs import log_again
-from walle_stream.app.ray.session import Versions, check_cluster, ray_session, versions_here
+from walle_stream.app.ray.session import check_cluster, ray_session, versions_here
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
 from walle_stream.errors import ClusterError, WalleError
@@ -202,29 +202,16 @@ class RayRun:
         )
         host = ray.remote(HostProcess).options(**common, max_concurrency=_THREADS)
         place = (str(Path.cwd()), level)
-        if self._assembly.has_cloud:
-            self._cloud = self._add(
-                ray,
-                stack,
-                "the cloud side",
-                lambda: cloud.remote(assembly, str(options.data_dir), *place),
-                here,
-            )
-        for index in range(options.hosts):
-            self._hosts.append(
-                self._add(
-                    ray,
-                    stack,
-                    f"host {index}",
-                    lambda index=index: host.remote(assembly, options, index, *place),
-                    here,
-                )
-            )
 
-    def _add(self, ray: Any, stack: ExitStack, name: str, make: Any, here: Versions) -> Worker:
-        worker = Worker(ray, name, make, here)
-        stack.callback(worker.kill)
-        return worker
+        def add(name: str, kind: Any, *own: object) -> Worker:
+            worker = Worker(ray, name, lambda: kind.remote(assembly, *own, *place), here)
+            stack.callback(worker.kill)
+            return worker
+
+        if self._assembly.has_cloud:
+            self._cloud = add("the cloud side", cloud, str(options.data_dir))
+        for index in range(options.hosts):
+            self._hosts.append(add(f"host {index}", host, options, index))
 
     def _turn(self, ray: Any) -> None:
         workers = self._workers
