@@ -105,11 +105,9 @@ class ReportTable(Protocol):
 
     def first_reports(self, max_bytes: int) -> Sequence[Waiting]:
         """Return the oldest frames that wait."""
-        ...
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
         """Delete frames that wait no more."""
-        ...
 
 
 class ReportOutlet:

@@ -35,12 +35,10 @@ class SinkTable(Protocol):
     @property
     def lane(self) -> str:
         """What numbers its features."""
-        ...
 
     @property
     def sink_log(self) -> SinkLog | None:
         """Its log; None where no sink is served."""
-        ...
 
 
 class _Done(NamedTuple):

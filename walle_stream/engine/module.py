@@ -42,11 +42,9 @@ class Plan(Protocol):
     @property
     def nbytes(self) -> int:
         """Memory of one run, beside constants and what a kernel takes meanwhile."""
-        ...
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """Run it on inputs of the program's shapes and dtypes; outputs are the caller's own."""
-        ...
 
 
 class Backend(Protocol):
@@ -56,11 +54,9 @@ class Backend(Protocol):
 
     def plan(self, program: Program) -> Plan:
         """Make a lowered program, which is kept, ready."""
-        ...
 
     def compute(self, step: Any, inputs: Sequence[Array]) -> Array:
         """Run one step, see ``backends.reference``."""
-        ...
 
 
 class Piece:

@@ -28,8 +28,6 @@ class ModelRunner(Protocol):
             ClusterError: Nobody is there to run it: no matter of the inputs, so it ends
                 the run of the pipeline and no script is told.
         """
-        ...
 
     def close(self) -> None:
         """Let go of weights and plans; calls under way are finished. May be called twice."""
-        ...

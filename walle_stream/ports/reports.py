@@ -51,4 +51,3 @@ class ReportSink(Protocol):
             WalleError: The cloud side fails and is restarted: all of them come again. A sink
                 that the features should not wait for keeps that to itself.
         """
-        ...

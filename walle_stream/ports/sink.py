@@ -15,7 +15,6 @@ class DeadLetterSink(Protocol):
         Never blocks: who sends bounds what is on its way. A letter that was not
         acknowledged is sent again by the next run, with the same idempotency key.
         """
-        ...
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return the numbers acknowledged since the last call; never blocks.
@@ -25,11 +24,9 @@ class DeadLetterSink(Protocol):
         Raises:
             WalleError: The sink takes nothing any more.
         """
-        ...
 
     def close(self) -> None:
         """Send what can be sent within the adapter's bound, then close; may be called twice."""
-        ...
 
 
 class DeadLetterArchive(Protocol):
@@ -37,19 +34,15 @@ class DeadLetterArchive(Protocol):
 
     def replayed(self) -> set[str]:
         """Return the idempotency keys of letters that were marked."""
-        ...
 
     def letters(self) -> Iterator[KeptLetter]:
         """Iterate over what is there when it is called; a letter may come more than once."""
-        ...
 
     def mark(self, idempotency_keys: Sequence[str]) -> None:
         """Note that letters with these keys were replayed; durable when it returns."""
-        ...
 
     def close(self) -> None:
         """Release connections; may be called twice."""
-        ...
 
 
 class RecordReturn(Protocol):
@@ -57,7 +50,6 @@ class RecordReturn(Protocol):
 
     def put(self, kept: KeptLetter) -> None:
         """Hand over the record of a letter that holds a whole one of the source."""
-        ...
 
     def flush(self) -> None:
         """Wait until everything that was put is durable.
@@ -65,8 +57,6 @@ class RecordReturn(Protocol):
         Raises:
             WalleError: Something of it is not.
         """
-        ...
 
     def close(self) -> None:
         """Release connections; may be called twice."""
-        ...

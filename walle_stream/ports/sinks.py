@@ -66,8 +66,6 @@ class FeatureSink(Protocol):
         Raises:
             SinkError: None of them counts as written; they come again.
         """
-        ...
 
     def close(self) -> None:
         """Release files and connections; may be called twice."""
-        ...

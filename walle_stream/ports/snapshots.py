@@ -23,16 +23,13 @@ class SnapshotStore(Protocol):
     @property
     def newest(self) -> SnapshotPoint | None:
         """The highest epoch's latest snapshot, None where there is none."""
-        ...
 
     @property
     def last_epoch(self) -> int:
         """Epoch of the last opening by anybody, 0 where there was none."""
-        ...
 
     def own(self, epoch: int) -> None:
         """Say that the partition was opened, before anything is sent with the epoch."""
-        ...
 
     def put(self, checkpoint: Path, point: SnapshotPoint, line: str) -> None:
         """Add a snapshot and remove what it replaces; those of before stay until it is whole.
@@ -44,7 +41,6 @@ class SnapshotStore(Protocol):
                 time writes of a line. Tables (``*.sst``) that it has put already need not travel
                 again.
         """
-        ...
 
     def fetch(self, target: Path) -> SnapshotPoint | None:
         """Make a database from the newest snapshot; None where there is none, else where it is.
@@ -54,7 +50,6 @@ class SnapshotStore(Protocol):
         Raises:
             StoreCorruptedError: A file was altered.
         """
-        ...
 
     def incarnation(self, own: str) -> str:
         """Return whose devices the partition's are: what its first owner said.
@@ -66,4 +61,3 @@ class SnapshotStore(Protocol):
         Args:
             own: Of this machine's data directory; kept if nobody was here before.
         """
-        ...

@@ -88,7 +88,6 @@ class SourceReader(Protocol):
         Raises:
             SourceError: The source cannot be read on.
         """
-        ...
 
     def drain(self) -> Sequence[SourceBatch]:
         """Return what was read but not yet returned, because reading stops here.
@@ -96,26 +95,21 @@ class SourceReader(Protocol):
         Called once, after a limit or a signal; releases nothing that waits
         for its time. Not called when ``is_done`` became true by itself.
         """
-        ...
 
     @property
     def is_done(self) -> bool:
         """Whether the end or the limit was reached and all was returned."""
-        ...
 
     @property
     def progress(self) -> float:
         """Share of the source that was read, 0–1; below 0 when unknown."""
-        ...
 
     @property
     def unread(self) -> Unread:
         """What is left to read; asked for by another thread, at once."""
-        ...
 
     def close(self) -> None:
         """Release files and connections; may be called twice."""
-        ...
 
 
 class Source(Protocol):
@@ -127,7 +121,6 @@ class Source(Protocol):
 
         The host hands the stored one to ``check_fingerprint`` at every start.
         """
-        ...
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
         """Refuse a source that is not the one the data directory was made from.
@@ -135,7 +128,6 @@ class Source(Protocol):
         Raises:
             SourceChangedError: The content differs.
         """
-        ...
 
     def open(
         self,
@@ -156,7 +148,6 @@ class Source(Protocol):
         Raises:
             SourceError: The source cannot be opened, or an offset is not its.
         """
-        ...
 
 
 class Placement(Protocol):
@@ -191,7 +182,6 @@ class Placement(Protocol):
             SourceMovedError: One was opened in a later generation; some may be open now.
             WalleError: One cannot be opened; the source must not be read on.
         """
-        ...
 
     def revoke(self, partitions: Sequence[int], deadline_ms: float) -> None:
         """Commit what was delivered of partitions and close them; blocks.
@@ -200,11 +190,9 @@ class Placement(Protocol):
         returns they are somebody else's, in whatever state they are. The deadline is of the
         monotonic clock.
         """
-        ...
 
     def lose(self, partitions: Sequence[int]) -> None:
         """Close partitions without a commit: somebody else has them already."""
-        ...
 
 
 class PlacingSource(Source, Protocol):
@@ -213,7 +201,6 @@ class PlacingSource(Source, Protocol):
     @property
     def is_placed(self) -> bool:
         """Whether it does; else it is opened as any other."""
-        ...
 
     @property
     def partition_count(self) -> int:
@@ -222,7 +209,6 @@ class PlacingSource(Source, Protocol):
         Raises:
             SourceError: It cannot be asked.
         """
-        ...
 
     def join(
         self, placement: Placement, batch_events: int, limit: int | None = None
@@ -241,4 +227,3 @@ class PlacingSource(Source, Protocol):
         Raises:
             SourceError: The source cannot be joined.
         """
-        ...

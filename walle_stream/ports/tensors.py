@@ -25,7 +25,6 @@ class TensorEvaluator(Protocol):
             TensorError: It cannot be evaluated; told to the script.
             ClusterError: Nobody is there to run a model: ends the run of the pipeline.
         """
-        ...
 
     def evaluate_all(self, graphs: Sequence[Graph]) -> list[list[Constant]]:
         """Compute requests of many runs, which crossed together.
@@ -42,4 +41,3 @@ class TensorEvaluator(Protocol):
             TensorError: One of them cannot be evaluated, or all together are too
                 much: whoever asked asks for each alone.
         """
-        ...

@@ -18,15 +18,12 @@ class Uplink(Protocol):
         Raises:
             TunnelClosedError: The tunnel was closed.
         """
-        ...
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return the numbers acknowledged since the last call; never blocks."""
-        ...
 
     def close(self) -> None:
         """Flush what can be flushed within the adapter's bound, then close."""
-        ...
 
 
 class DeviceTunnel(Uplink, Protocol):
@@ -38,12 +35,10 @@ class DeviceTunnel(Uplink, Protocol):
         May be called in a signal's handler. What is not sent has no acknowledgement and is
         sent by the next run; of a partition nothing is sent behind what was not.
         """
-        ...
 
     @property
     def downlink(self) -> "Downlink":
         """The way down."""
-        ...
 
 
 class UplinkReceiver(Protocol):
@@ -67,11 +62,9 @@ class UplinkReceiver(Protocol):
                 that is not named begins at its beginning.
             max_bytes: Stop after this many bytes.
         """
-        ...
 
     def release(self, lane: int, position: int) -> None:
         """Allow the tunnel to forget frames of a lane up to this position (inclusive)."""
-        ...
 
 
 class Holdings(Protocol):
@@ -82,11 +75,9 @@ class Holdings(Protocol):
 
         Frames of a lower epoch are refused. The frames up to that number are here for good.
         """
-        ...
 
     def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> Sequence[int]:
         """Return the numbers of devices' last features, 0 for none, in their order."""
-        ...
 
     def calls_in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
         """Return the digests of the calls that will be answered, or whose reply comes down.
@@ -96,7 +87,6 @@ class Holdings(Protocol):
             partition: The sender's.
             position: Of the last message down that it has taken: what comes is behind that.
         """
-        ...
 
 
 class DownlinkSender(Uplink, Protocol):
@@ -114,7 +104,6 @@ class HasLog(Protocol):
     @property
     def log_id(self) -> str:
         """Which log the messages received last are of, or one behind it; empty while unknown."""
-        ...
 
 
 class Downlink(Protocol):
@@ -126,8 +115,6 @@ class Downlink(Protocol):
         The position is the last one committed with the devices' state. At least one message is
         returned if there is one, whatever its size.
         """
-        ...
 
     def release(self, partition: int, position: int) -> None:
         """Allow the tunnel to forget messages up to this position (inclusive)."""
-        ...

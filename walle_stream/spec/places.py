@@ -16,7 +16,6 @@ class HasPlaces(Protocol):
 
     def places(self) -> Mapping[str, frozenset[Hashable]]:
         """Return by key what identifies the place, in all the ways that it can be reached."""
-        ...
 
 
 def find_shared(parts: Mapping[Key, object]) -> Iterator[tuple[Key, str]]:

@@ -30,11 +30,9 @@ class RowStore(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
-        ...
 
     def write_rows(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Write rows in one write batch; None deletes. All or nothing."""
-        ...
 
 
 class Participant(Protocol):
@@ -42,15 +40,12 @@ class Participant(Protocol):
 
     def flush(self) -> None:
         """Put the rows into the transaction; before its write batch is made."""
-        ...
 
     def mark_committed(self) -> None:
         """Learn that the rows are in the store."""
-        ...
 
     def discard(self) -> None:
         """Forget the rows: the transaction was dropped."""
-        ...
 
 
 class Transaction:

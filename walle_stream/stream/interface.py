@@ -43,12 +43,10 @@ class Core(Protocol):
     @property
     def active_count(self) -> int:
         """How many devices are in memory."""
-        ...
 
     @property
     def oldest_dirty(self) -> int | None:
         """Number of the first batch of which something is not in the store; None for none."""
-        ...
 
     # Devices in memory
 
@@ -57,7 +55,6 @@ class Core(Protocol):
 
         Each once: those with events, then those whose timers are due.
         """
-        ...
 
     def activate(
         self, device_id: str, row: bytes | None, pages: Callable[[], Iterable[tuple[int, bytes]]]
@@ -70,23 +67,18 @@ class Core(Protocol):
         Raises:
             StoreCorruptedError: A row is damaged, or an open page has none.
         """
-        ...
 
     def is_active(self, device_id: str) -> bool:
         """Return whether a device is in memory."""
-        ...
 
     def arm(self, device_id: str, deadline_ms: int) -> None:
         """Remember the timer of a device at rest (when a partition is opened)."""
-        ...
 
     def excess(self, keep: int) -> list[str]:
         """Return the devices that are beyond ``keep``, those not touched for longest."""
-        ...
 
     def passivate(self, device_ids: Iterable[str]) -> None:
         """Forget devices in memory; only after a commit with their ``delta``."""
-        ...
 
     # A batch
 
@@ -96,14 +88,12 @@ class Core(Protocol):
         The batch is in the partition's order, its devices in memory. ``is_end``: the source's
         natural end follows, every timer fires.
         """
-        ...
 
     def answer(self, replies: Iterable[Reply]) -> Runs:
         """Take replies of the cloud, behind the events so far, and return what they woke.
 
         Its clock is the partition's watermark. The replies' devices are in memory.
         """
-        ...
 
     def complete[T](
         self, results: Iterable[tuple[RunTask, Sequence[T]]]
@@ -113,7 +103,6 @@ class Core(Protocol):
         Returns (run, sequence number, emit), by device, in the order (trigger position, task,
         index).
         """
-        ...
 
     def complete_calls[T](
         self, calls: Iterable[tuple[RunTask, Sequence[T]]]
@@ -122,7 +111,6 @@ class Core(Protocol):
 
         Returns (run, number, name of the call, call), in the order of ``complete``.
         """
-        ...
 
     def install(self, device_id: str, task_set: str) -> None:
         """Give a device in memory the tasks of a set, from its next event on.
@@ -130,11 +118,9 @@ class Core(Protocol):
         Its open pages stay, and so do its ongoing matches: one whose path stands in the
         new conditions, too, goes on where it is.
         """
-        ...
 
     def task_set(self, device_id: str) -> str:
         """Return the id of the set that a device in memory has."""
-        ...
 
     # A commit
 
@@ -144,11 +130,9 @@ class Core(Protocol):
         Every commit writes them: they depend on what the scripts did, which giving the
         batch again does not tell.
         """
-        ...
 
     def set_numbers(self, device_id: str, next_number: int, next_call: int) -> None:
         """Set what ``numbers`` said of a device in memory, behind a batch given again."""
-        ...
 
     def delta(self, until: int | None = None, also: Iterable[str] = ()) -> list[DeviceRows]:
         """Return what the commit writes of dirty devices, which are clean then.
@@ -156,8 +140,6 @@ class Core(Protocol):
         Those dirty since the batch ``until`` or an earlier one (None: all); ``also`` where they are
         dirty.
         """
-        ...
 
     def mark_committed(self) -> None:
         """Forget what was pending, because the commit succeeded."""
-        ...

@@ -47,15 +47,12 @@ class PageSink(Protocol):
         Returns:
             Whether the event after this one matters, whatever it is.
         """
-        ...
 
     def closed(self, cause: str) -> None:
         """Take note of a page closed after its last event, by one of ``PageInput``'s causes."""
-        ...
 
     def missing_enter(self, event: Event) -> None:
         """Take note of an exit without enter; ``event`` follows, without page."""
-        ...
 
 
 class OpenPages:

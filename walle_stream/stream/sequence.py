@@ -47,11 +47,9 @@ class SequenceSink(PageSink, Protocol):
 
     def duplicate(self, event: Event) -> None:
         """Take note of an event seen before; it goes no further."""
-        ...
 
     def late(self, event: Event) -> None:
         """Take an event below what was released already; it goes no further."""
-        ...
 
 
 class DeviceSequence:

@@ -29,27 +29,21 @@ class Store(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
-        ...
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the committed values of keys, in their order."""
-        ...
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the committed keys with a prefix, ascending."""
-        ...
 
     def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the committed keys in start ≤ key < end, ascending."""
-        ...
 
     def begin(self) -> Transaction:
         """Return a new transaction."""
-        ...
 
     def close(self) -> None:
         """Release the store; may be called twice."""
-        ...
 
 
 class StoreSuite(ABC):

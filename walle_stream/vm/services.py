@@ -32,15 +32,12 @@ class Asked(Protocol):
 
     def order(self, command: int) -> int:
         """Give an order, return the status of what comes back."""
-        ...
 
     def heads(self) -> tuple[int, int]:
         """Return the outbox's third and fourth number."""
-        ...
 
     def buffers(self) -> tuple[memoryview, memoryview]:
         """Return inbox and outbox."""
-        ...
 
 
 class HostServices:

@@ -53,12 +53,10 @@ class DeviceAuthenticator(Protocol):
     @property
     def headers(self) -> frozenset[bytes]:
         """Those of a request that it looks at, in lower case."""
-        ...
 
     @property
     def watched(self) -> "Sequence[WatchedFile[Any]]":
         """Files that it goes by; the service reads them again when they change."""
-        ...
 
     def prove(self, headers: Mapping[bytes, bytes], peer: str, now_s: float) -> Proven:
         """Return who asks; must not block, as it is called before each check.
@@ -72,4 +70,3 @@ class DeviceAuthenticator(Protocol):
         Raises:
             IdentityError: Nobody is proven; the answer is 401.
         """
-        ...

@@ -75,11 +75,9 @@ class News(Protocol):
 
     def look(self) -> list[AlarmMessage]:
         """Return what is new since the last look; blocks on where it comes from."""
-        ...
 
     def keep(self) -> None:
         """Remember that all that ``look`` gave was told, so that a restart tells it no more."""
-        ...
 
 
 class WatchOptions(msgspec.Struct, frozen=True):

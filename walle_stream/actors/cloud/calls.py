@@ -59,15 +59,12 @@ class CallStore(Protocol):
     @property
     def last_call(self) -> int:
         """Number of the last call that arrived, answered or not; 0 for none."""
-        ...
 
     def open_calls(self, after: int, limit: int) -> Sequence[tuple[int, OpenCall]]:
         """Return waiting calls behind a number in the order of arrival, each with its number."""
-        ...
 
     def close_call(self, number: int) -> None:
         """Forget a call, because its reply is in the tunnel; blocks."""
-        ...
 
 
 class CloudCalls:

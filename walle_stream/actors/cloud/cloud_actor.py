@@ -24,35 +24,28 @@ class CloudStore(CallStore, Protocol):
     @property
     def positions(self) -> Mapping[int, int]:
         """By lane of the tunnel, the position up to which frames are merged."""
-        ...
 
     def durable_positions(self) -> Mapping[int, int]:
         """Return up to where what was merged survives a power cut; never blocks."""
-        ...
 
     def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
         """Return a partition's highest epoch and last merged frame; 0 for none."""
-        ...
 
     def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:
         """Return the numbers of devices' last features that were merged."""
-        ...
 
     def settle(self) -> None:
         """Block until what was merged survives a power cut."""
-        ...
 
     @property
     def stats(self) -> MergeCounts:
         """What was merged since the store was made."""
-        ...
 
     def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> Any:
         """Merge frames and remember their positions in one write batch; blocks.
 
         A frame is (lane, position, envelope); they ascend within a lane, behind its position.
         """
-        ...
 
 
 class Drain(msgspec.Struct):

@@ -33,7 +33,6 @@ class CloudLink(Protocol):
 
     def append(self, frames: Sequence[UplinkFrame]) -> None:
         """Have frames appended to the log, in order; blocks until they are durable."""
-        ...
 
     def messages(
         self, wanted: Mapping[int, tuple[int, int]]
@@ -43,11 +42,9 @@ class CloudLink(Protocol):
         Each partition gives the positions behind which messages are wanted, and up to which they
         may be forgotten.
         """
-        ...
 
     def ask(self, question: Any) -> Any:
         """Put a question of ``actors.holdings`` to the cloud actor; blocks for its answer."""
-        ...
 
 
 class RemoteUplink:

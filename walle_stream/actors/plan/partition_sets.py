@@ -39,7 +39,6 @@ class ProgramSource(Protocol):
             PackageError: Its package is not stored, or not for this interpreter.
             VmStartError: No VM can be made.
         """
-        ...
 
 
 class PartitionSets:

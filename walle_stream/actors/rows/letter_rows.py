@@ -22,15 +22,12 @@ class LetterReader(Protocol):
 
     def get(self, key: bytes) -> bytes | None:
         """Return the committed value of a key."""
-        ...
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the committed keys with a prefix, ascending."""
-        ...
 
     def scan_range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the committed keys in start ≤ key < end, ascending."""
-        ...
 
 
 def encode_letter(letter: DeadLetter) -> bytes:

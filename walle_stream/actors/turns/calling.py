@@ -38,7 +38,6 @@ class Runner(Protocol):
 
     def run(self, task: str, groups: list[DeviceGroup], *, is_doubtful: bool) -> list[GroupResult]:
         """Run a batch of one program; see ``VmPool.run``."""
-        ...
 
 
 def run_alone[T](pool: Runner, turn: Calling[T]) -> T:

@@ -50,30 +50,24 @@ class ObservedRun(Protocol):
 
     def status(self) -> list[PartitionStatus]:
         """Return the figures of all partitions."""
-        ...
 
     def host_status(self) -> list[HostStatus]:
         """Return how each host goes, and what it has yet to read."""
-        ...
 
     @property
     def task_names(self) -> list[str]:
         """Of the definition's tasks."""
-        ...
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the pool has done, and its VMs."""
-        ...
 
     @property
     def cloud_losses(self) -> int:
         """Features and frames that the cloud side lacks, or has others for."""
-        ...
 
     @property
     def sink_lags(self) -> Mapping[str, int]:
         """Features that each sink has not yet."""
-        ...
 
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:

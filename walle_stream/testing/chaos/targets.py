@@ -65,11 +65,9 @@ class Running(Protocol):
 
         Called before every kill at a random moment, after earlier ones too.
         """
-        ...
 
     def await_end(self, timeout_s: float) -> RunEnd | None:
         """Block until the run has ended and return how; None when time is out."""
-        ...
 
     def await_crash(self, timeout_s: float) -> bool:
         """Block until the armed process has died at its point, the run has ended, or time is out.
@@ -77,7 +75,6 @@ class Running(Protocol):
         Returns:
             Whether it has died there.
         """
-        ...
 
     def kill(self, role: str, pick: int) -> bool:
         """Send SIGKILL to one process of a role; returns at once.
@@ -89,18 +86,15 @@ class Running(Protocol):
         Returns:
             Whether there was one and it was alive.
         """
-        ...
 
     def phase(self) -> str:
         """Return the crash point passed last; empty before the first.
 
         After ``kill``: by the process that was killed, where the target can tell.
         """
-        ...
 
     def close(self) -> None:
         """Kill what is left of it and reap it; may be called twice."""
-        ...
 
 
 class Target(Protocol):
@@ -109,7 +103,6 @@ class Target(Protocol):
     @property
     def roles(self) -> Sequence[Role]:
         """Whom to kill; at least one of them ends the run."""
-        ...
 
     def clear(self) -> None:
         """End what runs in the campaign's folder, and what the target itself keeps running.
@@ -117,7 +110,6 @@ class Target(Protocol):
         Called before the first start, as a campaign is resumed after its own
         ``kill -9``, and after the last.
         """
-        ...
 
     def start(self, data_dir: Path, role: str = "", crash: str = "") -> Running:
         """Start the pipeline on a data directory and return at once.
@@ -127,15 +119,12 @@ class Target(Protocol):
             role: Whom to arm; empty for nobody.
             crash: ``POINT:VISIT`` at which a process of that role kills itself.
         """
-        ...
 
     def standing(self, data_dir: Path) -> RunState | None:
         """Return how far the runs came; None before there is anything. The run may be alive."""
-        ...
 
     def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
         """Return what must not differ, by name, in lines; the run has ended."""
-        ...
 
 
 def find_target(name: str) -> Callable[[ChaosPlan, Path], Target]:

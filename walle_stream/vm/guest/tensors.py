@@ -17,7 +17,6 @@ class Host(Protocol):
 
     def evaluate(self, tensors: "Iterable[Tensor]") -> None:
         """Let it compute tensors, in one crossing; those with a value need none."""
-        ...
 
 
 CODES: Final[dict[str, Any]] = {
