@@ -12,11 +12,11 @@ from walle_stream.actors.turns.attempts import QUARANTINED, Attempts, FailurePol
 from walle_stream.actors.turns.calling import Call, Called, Calling
 from walle_stream.actors.turns.dead_letters import run_dead_letter
 from walle_stream.actors.turns.origins import RunOrigins
-from walle_stream.actors.turns.task_states import apply_changes
 from walle_stream.actors.turns.turn import Done
 from walle_stream.clock import wall_ms
 from walle_stream.faults import crash_point
 from walle_stream.stream.commands import Runs, RunTask
+from walle_stream.vm.guest.state import merge
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunInput, RunResult
 from walle_stream.wire.rows import TaskCounts, add_tasks
 
@@ -94,7 +94,7 @@ class TaskRuns:
         failures: list[tuple[RunTask, RunResult, int]] = []
         for (device_id, state, own_runs), group in zip(call.groups, results, strict=True):
             if group.state:
-                apply_changes(state, group.state)
+                merge(state, group.state)
                 changed[device_id] = group.state
             for index, (own_run, result) in enumerate(zip(own_runs, group.runs, strict=True)):
                 if result.ok and not (result.emits or result.calls or result.logs):

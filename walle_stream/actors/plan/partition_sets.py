@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.attempts import FailurePolicy
 from walle_stream.actors.turns.installing import Wanted
-from walle_stream.actors.turns.task_states import TaskStates, apply_changes
+from walle_stream.actors.turns.task_states import TaskStates
 from walle_stream.actors.turns.turn import Turn
 from walle_stream.errors import StoreCorruptedError
 from walle_stream.ports import InstalledTask
@@ -24,6 +24,7 @@ from walle_stream.stream.interface import Core
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import DEFAULT_SET, Changes, SetDefinition, changed, set_id_of
 from walle_stream.vm.guest.migration import VERSION_KEY
+from walle_stream.vm.guest.state import merge
 
 _NO_LAYOUT: Final = 0
 """Kept in place of one where a task's first version on a device has a later layout than 1."""
@@ -181,7 +182,7 @@ class PartitionSets:
             back = {} if kept.keys() == {VERSION_KEY} else kept  # there was none
             changes: dict[str, bytes | None] = {key: None for key in state if key not in back}
             changes.update(back)
-            apply_changes(state, changes)
+            merge(state, changes)
             turn.changed_states.append((name, {device_id: changes}))
         return ""
 

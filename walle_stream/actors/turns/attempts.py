@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.actors.turns.calling import Call, Calling
-from walle_stream.actors.turns.task_states import apply_changes
+from walle_stream.vm.guest.state import merge
 from walle_stream.vm.results import DeviceGroup, GroupResult, RunResult
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class _DeviceRuns:
     def record(self, outcome: GroupResult, attempts: int) -> None:
         index, [result] = self.index, outcome.runs
         if result.ok:
-            apply_changes(self.state, outcome.state)
+            merge(self.state, outcome.state)
             self.changed.update(outcome.state)
             self.results.append(result)
             return

@@ -4,7 +4,7 @@ A cache over the store's state table with the changes of the current batch. It
 holds the encoded values (JSON made in the guest); the host never looks inside.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 
 class TaskStates:
@@ -18,7 +18,7 @@ class TaskStates:
     def of_task(self, task: str) -> Callable[[str], dict[str, bytes]]:
         """Return a function that gives a device's state for a task.
 
-        What it returns is the cache's own: change it only by ``apply_changes``.
+        What it returns is the cache's own: change it only by ``merge``.
         """
         states = self._states.setdefault(task, {})
         load = self._load
@@ -37,12 +37,3 @@ class TaskStates:
         for device_id in device_ids:
             for by_device in states:
                 by_device.pop(device_id, None)
-
-
-def apply_changes(state: dict[str, bytes], changes: Mapping[str, bytes | None]) -> None:
-    """Change a device's state of a task in place by what a run changed; None deletes the key."""
-    for key, value in changes.items():
-        if value is None:
-            state.pop(key, None)
-        else:
-            state[key] = value

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from walle_stream.actors.turns.attempts import QUARANTINED
-from walle_stream.actors.turns.task_states import apply_changes
 from walle_stream.app.programs.evaluating import LazyEvaluator
 from walle_stream.clock import monotonic_ms
 from walle_stream.stream.commands import Runs
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import SetDefinition
+from walle_stream.vm.guest.state import merge
 from walle_stream.vm.memory import resident_bytes
 from walle_stream.vm.package.reader import TaskPackage
 from walle_stream.vm.pool import PoolLimits, VmPool
@@ -83,7 +83,7 @@ def replay(
             began_ms = monotonic_ms()
             [group] = pool.run(task.name, [(device_id, state, [run_input])])
             took_ms = monotonic_ms() - began_ms
-            apply_changes(state, group.state)
+            merge(state, group.state)
             [result] = group.runs
             why = "" if result.ok else result.error
             is_crash = why == QUARANTINED

@@ -114,7 +114,7 @@ def state_bytes(state: dict[str, bytes]) -> int:
 
 
 def merge(state: dict[str, bytes], overlay: Overlay) -> None:
-    """Put a run's changes over a state, in place."""
+    """Put a run's changes over a state, in place; None deletes a key."""
     if None in overlay.values():
         for key, data in overlay.items():
             if data is None:
