@@ -357,9 +357,8 @@ class Assembly:
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""
-        if len(self.partitions) < self.partition_count:
-            return
-        self._data_dir.mark_complete()
+        if len(self.partitions) == self.partition_count:
+            self._data_dir.mark_complete()
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:
         """Open the source at the partitions' offsets."""

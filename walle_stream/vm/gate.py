@@ -15,13 +15,8 @@ from typing import Final, NamedTuple
 
 from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
-from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES
-from walle_stream.vm.guest.restricted import (
-    FORMAT_GUARD,
-    GUARDED_ATTRIBUTES,
-    STORE_GUARD,
-    is_plain_name,
-)
+from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, GUARDED_ATTRIBUTES
+from walle_stream.vm.guest.restricted import FORMAT_GUARD, STORE_GUARD, is_plain_name
 from walle_stream.vm.guest.rules import (
     ALLOWED_BUILTINS,
     ALLOWED_MODULES,

@@ -68,8 +68,6 @@ def recover(work: WorkingFolder) -> str:
         case "move":
             _move(work, msgspec.convert(left, Move))
             summary = "a checkout that was killed"
-        case _:
-            pass
     work.lock.note({})
     return summary
 

@@ -36,10 +36,7 @@ class LogQueue(logging.Handler):
 
     def take(self) -> LogRecords:
         """Return the records since the last call."""
-        taken = []
-        while self._records:
-            taken.append(self._records.popleft())
-        return taken
+        return [self._records.popleft() for _ in range(len(self._records))]
 
 
 def log_again(records: Iterable[dict[str, Any]], source: str) -> None:

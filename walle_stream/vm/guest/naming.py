@@ -10,18 +10,12 @@ from keyword import iskeyword
 from typing import Any, Final
 from unicodedata import normalize
 
-from walle_stream.vm.guest.reading import (
-    FORMAT_ATTRIBUTES,
-    READ_ATTRIBUTES,
-    SCRIPT_MODULE,
-    store_target,
-)
+from walle_stream.vm.guest.reading import GUARDED_ATTRIBUTES, SCRIPT_MODULE, store_target
 from walle_stream.vm.guest.rules import is_refused_name, is_reserved_name
 
 NAME_MAX_CHARACTERS: Final = 200
 """Longest name of a field that is made at run time."""
 
-_GUARDED: Final = FORMAT_ATTRIBUTES | READ_ATTRIBUTES
 _LAMBDA: Final = "lambda _cls, "
 _TUPLE: Final = ": _tuple_new(_cls, ("
 
@@ -72,7 +66,7 @@ def dataclass(class_: type[Any] | None = None, /, **options: Any) -> Any:
         return lambda decorated: dataclass(decorated, **options)
     check_names(_annotations(store_target(class_)))
     data_class = import_module("dataclasses").dataclass(class_, **options)
-    if _GUARDED.intersection(vars(data_class)["__dataclass_fields__"]):
+    if GUARDED_ATTRIBUTES.intersection(vars(data_class)["__dataclass_fields__"]):
         _refuse_hiding(data_class)
         data_class.__init_subclass__ = classmethod(_refuse_hiding)
     return data_class
@@ -83,7 +77,7 @@ def _refuse_hiding(class_: type[Any]) -> None:
     bodies = [vars(base) for base in class_.__mro__]
     fields = {name for body in bodies for name in body.get("__dataclass_fields__", ())}
     for base, body in zip(class_.__mro__, bodies, strict=True):
-        for name in fields & _GUARDED:
+        for name in fields & GUARDED_ATTRIBUTES:
             if name in body and base.__module__ != SCRIPT_MODULE:
                 raise TypeError(f"a {base.__name__!r} class may not have the field {name!r}")
 

@@ -26,8 +26,8 @@ _ZONED: Final = frozenset({"astimezone", "fromtimestamp", "timestamp"})
 # a script's own method of such a name is none of these
 _IN_C: Final = (BuiltinMethodType, MethodDescriptorType)
 
-READ_ATTRIBUTES: Final = _WRITERS | _VIEWS | _ZONED
-"""Attributes that ``read`` reads."""
+GUARDED_ATTRIBUTES: Final = FORMAT_ATTRIBUTES | _WRITERS | _VIEWS | _ZONED
+"""Attributes that are read by a guard alone: ``read``, but for those of ``FORMAT_ATTRIBUTES``."""
 
 
 def is_of_script(value: object) -> bool:
@@ -52,7 +52,7 @@ def store_target(target: Any) -> Any:
 
 
 def read(value: Any, name: str) -> Any:
-    """Read one of ``READ_ATTRIBUTES`` for a script.
+    """Read one of ``GUARDED_ATTRIBUTES`` for a script, but for those of ``FORMAT_ATTRIBUTES``.
 
     Raises:
         AttributeError: There is none, or a script may not take it from there.

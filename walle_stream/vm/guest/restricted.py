@@ -19,7 +19,7 @@ from typing import Any, Final, Never
 from walle_stream.vm.guest.delegation import YIELD_GUARD, merge, yield_source
 from walle_stream.vm.guest.modules import Importer
 from walle_stream.vm.guest.naming import TypedDictForm, dataclass
-from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, READ_ATTRIBUTES, read, store_target
+from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, GUARDED_ATTRIBUTES, read, store_target
 from walle_stream.vm.guest.rules import ALLOWED_BUILTINS, hint, is_refused_name
 from walle_stream.vm.guest.sealing import STRUCT_NAMES, seal
 
@@ -28,10 +28,6 @@ STORE_GUARD: Final = "@store"
 
 FORMAT_GUARD: Final = "@format"
 """Name in rewritten code of the guard that reads ``GUARDED_ATTRIBUTES``."""
-
-GUARDED_ATTRIBUTES: Final = FORMAT_ATTRIBUTES | READ_ATTRIBUTES
-"""Attributes that are read by a guard alone."""
-
 
 _MATCH_ARGS: Final = "__match_args__"
 
