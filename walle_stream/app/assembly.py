@@ -95,6 +95,8 @@ class Assembly:
         self.runtime = self._spec.runtime.kind
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
+        self.tunnel: Any = None
+        """The tunnel that ``open_cloud`` or ``open_device_end`` opened."""
         self.sinks: Sequence[SinkPump] = ()
         """What takes features to ``spec.sinks``, where the cloud side is here."""
         self.holdings = CloudHoldings()  # usable once the cloud side's actor is named
@@ -168,8 +170,8 @@ class Assembly:
         else:
             self.open_device_end(stack)
         holdings = self.holdings if self.has_cloud else None
-        downlink = self._tunnel.downlink
-        self._open_vms(stack, options, HostPlace(0, 1, self._tunnel, downlink, holdings))
+        downlink = self.tunnel.downlink
+        self._open_vms(stack, options, HostPlace(0, 1, self.tunnel, downlink, holdings))
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory."""
@@ -219,15 +221,15 @@ class Assembly:
         self.cloud_store = self._connector.open_features(self._data_dir.cloud_path, sync_ms=sync_ms)
         self.cloud_store.report_sink = self.report_sink
         stack.callback(self.cloud_store.close)
-        self._tunnel = self._connector.open_tunnel(
+        self.tunnel = self._connector.open_tunnel(
             self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes, sync_ms
         )
-        stack.callback(self._tunnel.close)
+        stack.callback(self.tunnel.close)
         self.cloud_store.serve_sinks(tuple(self._loaded.sinks), self.incarnation)
         self.sinks = stack.enter_context(serving_sinks(self._loaded, lambda: [self.cloud_store]))
         for lane, position in self.cloud_store.positions.items():
             # before anybody sends: a log that lost its end goes on behind what was merged
-            self._tunnel.receiver.release(lane, position)
+            self.tunnel.receiver.release(lane, position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
         """Open the devices' end of a tunnel whose cloud side is another program; blocks."""
@@ -237,13 +239,13 @@ class Assembly:
             self._loaded.tunnel, policy.max_bytes, **self._device_end
         )
         tunnel = LimitedTunnel(end, policy) if policy.drops else end
-        self._tunnel = tunnel
+        self.tunnel = tunnel
         stack.callback(tunnel.close)
         return tunnel
 
     def relax_tunnel(self) -> None:
         """Let no host wait for room in the tunnel any more: the run ends. Any thread."""
-        relax = getattr(getattr(self, "_tunnel", None), "relax", None)
+        relax = getattr(self.tunnel, "relax", None)
         if relax is not None:
             relax()
 
@@ -266,11 +268,6 @@ class Assembly:
     def incarnation(self) -> str:
         """Of the opened data directory."""
         return self._data_dir.meta.incarnation
-
-    @property
-    def tunnel(self) -> Any:
-        """The tunnel that ``open_cloud`` or ``open_device_end`` opened."""
-        return self._tunnel
 
     def _open_vms(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         count = self.partition_count
@@ -351,7 +348,7 @@ class Assembly:
 
     def make_cloud(self) -> CloudActor:
         """Return the cloud side's actor, not started."""
-        tunnel = self._tunnel
+        tunnel = self.tunnel
         ends = (tunnel.receiver, tunnel.downlink_sender, tunnel.downlink)
         return CloudActor(self.cloud_store, *ends, tunnel.close, self._services)
 
