@@ -7,10 +7,9 @@ Who is asked makes a registry of its own for every answer; one thread fills and 
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final, override
+from typing import Any, Final, override
 
 _METRIC_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL_NAME: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
@@ -21,22 +20,24 @@ _NO_NUMBERS: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 type _Labels = tuple[str, ...]
 
 
-class _Metric(ABC):
+class _Metric:
     kind = "untyped"
     suffixes: tuple[str, ...] = ("",)
 
-    def __init__(self, name: str, help_: str, labels: Sequence[str]) -> None:
+    def __init__(self, name: str, help_: str, labels: Sequence[str], first: Any = 0) -> None:
         self.name = name
         self._help = help_
         self._label_names = tuple(labels)
+        # without labels there is one series, and it is there from the start
+        self._series: dict[_Labels, Any] = {} if labels else {(): first}
 
     def head(self) -> list[str]:
         text = self._help.replace("\\", r"\\").replace("\n", r"\n")
         return [f"# HELP {self.name} {text}", f"# TYPE {self.name} {self.kind}"]
 
-    @abstractmethod
     def samples(self) -> list[str]:
-        """Return a line per series."""
+        """Return the lines of all series."""
+        return [self._sample("", *figure) for figure in sorted(self._series.items())]
 
     def _values(self, labels: dict[str, str]) -> _Labels:
         if labels.keys() != set(self._label_names):
@@ -56,18 +57,7 @@ class _Metric(ABC):
         return f"{self.name}{suffix}{labels} {_number(figure)}"
 
 
-class _Figures(_Metric):
-    def __init__(self, name: str, help_: str, labels: Sequence[str]) -> None:
-        super().__init__(name, help_, labels)
-        # without labels there is one series, and it is there from the start
-        self._figures: dict[_Labels, float] = {} if labels else {(): 0}
-
-    @override
-    def samples(self) -> list[str]:
-        return [self._sample("", *figure) for figure in sorted(self._figures.items())]
-
-
-class Counter(_Figures):
+class Counter(_Metric):
     """A figure that only grows; its name ends in ``_total``."""
 
     kind = "counter"
@@ -75,17 +65,17 @@ class Counter(_Figures):
     def raise_to(self, total: float, **labels: str) -> None:
         """Take over a total that is counted elsewhere; a lower one is ignored."""
         values = self._values(labels)
-        self._figures[values] = max(self._figures.get(values, 0), total)
+        self._series[values] = max(self._series.get(values, 0), total)
 
 
-class Gauge(_Figures):
+class Gauge(_Metric):
     """A figure that goes up and down."""
 
     kind = "gauge"
 
     def set(self, value: float, **labels: str) -> None:
         """Replace the value."""
-        self._figures[self._values(labels)] = value
+        self._series[self._values(labels)] = value
 
 
 class Histogram(_Metric):
@@ -104,13 +94,10 @@ class Histogram(_Metric):
         Raises:
             ValueError: There are no bounds, or they do not rise.
         """
-        super().__init__(name, help_, labels)
+        super().__init__(name, help_, labels, ([0] * (len(bounds) + 1), 0.0))
         if not bounds or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError(f"histogram {name}: bounds {tuple(bounds)} do not rise")
         self._bounds = tuple(bounds)
-        self._series: dict[_Labels, tuple[list[int], float]] = {}
-        if not labels:
-            self._series[()] = ([0] * (len(bounds) + 1), 0.0)
 
     def replace(self, below: Sequence[int], total: float, **labels: str) -> None:
         """Take over what is counted elsewhere.
