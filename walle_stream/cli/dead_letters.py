@@ -99,12 +99,12 @@ def _data_dir(options: argparse.Namespace, loaded: _Loaded | None) -> Path:
     name = loaded.pipeline.metadata.name
     if path is None:
         return Path("walle-data") / name
-    with DataDir.open_read_only(path) as opened:
-        if opened.meta.pipeline != name:
-            raise SpecFileError(
-                f"{path} is of pipeline {opened.meta.pipeline!r}, {loaded.file} defines {name!r}: "
-                "give those that belong together"
-            )
+    of = DataDir.open_read_only(path).meta.pipeline
+    if of != name:
+        raise SpecFileError(
+            f"{path} is of pipeline {of!r}, {loaded.file} defines {name!r}: give those that belong "
+            "together"
+        )
     return path
 
 
@@ -121,8 +121,7 @@ def _open_letters(
         stack.callback(archive.close)
         return archive.letters, archive.replayed(), archive.mark
     path = _data_dir(options, loaded)
-    with DataDir.open_read_only(path) as opened:
-        meta = opened.meta
+    meta = DataDir.open_read_only(path).meta
     if loaded is not None and options.to is None and not options.dry_run:
         source = load_connector(loaded.pipeline.spec.source.connector).open(loaded.source)
         source.check_fingerprint(meta.source)

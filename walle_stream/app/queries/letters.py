@@ -19,8 +19,7 @@ def dead_letters(data_dir: Path) -> Iterator[DeadLetter]:
 
 def kept_letters(data_dir: Path) -> Iterator[KeptLetter]:
     """Iterate over all dead letters with their records, by partition and order of arrival."""
-    with DataDir.open_read_only(data_dir) as opened:
-        meta = opened.meta
+    meta = DataDir.open_read_only(data_dir).meta
     for partition, store in open_partitions(data_dir):
         stored = store.get(keys.INCARNATION_KEY)
         incarnation = meta.incarnation if stored is None else stored.decode()
