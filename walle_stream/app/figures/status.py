@@ -155,7 +155,6 @@ def read_status(data_dir: Path) -> RunStatus:
                 )
             elif status.phase in {"starting", "running"}:
                 status.phase = "killed"
-            status.hosts = [] if status.phase == "starting" else status.hosts
             status.partitions = []
     if owner is None:
         status.pid = status.cloud_pid = 0
