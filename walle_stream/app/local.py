@@ -374,10 +374,8 @@ class LocalRun:
         cloud = self._cloud
         if cloud is None:
             return None
-        report: CloudReport = msgspec.convert(
-            self._ask(cloud, Drain(is_last=True)), CloudReport, from_attributes=True
-        )
-        return report
+        report = self._ask(cloud, Drain(is_last=True))
+        return msgspec.convert(report, CloudReport, from_attributes=True)
 
     def _ask(self, ref: ActorRef, question: Any) -> Any:
         try:

@@ -8,16 +8,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from walle_stream.app.programs.programs import ReadyTask
 from walle_stream.errors import SourceError
 from walle_stream.events import KINDS
 from walle_stream.ports import DeclaredIds, EventBatch, Source, SourceBatch, SourceReader, Unread
 from walle_stream.spec.suggestions import nearest, suggest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +67,7 @@ class LikelyMistakes:
 
     def look_at_file(self) -> list[str]:
         """Read the first rows of a source that is a file; return what is wrong, a line each."""
-        path: Path | None = getattr(self._source, "path", None)
+        path = getattr(self._source, "path", None)
         if self._source is None or path is None or not path.is_file():
             return []
         rows, letters = 0, []
