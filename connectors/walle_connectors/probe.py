@@ -8,6 +8,7 @@ closed here.
 import selectors
 import socket
 import ssl
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,29 +20,36 @@ from walle_stream.errors import BrokerUnreachableError
 PROBE_TIMEOUT_S: Final = 3.0
 """Longest wait for one broker's answer."""
 
+_PAUSE_S: Final = 0.2
 _ALERT_WAIT_MS: Final = 200  # TLS 1.3: a broker refuses our certificate after the handshake
 _CLOSED: Final = "it closed the connection during the TLS handshake: is its listener TLS?"
 
 
-def probe_brokers(connection: Connection) -> datetime | None:
+def probe_brokers(connection: Connection, patience_ms: float = 0.0) -> datetime | None:
     """Open a connection to the first broker that answers, and close it; blocks.
 
-    Each has ``PROBE_TIMEOUT_S``. Returns when the broker's certificate expires; None without TLS,
-    or when it cannot be told.
+    Each has ``PROBE_TIMEOUT_S``. A broker that may only be starting is waited for with patience,
+    one that refuses TLS is not. Returns when the broker's certificate expires; None without TLS, or
+    when it cannot be told.
 
     Raises:
         BrokerUnreachableError: None answers as it should; says why for each.
     """
-    context = connection.tls_context()
-    reasons = []
-    for address in connection.brokers:
-        try:
-            return probe_broker(address, context, PROBE_TIMEOUT_S)
-        except (OSError, ValueError) as error:
-            reasons.append(f"{address}: {failure_reason(error, connection.tls)}")
-    raise BrokerUnreachableError(
-        f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and `tls`"
-    )
+    deadline_ms, context = monotonic_ms() + patience_ms, connection.tls_context()
+    while True:
+        reasons, is_refused = [], False
+        for address in connection.brokers:
+            try:
+                return probe_broker(address, context, PROBE_TIMEOUT_S)
+            except (OSError, ValueError) as error:
+                is_refused = is_refused or isinstance(error, ssl.SSLError)
+                reasons.append(f"{address}: {failure_reason(error, connection.tls)}")
+        if is_refused or monotonic_ms() >= deadline_ms:
+            raise BrokerUnreachableError(
+                f"no broker answers ({'; '.join(reasons)}): start one, or correct `brokers` and "
+                "`tls`"
+            )
+        time.sleep(_PAUSE_S)
 
 
 def probe_broker(address: str, context: ssl.SSLContext | None, timeout_s: float) -> datetime | None:

@@ -20,8 +20,8 @@ from rich.progress import Progress
 
 from walle_connectors.file_stream import READ_ERRORS, FileStream
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.source.reaching import expect_broker
 from walle_connectors.kafka.source.records import EventValue
+from walle_connectors.probe import probe_brokers
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import SourceError
 from walle_stream.reading.dead_letters import BAD_TIME
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
     model = _model(options, refuse)
     if not options.record and (options.file.is_dir() or not options.file.exists()):
         raise SourceError(f"there is no file {str(options.file)!r}: correct FILE")
-    expect_broker(model, _CONNECT_MS)
+    probe_brokers(model, _CONNECT_MS)
     began_ms = monotonic_ms()
     if options.record:
         counts = _record(model, options.file)

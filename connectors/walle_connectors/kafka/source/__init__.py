@@ -3,7 +3,7 @@
 ``opening`` opens the topic or joins its group, ``reader`` reads all partitions, ``membership``
 those that a consumer group gives to this host; ``offsets`` says where a partition stands and
 where it begins, ``fetching`` gets records through either library (``confluent`` is the second
-one's), ``records`` makes batches of them. ``client`` and ``reaching`` ask the brokers.
+one's), ``records`` makes batches of them. ``client`` asks the brokers.
 Nothing imports a library before it is needed, since they are extras.
 """
 

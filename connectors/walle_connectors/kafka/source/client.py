@@ -14,8 +14,8 @@ from walle_connectors.brokers import Connection
 from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
-from walle_connectors.kafka.source.reaching import expect_broker
 from walle_connectors.kafka.topic_ids import known_topic_id, look_again, open_consumer
+from walle_connectors.probe import probe_brokers
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError
 from walle_stream.errors.extras import how_to_install
@@ -132,7 +132,7 @@ class TopicClient:
         self._model, self.topic, self._named_by = model, model.topic, named_by
         self._place: Any = TopicPartition
         connection = connection or model
-        expect_broker(connection, model.connect_timeout_ms)
+        probe_brokers(connection, model.connect_timeout_ms)
         with source_errors(model.topic):
             self.consumer, self._cluster = open_consumer(
                 **(connection.client_options() | model.consumer_options()),

@@ -9,7 +9,6 @@ import threading
 import pytest
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.source.reaching import expect_broker
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError
 
@@ -103,22 +102,20 @@ def connection(folder, address, ca="ca", own=None):
 
 
 def test_a_broker_that_answers_is_one(folder, serve):
-    expect_broker(connection(folder, serve(), ca=None), 1_000)
-    expect_broker(connection(folder, serve("server")), 1_000)
-    expect_broker(connection(folder, serve("server", is_mutual=True), own="client"), 1_000)
+    probe_brokers(connection(folder, serve(), ca=None), 1_000)
+    probe_brokers(connection(folder, serve("server")), 1_000)
+    probe_brokers(connection(folder, serve("server", is_mutual=True), own="client"), 1_000)
 
 
 def test_one_of_several_is_enough(folder, serve):
     given = Connection.model_validate({"brokers": ["127.0.0.1:9", serve()]})
-    expect_broker(given, 1_000)
+    probe_brokers(given, 1_000)
 
 
 def test_none_that_answers_is_said_with_all_addresses():
     given = Connection.model_validate({"brokers": ["127.0.0.1:9", "127.0.0.1:10"]})
-    with pytest.raises(
-        BrokerUnreachableError, match=r"127\.0\.0\.1:9, 127\.0\.0\.1:10 within 1 ms"
-    ):
-        expect_broker(given, 1)
+    with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:9: .*; 127\.0\.0\.1:10: "):
+        probe_brokers(given, 1)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +126,8 @@ def test_none_that_answers_is_said_with_all_addresses():
     ],
 )
 def test_a_certificate_that_is_not_trusted_is_named(folder, serve, server, ca, own, words):
-    with pytest.raises(BrokerUnreachableError, match=f"TLS is refused: .*{words}"):
-        expect_broker(connection(folder, serve(server), ca, own), 5_000)
+    with pytest.raises(BrokerUnreachableError, match=f".*{words}"):
+        probe_brokers(connection(folder, serve(server), ca, own), 5_000)
 
 
 @pytest.mark.parametrize(
@@ -143,15 +140,15 @@ def test_a_certificate_that_is_not_trusted_is_named(folder, serve, server, ca, o
 )
 def test_a_broker_that_refuses_ours_is_named(folder, serve, own, words):
     address = serve("server", is_mutual=True)
-    with pytest.raises(BrokerUnreachableError, match=f"TLS is refused: it refuses us: .*{words}"):
-        expect_broker(connection(folder, address, own=own), 5_000)
+    with pytest.raises(BrokerUnreachableError, match=f"it refuses us: .*{words}"):
+        probe_brokers(connection(folder, address, own=own), 5_000)
 
 
 def test_our_own_certificate_that_is_over_is_named(folder, serve):
     given = connection(folder, serve("server", is_mutual=True), own="expired")
-    over = r"TLS is refused: it refuses us: .*, ours \(`tls\.cert`\) has expired on 20\d\d-"
+    over = r"it refuses us: .*, ours \(`tls\.cert`\) has expired on 20\d\d-"
     with pytest.raises(BrokerUnreachableError, match=over):
-        expect_broker(given, 5_000)
+        probe_brokers(given, 5_000)
     with pytest.raises(BrokerUnreachableError, match=r"refuses us: .*, ours .* has expired on"):
         probe_brokers(given)
 
@@ -159,7 +156,7 @@ def test_our_own_certificate_that_is_over_is_named(folder, serve):
 def test_files_that_cannot_be_used_are_named(folder, serve, tmp_path):
     address = serve("server")
     with pytest.raises(BrokerUnreachableError, match=r"absent\.pem.*cannot be read"):
-        expect_broker(connection(folder, address, "absent"), 1_000)
+        probe_brokers(connection(folder, address, "absent"), 1_000)
     (tmp_path / "ca.pem").write_text("nothing")
     with pytest.raises(BrokerUnreachableError, match="cannot be used"):
-        expect_broker(connection(tmp_path, address), 1_000)
+        probe_brokers(connection(tmp_path, address), 1_000)
