@@ -32,6 +32,8 @@ class Origins(NamedTuple):
     """A topic's partition: ``topic[3]``."""
     numbers: Sequence[int]
     """By event: the offset."""
+    traces: Mapping[int, str] = {}
+    """By offset: the trace context of records that carry one and are asked for it."""
 
     def of(self, index: int) -> str:
         """Return the record of an event of the batch, as dead letters name it."""

@@ -28,6 +28,7 @@ class Lane[P: Position]:
         "raw",
         "raw_bytes",
         "time_ms",
+        "traces",
     )
 
     _uncounted: ClassVar[int] = -1
@@ -52,6 +53,8 @@ class Lane[P: Position]:
         self.raw: list[bytes] = []
         self.origins: list[int] = []
         """The record of each event, where the source numbers records."""
+        self.traces: dict[int, str] = {}
+        """Trace contexts of such records, by their numbers."""
 
     @property
     def is_empty(self) -> bool:
@@ -86,7 +89,7 @@ class Lane[P: Position]:
             size_bytes=(len(events) + len(letters)) * ROW_BYTES + self.raw_bytes,
             raw=b"".join(self.raw) if self.raw else None,
             arrived_ms=arrived_ms,
-            origins=Origins(source, self.origins) if source else None,
+            origins=Origins(source, self.origins, self.traces) if source else None,
         )
         if events:
             self.time_ms = max(self.time_ms, events[-1].ingest_time_ms)

@@ -36,6 +36,8 @@ class FeatureRecord(msgspec.Struct, array_like=True, forbid_unknown_fields=True,
     """Fixed-size encoding beside the feature; may be empty."""
     event_time_ms: int = -1
     """Of the event that woke the task, on the device's clock; -1 where it is not known."""
+    trace: str = ""
+    """Trace context of the record that woke the task; empty where it is not followed."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -31,6 +31,10 @@ from walle_stream.wire.compact import decode_compact, encode_compact
 from walle_stream.wire.headers import Headers, read_headers
 
 RECORD_VERSION: Final = 1
+
+TRACE_HEADER: Final = "traceparent"
+"""W3C Trace Context."""
+
 _PARTITION_MAX: Final = 2**32 - 1
 
 type ValueFormat = Literal["json", "msgpack", "compact"]
@@ -84,7 +88,7 @@ def encode_record(
     if envelope.service:
         headers.append(("svc", envelope.service.encode()))
     if envelope.trace_parent:
-        headers.append(("traceparent", envelope.trace_parent.encode()))
+        headers.append((TRACE_HEADER, envelope.trace_parent.encode()))
     if value_format != "json":
         value = _from_json(value, _WRITERS[value_format])
     return envelope.device_id.encode(), value, headers
@@ -113,7 +117,7 @@ def decode_record(
         event_time_ms=texts.number("t"),
         encoding=texts.get("enc"),
         service=texts.text("svc", ""),
-        trace_parent=texts.text("traceparent", ""),
+        trace_parent=texts.text(TRACE_HEADER, ""),
     )
     value_format = texts.text("ct")
     if value_format == "json":

@@ -4,6 +4,7 @@
 """
 
 import logging
+import re
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from walle_stream.wire.reports import is_reports
 
 _log = logging.getLogger(__name__)
 
+_TRACE: Final = re.compile("00-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})")
 _NAMED: Final = frozenset({"p", "n", "task"})
 
 
@@ -45,11 +47,11 @@ def frame_to_records(
     calls = decode_calls(envelope.body)
     if calls is not None:
         return [
-            _record(envelope, call.question, value_format, has_trace, _call_fields(call))
+            _record(envelope, call.question, value_format, has_trace, "", _call_fields(call))
             for call in calls
         ]
     return [
-        _record(envelope, each.feature, value_format, has_trace, _feature_fields(each))
+        _record(envelope, each.feature, value_format, has_trace, each.trace, _feature_fields(each))
         for each in decode_body(envelope.body)
     ]
 
@@ -62,10 +64,15 @@ def record_name(record: TopicRecord) -> str:
     return f"device {(record.key or b'').decode()}, task {headers['task']}, number {headers['n']}"
 
 
-def trace_parent(idempotency_key: str) -> str:
-    """Return a trace context (W3C Trace Context, level 1) that a repeated record has again."""
+def trace_parent(idempotency_key: str, parent: str = "") -> str:
+    """Return a trace context (W3C Trace Context, level 1) that a repeated record has again.
+
+    It is a span of the parent's trace, where that is one.
+    """
     digest = blake2b(idempotency_key.encode(), digest_size=24).hexdigest()
-    return f"00-{digest[:32]}-{digest[32:]}-01"
+    found = _TRACE.fullmatch(parent)
+    trace, flags = found.groups() if found else (digest[:32], "01")
+    return f"00-{trace}-{digest[32:]}-{flags}"
 
 
 def _feature_fields(record: FeatureRecord) -> dict[str, Any]:
@@ -95,6 +102,7 @@ def _record(
     value: bytes,
     value_format: ValueFormat,
     has_trace: bool,
+    trace: str,
     fields: dict[str, Any],
 ) -> TopicRecord:
     head = RecordEnvelope(
@@ -104,7 +112,7 @@ def _record(
         **fields,
     )
     if has_trace:
-        head.trace_parent = trace_parent(head.idempotency_key)
+        head.trace_parent = trace_parent(head.idempotency_key, trace)
     try:
         return TopicRecord(*encode_record(head, value, value_format))
     except EnvelopeError:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -9,14 +10,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import yaml
 
+from kafka import KafkaProducer
+from tests.integration.kafka.source_rows import row
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import command
 from walle_connectors.kafka.admin import admin_client
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_end import CloudEnd
-from topics_of_tests import fresh_model, shop_pipeline
+from topics_of_tests import fresh_model, shop_pipeline, until
 
 pytestmark = [
     pytest.mark.integration,
@@ -66,6 +70,37 @@ def test_what_waited_for_a_broker_is_what_an_embedded_run_makes(address, tmp_pat
         run(written(tmp_path, keys_of(model, brokers=nobody)), tmp_path / "kafka")
         run(written(tmp_path, keys_of(model)), tmp_path / "kafka")
         assert features(model, tmp_path / "table", len(wanted)) == wanted
+
+
+@pytest.mark.parametrize("driver", ["kafka-python", "confluent"])
+def test_a_trace_of_the_source_goes_on_in_the_features(address, tmp_path, driver):
+    pytest.importorskip("confluent_kafka" if driver == "confluent" else "kafka")
+    (tmp_path / "t.py").write_text("def run(ctx, page):\n    ctx.emit({'n': len(page.events)})\n")
+    trace, span = "4b" * 16, "f0" * 8
+    with fresh_model(address, 1) as model, fresh_model(address, 1) as raw:
+        with closing(KafkaProducer(**raw.client_options())) as producer:
+            for number, headers in enumerate(
+                ([("traceparent", f"00-{trace}-{span}-00".encode())], [])
+            ):
+                key, value = row(f"d{number}", number)
+                data = json.dumps(value).encode()
+                producer.send(raw.topic, data, key.encode(), headers).get(30)
+        keys = {"brokers": address, "topic": raw.topic, "stopAtEnd": True, "trace": True}
+        source = {"connector": "walle_connectors.kafka:CONNECTOR", "driver": driver, **keys}
+        tunnel = keys_of(model, trace=True, driver=driver)
+        spec = {"version": "1", "script": "t.py", "triggers": [{"sequence": ["click"]}]}
+        head = {"apiVersion": "walle/v1", "metadata": {"name": "t"}}
+        tasks, runtime = [{"task": "t"}], {"partitions": 1}
+        pipeline = {"source": source, "tunnel": tunnel, "runtime": runtime, "tasks": tasks}
+        documents = [{"kind": "Pipeline", "spec": pipeline}, {"kind": "Task", "spec": spec}]
+        (tmp_path / "p.yaml").write_text(yaml.safe_dump_all([head | each for each in documents]))
+        run(tmp_path / "p.yaml", tmp_path / "d")
+        with closing(CloudEnd(model)) as cloud:
+            found = until(lambda: len(got := cloud.receiver.records({}).get(0, ())) > 1 and got)
+    traces = {each.key: dict(each.headers)["traceparent"].decode() for each in found}
+    assert re.fullmatch(rf"00-{trace}-[0-9a-f]{{16}}-00", traces[b"d0"])
+    assert span not in traces[b"d0"]
+    assert trace not in traces[b"d1"]
 
 
 def called(capsys, *arguments):

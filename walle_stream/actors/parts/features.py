@@ -28,6 +28,7 @@ class Features(Part):
                 feature,
                 encoding,
                 run.clock_ms,
+                turn.origins.trace_of(run) if turn.origins.has_traces else "",
             )
             for run, number, (feature, encoding) in opening.machine.complete(turn.done.emitted)
         ]

@@ -1,6 +1,6 @@
-"""Which records of the source a turn's events came in, for its dead letters.
+"""Which records of the source a turn's events came in, for its dead letters and traces.
 
-Asked only where something failed: nothing is kept of an event but its number.
+Asked only where something failed, or is traced: nothing is kept of an event but its number.
 """
 
 from typing import NamedTuple
@@ -20,12 +20,14 @@ class _Part(NamedTuple):
 class RunOrigins:
     """Of one turn. One thread, the partition host's."""
 
-    __slots__ = ("_parts", "last")
+    __slots__ = ("_parts", "has_traces", "last")
 
     def __init__(self, last: str = "") -> None:
         """Begin with nothing but the last record of the turns before; empty for none."""
         self._parts: list[_Part] = []
         self.last = last
+        self.has_traces = False
+        """Whether some of the records carry a trace context."""
 
     def add(self, runs: Runs, batch: SourceBatch) -> None:
         """Remember a batch whose events were taken, by the runs that it woke."""
@@ -34,6 +36,7 @@ class RunOrigins:
             return
         if runs:
             self._parts.append(_Part(runs, batch.events, origins, self.last))
+        self.has_traces = self.has_traces or bool(origins.traces)
         if origins.numbers:
             self.last = origins.of(-1)
 
@@ -44,9 +47,21 @@ class RunOrigins:
         the device's record that let it go on; for a time-out the last that was read. Empty where no
         record woke it, or the source names none.
         """
+        part, index = self._find(run)
+        if part is None:
+            return ""
+        return part.before if index is None else part.origins.of(index)
+
+    def trace_of(self, run: RunTask) -> str:
+        """Return the trace context of that record; empty where there is none."""
+        part, index = self._find(run)
+        if part is None or index is None:
+            return ""
+        return part.origins.traces.get(part.origins.numbers[index], "")
+
+    def _find(self, run: RunTask) -> tuple[_Part | None, int | None]:
         for part in self._parts:
             own = part.runs.get((run.task, run.program), {}).get(run.device_id, ())
             if any(position == run.position for position, _, _ in own):
-                index = part.events.index_of(run.device_id, run.clock_ms)
-                return part.before if index is None else part.origins.of(index)
-        return ""
+                return part, part.events.index_of(run.device_id, run.clock_ms)
+        return None, None

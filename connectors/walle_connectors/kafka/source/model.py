@@ -93,6 +93,11 @@ class KafkaSourceModel(Connection):
         description="What fetches records; confluent (librdkafka) is an extra, without groups.",
     )
 
+    trace: StrictBool = Field(
+        default=False,
+        description="Follow the records' trace context (header traceparent) to their features.",
+    )
+
     @model_validator(mode="after")
     def _group_has_its_driver(self) -> Self:
         # librdkafka tells nobody the generation of a group, which fences what hosts send

@@ -81,7 +81,7 @@ class KafkaSource(LaneSource):
             self._expect_count(client, len(opening.numbers))
             fetcher = None
             if self._model.driver == "confluent":
-                fetcher = ConfluentFetcher(self._model)
+                fetcher = ConfluentFetcher(self._model, has_headers=self._model.trace)
                 client.watch()
             reader = KafkaReader(client, self._model, self._decoder(), opening, fetcher)
         except BaseException:

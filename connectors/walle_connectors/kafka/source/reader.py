@@ -21,6 +21,7 @@ from walle_stream.clock import monotonic_ms, wall_ms
 from walle_stream.ports import DeadLetter, DeadLetterRoute, Unread
 from walle_stream.reading import Lane, LaneReader, Opening, record_dead_letter
 from walle_stream.reading.offsets import encode_position
+from walle_stream.wire.record import TRACE_HEADER
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class KafkaReader(LaneReader[TopicPosition]):
         beginning = TopicPosition(next=0, topic=model.topic)
         super().__init__(opening._replace(offsets={}, numbers=()), beginning)
         self._client = client
-        self._fetcher = fetcher or PythonFetcher(client)
+        self._fetcher = fetcher or PythonFetcher(client, has_headers=model.trace)
         self._decoder = decoder
         self._arrived_ms = 0.0
         self._is_closed = False
@@ -215,6 +216,10 @@ class KafkaReader(LaneReader[TopicPosition]):
         behind = records.offsets[-1] + 1
         newest = self._fetcher.end(number) if end < 0 else end
         lane.end = max(lane.end, behind, newest)
+        for offset, headers in zip(records.offsets, records.headers, strict=False):
+            for name, value in headers:
+                if name == TRACE_HEADER and value:
+                    lane.traces[offset] = value.decode(errors="replace")
         events = self._decoder.decode_all(records)
         if events is None:
             for record in starmap(Record, zip(*records[:4], strict=True)):

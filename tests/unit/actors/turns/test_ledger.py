@@ -59,8 +59,8 @@ def test_measured_is_what_one_kind_alone_and_the_raw_rows_would_have_cost():
     assert (added.measured_rows, added.measured_raw_bytes) == (40, len(raw))
     packed = zstandard.ZstdCompressor(level=1).compress(raw)
     assert added.packed_raw_bytes == len(packed) + 10 + ENVELOPE_BYTES
-    # an array of two arrays: a head, "d1", "both", "1", a number, the heads of two bytes, a time
-    around = 10 + ENVELOPE_BYTES + 1 + 2 * (1 + 3 + 5 + 2 + 1 + 2 + 2 + 1)
+    # an array of two arrays: a head, "d1", "both", "1", a number, the heads of two bytes, a time, no trace
+    around = 10 + ENVELOPE_BYTES + 1 + 2 * (1 + 3 + 5 + 2 + 1 + 2 + 2 + 1 + 1)
     assert added.tasks["both"] == TaskBytes(
         measured_sent_bytes=sent.tasks["both"].sent_bytes,
         feature_alone_bytes=around + 200,

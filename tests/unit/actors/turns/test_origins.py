@@ -1,5 +1,7 @@
 """Which record of the source a run or an event is of."""
 
+import msgspec
+
 from walle_stream.actors.turns.dead_letters import refused_dead_letter
 from walle_stream.actors.turns.origins import RunOrigins
 from walle_stream.events import Event
@@ -45,6 +47,19 @@ EVENTS = [event("a", 1), event("b", 1), event("a", 5), event("a", 7), event("c",
 def test_a_run_is_of_the_event_that_woke_it():
     assert place_of(run("a", 5)) == "raw[2]@20"
     assert place_of(run("b", 1)) == "raw[2]@10"
+
+
+def test_a_trace_is_that_of_the_record_that_woke_the_run():
+    made, given = RunOrigins(), batch(EVENTS)
+    assert not made.has_traces
+    origins = given.origins._replace(traces={20: "of a"})
+    made.add(woken(run("a", 5), run("b", 1)), msgspec.structs.replace(given, origins=origins))
+    assert made.has_traces
+    assert [made.trace_of(each) for each in (run("a", 5), run("b", 1), run("c", 0))] == [
+        "of a",
+        "",
+        "",
+    ]
 
 
 def test_one_whose_event_came_before_is_of_the_devices_last_and_a_timer_s_of_the_last():

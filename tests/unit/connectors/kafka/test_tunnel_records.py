@@ -127,4 +127,10 @@ def test_a_trace_context_is_the_same_for_a_repeated_record():
     assert first["traceparent"] == again["traceparent"]
     assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", first["traceparent"].decode())
     assert trace_parent("a") != trace_parent("b")
+    parent = f"00-{'4b' * 16}-{'f0' * 8}-00"
+    assert re.fullmatch(
+        rf"00-{'4b' * 16}-[0-9a-f]{{16}}-00", continued := trace_parent("a", parent)
+    )
+    assert continued != parent
+    assert trace_parent("a", "no trace") == trace_parent("a")
     assert "traceparent" not in dict(frame_to_records(frame([feature(1)]))[0].headers)

@@ -38,7 +38,8 @@ class Client:
 class Fetcher:
     """Stands in for ``PythonFetcher``."""
 
-    def __init__(self, client):
+    def __init__(self, client, *, has_headers=False):
+        assert not has_headers
         self._client, self._next, self._paused = client, {}, set()
 
     def assign(self, numbers):
