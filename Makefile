@@ -95,7 +95,7 @@ conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference an
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
 .PHONY: bench-pipeline bench-durability bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
-    bench-ipv bench-engine bench-release bench-report
+    bench-cloud bench-ipv bench-engine bench-release bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine, makes a busy one beside
@@ -115,6 +115,8 @@ bench-fleet: setup ## memory of 100,000 devices, activation, a hot device
 	@$(PY) bench/fleet.py $(ARGS)
 bench-tunnel: setup ## latency and throughput over a real Apache Kafka with TLS: Docker, or a JDK and Maven
 	@$(PY) bench/tunnel.py $(ARGS)
+bench-cloud: setup ## the cloud side over a real Apache Kafka: CPU and bytes written a feature, a plain loop beside it
+	@$(PY) bench/cloud.py $(ARGS)
 bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pythons
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) bench/vm.py $(ARGS)

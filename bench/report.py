@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from cloud import tables as cloud_tables
 from conformance_parts.tables import beside as beside_peers
 from conformance_parts.tables import known as known_peers
 from core import tables as core_tables
@@ -219,6 +220,17 @@ def tunnel_lines(result: dict) -> list[str]:
     )
 
 
+def cloud_lines(result: dict) -> list[str]:
+    """Return the table of the cloud side over Kafka."""
+    settings = result["settings"]
+    return _section(
+        "The cloud side over Apache Kafka",
+        f"{settings['features']:,} features of {settings['devices']:,} devices, "
+        f"{_where(result)}.{_trial(result)}",
+        cloud_tables(result),
+    )
+
+
 def growth_lines(result: dict) -> list[str]:
     """Return the table and the figure of the memory over very many events."""
     (RESULTS / "growth.svg").write_text(growth_figure(result))
@@ -354,6 +366,7 @@ RENDERERS = {
     "peers-kafka.json": peers_kafka_lines,
     "fleet.json": fleet_lines,
     "tunnel.json": tunnel_lines,
+    "cloud.json": cloud_lines,
     "engine.json": engine_lines,
     "release.json": release_lines,
     "gates.json": gates_lines,

@@ -94,6 +94,7 @@ class FeatureStore:
     """The feature table of a tunnel. One writing thread; readers open it read-only."""
 
     _cached_devices = 50_000
+    _packs_flushes = False
 
     def __init__(
         self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
@@ -112,7 +113,9 @@ class FeatureStore:
         self.sink_log: SinkLog | None = None
         self.lane = ""
         """What numbers the features of ``sink_log``."""
-        self._database: Rdict = open_rocks(path, read_only=read_only)
+        self._database: Rdict = open_rocks(
+            path, read_only=read_only, packs_flushes=self._packs_flushes
+        )
         self._durability = durability_of(self._database, path, sync_ms)
         self._merged: deque[tuple[int, dict[int, int]]] = deque()  # not durable yet
         self._seen: dict[str, DeviceSeen] = {}

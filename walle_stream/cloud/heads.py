@@ -58,18 +58,17 @@ class KeptFeature(msgspec.Struct, array_like=True, gc=False):
 
 def chain_digest(before: bytes, record: FeatureRecord) -> bytes:
     """Return the digest (16 bytes, blake2b) of all features up to this one, from an empty one."""
-    # lengths, so that no two lists of parts are hashed alike
-    hashed = blake2b(before, digest_size=16)
-    for part in (
+    parts = (
         b"%d" % record.sequence_number,
         record.task.encode(),
         record.task_version.encode(),
         b"%d" % record.event_time_ms,
         record.feature,
         record.encoding,
-    ):
-        hashed.update(b"%d:%b" % (len(part), part))
-    return hashed.digest()
+    )
+    # lengths, so that no two lists of parts are hashed alike
+    text = b"".join([b"%d:%b" % (len(part), part) for part in parts])
+    return blake2b(before + text, digest_size=16).digest()
 
 
 def shown(

@@ -90,6 +90,7 @@ class PartitionTable(FeatureStore):
     """
 
     _cached_devices = 2_000  # a worker may have a hundred tables
+    _packs_flushes = True
 
     def __init__(self, path: Path, keep: int, *, keeps_reports: bool = False) -> None:
         """Open it, making it if it is not there; blocks.

@@ -72,10 +72,11 @@ _cache = Cache(BLOCK_CACHE_BYTES)
 _write_buffers = WriteBufferManager(WRITE_BUFFERS_BYTES, False)  # noqa: FBT003 - it takes no names
 
 
-def open_rocks(path: Path, *, read_only: bool = False) -> Rdict:
+def open_rocks(path: Path, *, read_only: bool = False, packs_flushes: bool = False) -> Rdict:
     """Open a database of raw bytes, creating it if it may be written.
 
-    Its parent exists. ``read_only`` reads a snapshot as of now, beside a process that writes.
+    Its parent exists. ``read_only`` reads a snapshot as of now, beside a process that writes;
+    ``packs_flushes`` compresses what a flush writes, too, for rows that stay.
 
     Raises:
         StoreLockedError: Another process writes it.
@@ -84,7 +85,7 @@ def open_rocks(path: Path, *, read_only: bool = False) -> Rdict:
     """
     if read_only:
         return _open_read_only(path)
-    built = _build_options()
+    built = _build_options(packs_flushes=packs_flushes)
     with RocksErrorMap(path):
         return Rdict(str(path), built, column_families={"default": built})
 
@@ -253,7 +254,9 @@ def _writable(path: Path) -> Iterator[Path]:
         yield Path(copy)
 
 
-def _build_options(max_open_files: int = _OPEN_FILES_MAX) -> Options:
+def _build_options(
+    max_open_files: int = _OPEN_FILES_MAX, *, packs_flushes: bool = False
+) -> Options:
     blocks = BlockBasedOptions()
     blocks.set_block_cache(_cache)
     blocks.set_bloom_filter(_BLOOM_BITS, False)  # noqa: FBT003 - full filter, not per block
@@ -267,10 +270,9 @@ def _build_options(max_open_files: int = _OPEN_FILES_MAX) -> Options:
     options.set_write_buffer_manager(_write_buffers)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_level_zero_file_num_compaction_trigger(8)
-    # not what a flush writes: it is rewritten soon, and costs 3 % of a run's CPU
-    options.set_compression_per_level(
-        [DBCompressionType.none(), *[DBCompressionType.lz4()] * (_LEVELS - 1)]
-    )
+    # not what a flush of a run writes: it is rewritten soon, and costs 3 % of a run's CPU
+    first = DBCompressionType.lz4() if packs_flushes else DBCompressionType.none()
+    options.set_compression_per_level([first, *[DBCompressionType.lz4()] * (_LEVELS - 1)])
     options.set_max_background_jobs(2)
     options.set_max_open_files(max_open_files)
     # by itself it starts 16 threads at each opening, which have next to nothing to open

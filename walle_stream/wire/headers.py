@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from walle_stream.errors import EnvelopeError
@@ -25,11 +26,11 @@ class FoundHeaders:
     def __init__(self, what: str, headers: Iterable[tuple[str, bytes | None]]) -> None:
         """Keep those of the record ``what``; of one name the last counts."""
         self._what = what
-        self._found = dict(headers)
+        self.found = dict(headers)
 
     def get(self, name: str) -> bytes:
         """Return a header as it is, empty where there is none."""
-        return self._found.get(name) or b""
+        return self.found.get(name) or b""
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return a header as text, the default where there is none.
@@ -37,7 +38,7 @@ class FoundHeaders:
         Raises:
             EnvelopeError: It is missing, or no text.
         """
-        value = self._found.get(name)
+        value = self.found.get(name)
         if value is None:
             if default is None:
                 raise EnvelopeError(f"a {self._what} lacks the header {name!r}")
@@ -66,6 +67,11 @@ class FoundHeaders:
         Raises:
             EnvelopeError: It is missing, or no such number.
         """
+        value = self.found.get(name)
+        if value and value.isdigit() and len(value) < _DIGITS_MAX:
+            number = int(value)  # asked for every record
+            if number <= at_most:
+                return number
         text = self.text(name)
         digits = text.removeprefix("-") if is_signed else text
         if (
@@ -104,11 +110,17 @@ def read_headers(
     if key is None or value is None:
         raise EnvelopeError(f"a {what} has no {'key' if key is None else 'value'}")
     try:
-        device_id = key.decode()
-    except UnicodeDecodeError as error:
-        raise EnvelopeError(f"a {what}'s key is no text: {error}") from error
-    # it becomes a key of tables, and a path of look-ups
-    problem = device_id_problem(device_id) if has_device else None
-    if problem:
-        raise EnvelopeError(f"a {what}'s key is no device: {problem}")
+        device_id = _device_of(key) if has_device else key.decode()
+    except ValueError as error:
+        raise EnvelopeError(f"a {what}'s key is no device: {error}") from error
     return device_id, value, texts
+
+
+@lru_cache(16_384)  # it is asked for every record
+def _device_of(key: bytes) -> str:
+    # it becomes a key of tables, and a path of look-ups
+    device_id = key.decode()
+    problem = device_id_problem(device_id)
+    if problem:
+        raise ValueError(problem)
+    return device_id

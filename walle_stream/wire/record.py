@@ -22,13 +22,14 @@ something else is a new version, which it refuses. Of one record delivered twice
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
 
 from walle_stream.errors import EnvelopeError
 from walle_stream.wire.compact import decode_compact, encode_compact
-from walle_stream.wire.headers import Headers, read_headers
+from walle_stream.wire.headers import FoundHeaders, Headers, read_headers
 
 RECORD_VERSION: Final = 1
 
@@ -36,6 +37,7 @@ TRACE_HEADER: Final = "traceparent"
 """W3C Trace Context."""
 
 _PARTITION_MAX: Final = 2**32 - 1
+_SHARED: Final = ("inc", "p", "ep", "task", "tv", "ct", "svc")
 
 type ValueFormat = Literal["json", "msgpack", "compact"]
 
@@ -106,26 +108,42 @@ def decode_record(
             have.
     """
     device, value, texts = read_headers("record", RECORD_VERSION, key, value, headers)
+    incarnation, partition, epoch, task, version, value_format, service = _shared(
+        *map(texts.found.get, _SHARED)
+    )
     envelope = RecordEnvelope(
         device_id=device,
-        incarnation=texts.incarnation("inc"),
-        partition=texts.number("p", is_signed=False, at_most=_PARTITION_MAX),
-        epoch=texts.number("ep", is_signed=False),
+        incarnation=incarnation,
+        partition=partition,
+        epoch=epoch,
         sequence_number=texts.number("n", is_signed=False),
-        task=texts.text("task"),
-        task_version=texts.text("tv"),
+        task=task,
+        task_version=version,
         event_time_ms=texts.number("t"),
         encoding=texts.get("enc"),
-        service=texts.text("svc", ""),
+        service=service,
         trace_parent=texts.text(TRACE_HEADER, ""),
     )
-    value_format = texts.text("ct")
     if value_format == "json":
         return envelope, value
     read = _READERS.get(value_format)
     if read is None:
         raise EnvelopeError(f"a record's value has the unknown format {value_format!r}")
     return envelope, _to_json(value, value_format, read)
+
+
+@lru_cache(1_024)  # a sender's records differ in their numbers and times alone
+def _shared(*values: bytes | None) -> tuple[str, int, int, str, str, str, str]:
+    texts = FoundHeaders("record", zip(_SHARED, values, strict=True))
+    return (
+        texts.incarnation("inc"),
+        texts.number("p", is_signed=False, at_most=_PARTITION_MAX),
+        texts.number("ep", is_signed=False),
+        texts.text("task"),
+        texts.text("tv"),
+        texts.text("ct"),
+        texts.text("svc", ""),
+    )
 
 
 _WRITERS: Final[dict[str, Callable[[Any], bytes]]] = {

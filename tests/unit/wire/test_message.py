@@ -60,7 +60,7 @@ def test_a_message_without_key_or_value_is_refused():
         decode_message(None, *STORED[1:])
     with pytest.raises(EnvelopeError, match="no value"):
         decode_message(b"d1", None, STORED[2])
-    with pytest.raises(EnvelopeError, match="no text"):
+    with pytest.raises(EnvelopeError, match="no device"):
         decode_message(b"\xff", *STORED[1:])
     assert decode_message(b"", *STORED[1:]).device_id == ""  # for all
 

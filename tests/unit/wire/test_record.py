@@ -102,7 +102,7 @@ def test_a_record_without_key_or_value_is_refused():
         decode_record(None, *STORED[1:])
     with pytest.raises(EnvelopeError, match="no value"):
         decode_record(b"d1", None, STORED[2])
-    with pytest.raises(EnvelopeError, match="no text"):
+    with pytest.raises(EnvelopeError, match="no device"):
         decode_record(b"\xff", *STORED[1:])
 
 
