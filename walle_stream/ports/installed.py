@@ -29,3 +29,5 @@ class InstalledTask(msgspec.Struct, frozen=True, omit_defaults=True):
     """What installed it calls it; empty for a task of the definition."""
     is_signed: bool = False
     """Whether a signature that was checked covers its package."""
+    takes_messages: bool = False
+    """Whether messages of the cloud wake it."""

@@ -33,6 +33,7 @@ _MATCH_ARGS_REFUSED: Final = (
     "uses '__match_args__' otherwise than to give a class a tuple of plain names"
 )
 _RUN: Final = "define def run(ctx, page) at the top level"
+_ON_MESSAGE: Final = "write it as def on_message(ctx, message)"
 _MIGRATE: Final = (
     "its stateVersion asks for def migrate(old) at the top level, which returns the new state as "
     "a dict"
@@ -72,6 +73,8 @@ class CompiledScript(NamedTuple):
     """Allowed modules that it imports, ascending."""
     shares_globals: bool
     """Whether nothing in its globals can differ between runs."""
+    takes_messages: bool
+    """Whether it has an ``on_message``."""
 
 
 def compile_script(
@@ -98,7 +101,7 @@ def compile_script(
         raise ScriptProblem(text, error.lineno or 0, error.offset or 0) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise ScriptProblem(f"is not valid Python, or nested too deep: {error}") from error
-    return CompiledScript(code, imports, shares_globals)
+    return CompiledScript(code, imports, shares_globals, _entry(tree, "on_message") is not None)
 
 
 def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
@@ -109,6 +112,8 @@ def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:
     findings = list(_entry_findings(tree, "run", ("ctx", "page"), _RUN))
     if needs_migrate:
         findings += _entry_findings(tree, "migrate", ("old",), _MIGRATE)
+    if _entry(tree, "on_message") is not None:
+        findings += _entry_findings(tree, "on_message", ("ctx", "message"), _ON_MESSAGE)
     named = set(_fixed_match_args(tree))
     for node in ast.walk(tree):
         line = getattr(node, "lineno", 0)
@@ -264,13 +269,18 @@ def _import_refused(module: str) -> str:
     )
 
 
+def _entry(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    # the last one counts, as when the script's body runs
+    for node in reversed(tree.body):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            return node
+    return None
+
+
 def _entry_findings(
     tree: ast.Module, name: str, parameters: tuple[str, ...], how: str
 ) -> Iterator[Finding]:
-    function: ast.FunctionDef | ast.AsyncFunctionDef | None = None
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            function = node
+    function = _entry(tree, name)
     if function is None:
         yield 0, f"has no function {name!r}: {how}"
         return

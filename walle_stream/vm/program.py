@@ -51,6 +51,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     """Which devices may share a VM."""
     shares_globals: bool = False
     """Whether all runs of a VM have the same globals: none can leave anything there."""
+    takes_messages: bool = False
+    """Whether the script has an ``on_message``; else no message wakes it."""
     confinement: Confinement = Confinement()
 
     @property
@@ -86,7 +88,10 @@ def compile_program(program: TaskProgram) -> CompiledProgram:
     except ValueError as error:
         refusal = script_error(program, 0, f"its config is not plain JSON ({error})")
         raise refusal from error
-    return pack_program(program, script.code, script.imports, shares_globals=script.shares_globals)
+    packed = pack_program(
+        program, script.code, script.imports, shares_globals=script.shares_globals
+    )
+    return msgspec.structs.replace(packed, takes_messages=script.takes_messages)
 
 
 def script_error(

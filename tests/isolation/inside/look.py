@@ -2,6 +2,7 @@
 
 
 def make_run():
+    from walle_guest.message import Message
     from walle_guest.page import Page
     from walle_guest.reply import Reply
     from walle_guest.state import State
@@ -9,7 +10,8 @@ def make_run():
     row = ("click", "click", 1, 1, {"a": {"b": [1]}})
     page = Page(("p", "i", "none", None, row, [row]))
     context = _session._program.context("d", 1, 0, State({"k": b"[1]"}))
-    return {"ctx": context, "page": page, "reply": Reply(["c", "s", "", b"{}"])}
+    told = {"reply": Reply(["c", "s", "", b"{}"]), "message": Message(["s", 1, b"{}"])}
+    return {"ctx": context, "page": page, **told}
 
 
 def look():

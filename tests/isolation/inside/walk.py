@@ -72,7 +72,7 @@ class World:
                 yield name, (lambda name=name: self.builtins[name])
         for name in sorted(ALLOWED_MODULES):
             yield name, (lambda name=name: self.module(name))
-        for name in ("ctx", "page", "reply"):
+        for name in ("ctx", "page", "reply", "message"):
             yield name, (lambda name=name: self.make_run()[name])
 
     def module(self, name):

@@ -359,3 +359,30 @@ def run(ctx, page):
     ctx.emit({"now": now, "sum": register(today, utcnow=3), "day": Desk(today=5).day})
 """
     assert features(run_script(source)) == [{"now": 1_500, "sum": 5, "day": 5}]
+
+
+def test_a_message_is_what_was_sent(open_pool: Any) -> None:
+    pool = open_pool("""
+def run(ctx, page):
+    pass
+
+def on_message(ctx, message):
+    message.value["n"] = 0
+    ctx.state.put("last", message.id)
+    ctx.emit({"id": message.id, "value": message.value, "r": repr(message)})
+    return "ignored"
+""")
+    told = [(n, 7, ["s", n, b'{"n":%d}' % n]) for n in (1, 2)]
+    (group,) = pool.run("t", [("a", {}, told)])
+    assert features(group) == [
+        {"id": f"s:{n}", "value": {"n": n}, "r": f"Message('s:{n}')"} for n in (1, 2)
+    ]
+    assert group.state == {"last": b'"s:2"'}
+    assert group.returned == 2
+
+
+def test_a_script_without_the_function_does_nothing(open_pool: Any) -> None:
+    pool = open_pool("def run(ctx, page): raise ValueError")
+    given = [(1, 7, ["s", 1, b"1"]), (2, 7, ["1.1", "service", "", b"1"])]
+    (group,) = pool.run("t", [("a", {}, given)])
+    assert features(group) == []

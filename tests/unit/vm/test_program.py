@@ -27,6 +27,7 @@ def load(source: str, config: Mapping[str, Any] | None = None) -> None:
         ("def run(ctx, page, *, more): pass", 1, "does not take"),
         ("async def run(ctx, page): pass", 1, "no async def"),
         ("def run(ctx, page):\n    yield 1", 1, "no yield"),
+        ("def on_message(ctx): pass" + RUN, 1, "def on_message(ctx, message)"),
         ("import math\nimport os" + RUN, 2, "imports 'os'"),
         ("import os.path as p" + RUN, 1, "imports 'os.path'"),
         (RUN + "    import time", 4, "ctx.clock.now_ms"),
@@ -132,3 +133,18 @@ def test_a_comprehension_that_takes_super_its_cell_is_refused(made: str) -> None
 def test_other_uses_of_super_are_accepted(made: str) -> None:
     load(SUPER.format(made) + RUN)
     load("def f(x): return [x for x in x], super" + RUN)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_woken"),
+    [
+        ("", False),
+        ("def on_message(ctx, message): pass", True),
+        ("def on_message(*given): pass", True),
+        ("def on_message_too(ctx, message): pass", False),
+        ("class A:\n    def on_message(ctx, message): pass", False),
+    ],
+)
+def test_the_host_knows_whether_messages_wake_a_script(source: str, *, is_woken: bool) -> None:
+    program = compile_program(TaskProgram("ipv", "v3", source + RUN, "tasks/ipv.py"))
+    assert program.takes_messages == is_woken

@@ -55,6 +55,7 @@ class ReadyTask(msgspec.Struct, frozen=True):
             self.pages,
             (self.on_error.attempts, self.on_error.backoff_ms, self.on_error.leaves_letter),
             package,
+            takes_messages=self.program.takes_messages,
         )
 
 

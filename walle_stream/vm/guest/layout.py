@@ -12,7 +12,8 @@ Two shared buffers per VM, all integers little-endian.
           page: (page_id, page_instance, cause, enter_time_ms | None, None, [row, ...]);
                  of an open page (..., (count, begin, end), rows): its first count rows
                  in marshal version 2 end to end, the last one from begin to end;
-                 for a reply of the cloud a list: [call, service, error, JSON bytes]
+                 for a reply of the cloud a list: [call, service, error, JSON bytes],
+                 for a message of it another one: [sender, number, JSON bytes]
           row:  (id, kind, event_time_ms, ingest_time_ms, contents | None)
 
 Only plain values, written by the host, so the guest may unmarshal them.

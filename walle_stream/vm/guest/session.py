@@ -19,6 +19,7 @@ from walle_stream.vm.guest.context import Context, Limits, Log, bind_context
 from walle_stream.vm.guest.deferral import Deferral
 from walle_stream.vm.guest.exchange import Exchange
 from walle_stream.vm.guest.layout import REPEATED, RUN_SILENT
+from walle_stream.vm.guest.message import Message
 from walle_stream.vm.guest.migration import VERSION_KEY, migrate, take_version
 from walle_stream.vm.guest.modules import make_importer
 from walle_stream.vm.guest.outcome import describe, write_changes, write_failure, write_success
@@ -35,6 +36,8 @@ TASK_FACTOR: Final = 10
 
 _ASKING_FACTOR: Final = 10  # wall times that a run's questions take, at most
 _GC_THRESHOLD: Final = 50_000
+# what came down, by how many values the host gives of it: who takes it, and as what
+_FROM_CLOUD: Final = {4: ("on_reply", Reply), 3: ("on_message", Message)}
 
 
 class _Program(NamedTuple):
@@ -249,7 +252,8 @@ class Session(Exchange):
         return run_number
 
     def _run_apart(self, context: Context, view: State, subject: Any, old_version: int) -> bool:
-        # a run with globals of its own, an older state or a reply; whether it returned a value
+        # a run with globals of its own, an older state, a reply or a message; whether it
+        # returned a value
         program, namespace = self._program, self._shared
         if namespace is None:
             namespace = self._own_globals = self._namespace(context.log)
@@ -259,8 +263,9 @@ class Session(Exchange):
         if subject.__class__ is not list:
             has_value = namespace["run"](context, Page(subject)) is not None
         else:
-            on_reply = namespace.get("on_reply")
-            has_value = on_reply is not None and on_reply(context, Reply(subject)) is not None
+            name, kind = _FROM_CLOUD[len(subject)]
+            function = namespace.get(name)
+            has_value = function is not None and function(context, kind(subject)) is not None
         # functions and globals hold each other: without this only the garbage collector
         # would free a run, and what ends with it is part of it
         self._own_globals.clear()
