@@ -18,6 +18,7 @@ import msgspec
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.batching import BatchSizer, shared_by
 from walle_stream.actors.partition import PartitionHost
+from walle_stream.actors.parts.calls import Calls
 from walle_stream.actors.parts.containment import Containment
 from walle_stream.actors.parts.figures import Figures
 from walle_stream.actors.parts.installations import Installations
@@ -78,7 +79,10 @@ class GetStatus(msgspec.Struct):
 
 
 class Settle(msgspec.Struct):
-    """Question: wait for the replies to open calls; answers how many are missing."""
+    """Question: take all messages that are there, and wait for the replies to open calls.
+
+    Answers how many replies are missing.
+    """
 
     timeout_s: float
 
@@ -449,12 +453,13 @@ class DeviceHost(Actor):
     def _settle(self, deadline_ms: float) -> int:
         while True:
             self.on_idle()
-            missing = sum(
-                partition.parts[Figures].open_calls for partition in self._partitions.values()
-            )
-            if not missing or monotonic_ms() >= deadline_ms:
+            parts = [partition.parts for partition in self._partitions.values()]
+            missing = sum(each[Figures].open_calls for each in parts)
+            is_behind = any(each[Calls].is_behind for each in parts)
+            if not (missing or is_behind) or monotonic_ms() >= deadline_ms:
                 return missing
-            Flag().wait(SETTLE_POLL_S)
+            if not is_behind:
+                Flag().wait(SETTLE_POLL_S)
 
     def on_stop(self) -> None:
         """Close what a failure left open; commits nothing."""

@@ -104,8 +104,10 @@ class PartitionHost:
         return Turn(head, self.offset, self._machine.watermark_ms, self._last_place)
 
     def _complete(self, turn: Turn) -> Calling[None]:
-        self._opened().rows.wake(self._machine, [reply.device_id for reply in turn.replies])
-        turn.runs.append(self._machine.answer(turn.replies))
+        self._opened().rows.wake(self._machine, [told.device_id for told in turn.told])
+        if turn.told_before:
+            turn.runs.insert(0, self._machine.answer(turn.told_before))
+        turn.runs.append(self._machine.answer(turn.told))
         if any(turn.runs):
             turn.done = yield from self._runs.run(turn.runs, turn.origins)
             turn.dead_letters += turn.done.dead_letters

@@ -42,6 +42,9 @@ def status(options: argparse.Namespace) -> int:
     dropped = sum(partition.dropped_features for partition in run.partitions)
     if dropped:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
+    waiting = sum(partition.waiting_messages for partition in run.partitions)
+    if waiting:
+        print(f"{waiting:,} messages wait for devices that were never seen")
     losses = sum(partition.losses for partition in run.partitions)
     resent = sum(partition.resent_features for partition in run.partitions)
     resent_calls = sum(partition.resent_calls for partition in run.partitions)

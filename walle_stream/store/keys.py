@@ -13,11 +13,12 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x06 u64 number                              dead letter that the sink has not, empty
     \x07 SET                                     task set that devices have, by its id
     \x08 DEVICE \x00 u64 number                  call of the cloud without a reply
+    \x09 u64 number                              message for a device that was never seen
+    \x0a SENDER                                  last message of a sender
     \x10 DEVICE \x00 \x01                        device row
     \x10 DEVICE \x00 \x02 u64 ordinal u32 index  event row of an open page, append-only
     \x10 DEVICE \x00 \x03 u16 len TASK KEY       task state, JSON made by the guest
     \x10 DEVICE \x00 \x04 u16 len TASK u64 seq   feature row
-    \x10 DEVICE \x00 \x05 u64 seq                downlink message, JSON
     \x10 DEVICE \x00 \x07 u16 len TASK u32 layout KEY
                                                 task state of an earlier layout, kept for a
                                                 rollback
@@ -52,6 +53,10 @@ page            MessagePack ``[1, row]``; never written again, because pages
 state           JSON, never looked into by the host
 feature         MessagePack ``[1, [task version, feature, encoding]]``
 call            MessagePack ``[1, [name of the call, CloudCall]]``, to be sent again
+message         MessagePack ``[1, [device, watermark ms, sender, number, payload]]``: when it
+                came, and what the sender calls it; deleted when it is given to the device
+sender          MessagePack ``[1, [number, messages]]``: of its last message, and how many the
+                partition had then
 task set        MessagePack ``[1, {task: InstalledTask or nil}]``: what it changes of
                 the definition's tasks; never written again
 kept state      as state
@@ -86,6 +91,7 @@ TABLE_VERSIONS: Final[Mapping[str, int]] = {
     "message": 1,
     "outbox": 1,
     "page": 1,
+    "sender": 1,
     "state": 1,
     "task_set": 1,
     "unsent_letter": 1,
@@ -108,13 +114,14 @@ LETTER_RECORD_PREFIX: Final = b"\x05"
 UNSENT_LETTER_PREFIX: Final = b"\x06"
 TASK_SET_PREFIX: Final = b"\x07"
 CALL_PREFIX: Final = b"\x08"
+MESSAGE_PREFIX: Final = b"\x09"
+SENDER_PREFIX: Final = b"\x0a"
 DEVICE_PREFIX: Final = b"\x10"
 
 TABLE_DEVICE: Final = 1
 TABLE_PAGE: Final = 2
 TABLE_STATE: Final = 3
 TABLE_FEATURE: Final = 4
-TABLE_MESSAGE: Final = 5
 TABLE_KEPT_STATE: Final = 7
 
 _U64: Final = Struct(">Q")
@@ -126,7 +133,7 @@ _U16: Final = Struct(">H")
 class DeviceKeys:
     """Builds the keys of one device."""
 
-    __slots__ = ("base", "row")
+    __slots__ = ("base", "behind", "row")
 
     def __init__(self, device_id: str) -> None:
         """Prepare.
@@ -139,6 +146,7 @@ class DeviceKeys:
             raise StoreError(f"device id {device_id!r} is empty or contains NUL: it has no keys")
         self.base = DEVICE_PREFIX + device_id.encode() + b"\x00"
         self.row = self.base + b"\x01"
+        self.behind = self.base[:-1] + b"\x01"  # where all later devices begin
 
     def pages(self) -> bytes:
         """Return the prefix of all open page rows."""
@@ -167,10 +175,6 @@ class DeviceKeys:
         """Return the key of a feature row; the device's sequence number is a u64."""
         return self.base + b"\x04" + _task(task) + _number(sequence_number)
 
-    def message(self, sequence_number: int) -> bytes:
-        """Return the key of a downlink message; the sequence number is a u64."""
-        return self.base + b"\x05" + _number(sequence_number)
-
     def kept_states(self, task: str, layout: int | None = None) -> bytes:
         """Return the prefix of a task's kept states, of one layout (a u32 from 1) or of any."""
         prefix = self.base + b"\x07" + _task(task)
@@ -185,6 +189,16 @@ def task_set_key(set_id: str) -> bytes:
 def call_key(device_id: str, number: int) -> bytes:
     """Return the key of a call without a reply; the number of a device's call is a u64."""
     return CALL_PREFIX + device_id.encode() + b"\x00" + _number(number)
+
+
+def message_key(number: int) -> bytes:
+    """Return the key of a message that waits for its device."""
+    return MESSAGE_PREFIX + _number(number)
+
+
+def sender_key(sender: str) -> bytes:
+    """Return the key of a sender of messages."""
+    return SENDER_PREFIX + sender.encode()
 
 
 def batch_key(number: int) -> bytes:
@@ -218,7 +232,7 @@ def deadline_key(device_id: str) -> bytes:
 
 
 def parse_number(key: bytes) -> int:
-    """Return the number of an outbox, dead letter (record, mark) or journal key.
+    """Return the number of an outbox, dead letter (record, mark), message or journal key.
 
     Raises:
         StoreCorruptedError: It is no such key.

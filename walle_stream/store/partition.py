@@ -10,14 +10,14 @@ never fails: what was committed is in the log, and the lock goes in any case.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Final, cast
 
 import msgspec
-from rocksdict import Checkpoint, Rdict, WriteBatch
+from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
@@ -148,6 +148,21 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         box = [items]
         self._scans[id(box)] = box
         return self._scan_on(rows, box)
+
+    def skim(self, start: bytes, end: bytes, after: Callable[[bytes], bytes | None]) -> None:
+        """Look at keys start ≤ key < end, ascending, without what lies between them.
+
+        ``after`` is given each key, and returns where to look on; None for no more.
+        """
+        place: bytes | None = start
+        with self._map_errors:
+            bound = ReadOptions()
+            bound.set_iterate_upper_bound(end)
+            iterator = self._database.iter(bound)
+            while place is not None:
+                iterator.seek(place)
+                place = after(iterator.key()) if iterator.valid() else None
+            iterator.status()
 
     # Writing
 

@@ -1,21 +1,25 @@
 """What goes into a partition's core besides events, and what comes out of it.
 
 In the data flow: the partition's host has VMs make the ``Runs`` that a batch woke; a
-``Reply`` comes down the tunnel.
+``Told`` comes down the tunnel.
 """
 
 from typing import Final, NamedTuple
 
 import msgspec
 
-from walle_stream.stream.pages import PageInput, ReplyInput
+from walle_stream.stream.pages import PageInput, ToldInput
 from walle_stream.wire.event_batch import RefusedRow
 
 REPLY_POSITION: Final = 1 << 40
 """Replies have their calls' numbers behind this as positions: when one arrives is
 left to chance, and must not be seen in the positions of events."""
 
-type Runs = dict[tuple[str, str], dict[str, list[tuple[int, int, PageInput | ReplyInput]]]]
+MESSAGE_POSITION: Final = 1 << 41
+"""Messages have their partition's numbers of them behind this as positions; those that waited
+for their device's first event the same less this, as they run before it."""
+
+type Runs = dict[tuple[str, str], dict[str, list[tuple[int, int, PageInput | ToldInput]]]]
 """What to run, by (task, program) and device: (trigger position, clock_ms, page), ascending.
 See ``RunTask``."""
 
@@ -30,7 +34,7 @@ class RunTask(msgspec.Struct, gc=False):
     from 1; orders the device's features and seeds the guest's random."""
     clock_ms: int
     """The guest's clock: event time of the waking event."""
-    page: PageInput | ReplyInput
+    page: PageInput | ToldInput
     program: str
     """Which of the task's versions this device has, as VMs know it."""
 
@@ -47,13 +51,15 @@ class Woken(NamedTuple):
     """Pages that an exit ended."""
 
 
-class Reply(NamedTuple):
-    """An answer of the cloud: an event of its device that wakes one task."""
+class Told(NamedTuple):
+    """A reply or a message of the cloud: an event of its device that wakes one task."""
 
     device_id: str
     task: str
-    number: int
-    given: ReplyInput
+    position: int
+    given: ToldInput
+    clock_ms: int | None = None
+    """The guest's clock; None: the partition's watermark."""
 
 
 class StreamCounts(msgspec.Struct):

@@ -4,7 +4,7 @@
 is run or written; ``testing.core_suite`` compares them. It does no I/O and looks at no clock.
 
 A commit: ``take`` each batch, whose ``absent`` devices were ``activate``d before; ``answer``
-replies; run what was woken; ``complete`` what the runs did; ``install``; write the batches,
+what came down; run what was woken; ``complete`` what the runs did; ``install``; write the batches,
 ``numbers`` and ``delta``; ``mark_committed``, ``passivate``. What a batch did to a device is
 *dirty* until ``delta`` hands it to the store, which may be many batches later. The caller
 keeps the batches in between (``oldest_dirty`` tells since when), and gives them again after a
@@ -14,7 +14,7 @@ death. A device that includes a batch already, as its row says, passes over it.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from walle_stream.stream.commands import Reply, Runs, RunTask, StreamCounts, Woken
+from walle_stream.stream.commands import Runs, RunTask, StreamCounts, Told, Woken
 from walle_stream.stream.snapshots import DeviceRows
 from walle_stream.stream.task_sets import SetDefinition
 from walle_stream.wire.event_batch import EventBatch
@@ -89,10 +89,10 @@ class Core(Protocol):
         natural end follows, every timer fires.
         """
 
-    def answer(self, replies: Iterable[Reply]) -> Runs:
-        """Take replies of the cloud, behind the events so far, and return what they woke.
+    def answer(self, told: Iterable[Told]) -> Runs:
+        """Take what the cloud says, behind the events so far, and return what it woke.
 
-        Its clock is the partition's watermark. The replies' devices are in memory.
+        Its devices are in memory, and exist from then on.
         """
 
     def complete[T](

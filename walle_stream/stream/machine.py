@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from walle_stream.events import Event
-from walle_stream.stream.commands import REPLY_POSITION, Reply, Runs, RunTask, StreamCounts, Woken
+from walle_stream.stream.commands import Runs, RunTask, StreamCounts, Told, Woken
 from walle_stream.stream.interface import Core, FindSet
 from walle_stream.stream.open_pages import OpenPages
 from walle_stream.stream.ordering import NEVER_MS
@@ -176,12 +176,15 @@ class PartitionMachine(Core):
         batch.let_go()
         return Woken(self._runs, refused, len(events), self.counts.page_sequences - exits)
 
-    def answer(self, replies: Iterable[Reply]) -> Runs:  # noqa: D102 - inherited
-        self._runs, clock_ms = _no_runs(), max(self.watermark_ms, 0)
-        for device_id, task, number, reply in replies:
-            program = self._touch(device_id).tasks.programs.get(task)
+    def answer(self, told: Iterable[Told]) -> Runs:  # noqa: D102 - inherited
+        self._runs, now_ms = _no_runs(), max(self.watermark_ms, 0)
+        for device_id, task, position, given, clock_ms in told:
+            device = self._touch(device_id)
+            # one that has no event yet must be there after a death, too
+            self._emitted[device_id] = device
+            program = device.tasks.programs.get(task)
             if program is not None:  # else it was uninstalled since it called
-                run = (REPLY_POSITION + number, clock_ms, reply)
+                run = (position, now_ms if clock_ms is None else clock_ms, given)
                 self._runs[task, program][device_id].append(run)
         return self._runs
 

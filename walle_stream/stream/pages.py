@@ -9,6 +9,8 @@ In the data flow: made by ``OpenPages``, read by the machine and the store.
 
 from typing import Any
 
+import msgspec
+
 from walle_stream.events import Event
 from walle_stream.wire.page_rows import PageRows
 
@@ -19,8 +21,9 @@ type PageInput = tuple[str, str, str, int | None, None, list[EventRow]] | tuple[
 """What a run sees, its waking event's row last. Of a page that ended: (page_id, page_instance,
 cause, enter_time_ms, None, rows); of an open page: its rows, and how many of them."""
 
-type ReplyInput = list[Any]
-"""[call, service, error, JSON bytes]: what a task that the cloud answers is woken with."""
+type ToldInput = list[Any]
+"""What a task is woken with that the cloud answers, [call, service, error, JSON bytes], or
+sends a message, [sender, number, JSON bytes]."""
 
 
 class OpenPage:
@@ -78,8 +81,10 @@ def page_input(event: Event, page: OpenPage | None, fields: frozenset[str] | Non
     return (page.page_id, page.page_instance, page.cause, page.enter_time_ms, None, page.events)
 
 
-def plain_page(page: PageInput | ReplyInput) -> Any:
+def plain_page(page: PageInput | ToldInput) -> Any:
     """Return what a run saw as plain values, for people."""
+    if isinstance(page, list):
+        return [*page[:-1], msgspec.Raw(page[-1])]
     if len(page) != 2:  # noqa: PLR2004 - an open page's
         return page
     rows: PageRows = page[0]

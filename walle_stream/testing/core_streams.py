@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from walle_stream.events import KINDS, Event, Kind
-from walle_stream.stream.commands import Reply
+from walle_stream.stream.commands import REPLY_POSITION, Told
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import SetDefinition
 
@@ -26,7 +26,7 @@ class Turn(msgspec.Struct):
     """What is taken until a commit, and what becomes of the process."""
 
     batches: list[list[Event]]
-    replies: list[Reply]
+    replies: list[Told]
     installs: list[tuple[str, str]]
     """(device, id of a set)."""
     is_end: bool
@@ -141,6 +141,7 @@ def _contents(random: Random) -> dict[str, Any]:
     )
 
 
-def _reply(random: Random, number: int) -> Reply:
+def _reply(random: Random, number: int) -> Told:
     task = random.choice(_TASKS)
-    return Reply(random.choice(DEVICES), task, number, ["1.1", "service", "", b"{}"])
+    given = ["1.1", "service", "", b"{}"]
+    return Told(random.choice(DEVICES), task, REPLY_POSITION + number, given)

@@ -59,7 +59,7 @@ class Counters(msgspec.Struct, omit_defaults=False):
     replies: int = 0
     """To calls; what is missing is on its way."""
     dropped_messages: int = 0
-    """Downlink messages that answer no open call, or were malformed."""
+    """Downlink messages that answer no open call, came twice, were malformed or too many."""
     commits: int = 0
     resent_features: int = 0
     """Sent again, because the cloud side had forgotten them."""
@@ -124,6 +124,13 @@ class PartitionHead(msgspec.Struct):
     """Position of the last downlink message taken."""
     downlink_log: str = ""
     """Which log that position is of, as the tunnel names it; empty where it is not known."""
+    next_message: int = 1
+    """Number of the next message for devices."""
+    waiting_messages: int = 0
+    """Of those, how many wait for devices that were never seen."""
+    broadcast: tuple[int, str] | None = None
+    """Position of the message that is being given to all devices, and the last one that has it;
+    ``downlink_position`` stays before it meanwhile."""
     next_batch: int = 1
     is_ended: bool = False
     """Whether the last batch was the source's natural end."""

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Raw
 
 from kafka import KafkaProducer, TopicPartition
-from tests.unit.actors.parts.test_calls import taking
+from tests.unit.actors.parts.test_calls import Rows, message, named, taking
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topics import NeededTopic, create_topics
@@ -290,23 +290,20 @@ def made_again(model, topic):
 @pytest.mark.parametrize("is_running", [True, False])
 @pytest.mark.parametrize("count", [3, 8])
 def test_messages_of_a_topic_that_was_made_anew_are_all_taken(address, is_running, count):
-    rows, head, found = Rows(), PartitionHead(), []
+    head, found = PartitionHead(), []
 
     def send(model, total):
         with closing(CloudEnd(model)) as cloud:
-            cloud.send_down(
-                *(DownlinkEnvelope("d1", "note", b"{}", "s", n + 1) for n in range(total))
-            )
+            cloud.send_down(*(message("d1", n + 1, f"s{len(found)}") for n in range(total)))
 
     def take(tunnel, total):
-        take_down = taking(rows, tunnel.downlink)
+        take_down = taking(Rows(), tunnel.downlink)
 
         def is_all():
-            take_down(head)
-            return len(rows.messages) >= total
+            found.extend(number for _, number in named(take_down(head)))
+            return len(found) >= total
 
         until(is_all)
-        found[:] = rows.messages
 
     with fresh_model(address) as model:
         send(model, 5)
@@ -323,13 +320,3 @@ def test_messages_of_a_topic_that_was_made_anew_are_all_taken(address, is_runnin
                 take(tunnel, 5 + count)
     assert found == [*range(1, 6), *range(1, count + 1)]
     assert head.downlink_position == count
-
-
-class Rows:
-    """Takes messages, and nothing else."""
-
-    def __init__(self):
-        self.messages = []
-
-    def put_message(self, _device_id, number, _message):
-        self.messages.append(number)

@@ -24,7 +24,6 @@ def all_keys(device_id: str, task: str, text: str, number: int) -> list[bytes]:
         device.page_row(number, number % 2**32),
         device.state(task, text),
         device.feature(task, number),
-        device.message(number),
     ]
 
 
@@ -34,7 +33,8 @@ def test_layout_is_the_documented_bytes() -> None:
     assert device.page_row(1, 2) == b"\x10\xc3\xa9\x00\x02" + bytes(7) + b"\x01\x00\x00\x00\x02"
     assert device.state("t\0", "k") == b"\x10\xc3\xa9\x00\x03\x00\x02t\x00k"
     assert device.feature("t", 258) == b"\x10\xc3\xa9\x00\x04\x00\x01t" + bytes(6) + b"\x01\x02"
-    assert device.message(7) == b"\x10\xc3\xa9\x00\x05" + bytes(7) + b"\x07"
+    assert keys.message_key(7) == b"\x09" + bytes(7) + b"\x07"
+    assert keys.sender_key("é") == b"\x0a\xc3\xa9"
     assert keys.outbox_key(1) == b"\x01" + bytes(7) + b"\x01"
     assert keys.dead_letter_key(1) == b"\x02" + bytes(7) + b"\x01"
     assert keys.letter_record_key(1) == b"\x05" + bytes(7) + b"\x01"
@@ -66,7 +66,7 @@ def test_numbers_sort_as_numbers(one: tuple[int, int], other: tuple[int, int]) -
     device = DeviceKeys("d")
     assert (device.page_row(*one) < device.page_row(*other)) == (one < other)
     assert (device.feature("t", one[0]) < device.feature("t", other[0])) == (one[0] < other[0])
-    assert (device.message(one[0]) < device.message(other[0])) == (one[0] < other[0])
+    assert (keys.message_key(one[0]) < keys.message_key(other[0])) == (one[0] < other[0])
     assert (keys.outbox_key(one[0]) < keys.outbox_key(other[0])) == (one[0] < other[0])
     assert (keys.dead_letter_key(one[0]) < keys.dead_letter_key(other[0])) == (one[0] < other[0])
 

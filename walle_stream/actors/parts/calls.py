@@ -2,7 +2,8 @@
 
 A call is a row until its reply came: what answers no such row, because the cloud
 sent it twice, or for a device that was reinstalled or has forgotten, is dropped and
-counted. Rows, replies taken and what they did commit together.
+counted. Rows, replies taken and what they did commit together. ``messages`` sees to
+what answers no call.
 """
 
 import logging
@@ -10,16 +11,16 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final
 
-import msgspec
-
+from walle_stream.actors.parts.messages import Messages
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.turn import Turn
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, Downlink, HasLog
-from walle_stream.stream.commands import Reply
+from walle_stream.stream.commands import REPLY_POSITION, Told
 from walle_stream.wire.calls import REPLY_KIND, CloudCall, decode_reply, encode_calls
 from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink
+from walle_stream.wire.message_payload import MESSAGE_KIND
 from walle_stream.wire.rows import PartitionHead
 
 _log = logging.getLogger(__name__)
@@ -35,42 +36,53 @@ class Calls(Part):
     def __init__(self, downlink: Downlink) -> None:
         """Begin."""
         self._downlink = downlink
+        self._messages = Messages()
+        self.is_behind = False
+        """Whether the last look found something, or did not come to its end."""
         self._passed = 0  # behind others' messages, which are no reason for a commit
 
     def restart(self, opening: Opening) -> None:
         """Read the way down from the last commit's position."""
         self._opening, self._passed = opening, 0
+        self._messages.restart(opening)
 
     def idle(self, turn: Turn) -> bool:
-        """Take messages down, into rows of the commit at hand: replies, each once.
+        """Take replies and messages down, each once, into the commit at hand.
 
         What comes behind the last turn waits for the next run.
         """
         if turn.is_last:
             return False
         opening, head, count = self._opening, turn.head, 0
+        is_worth = self._messages.go_on(turn)
+        self.is_behind = self._messages.is_open
+        if self.is_behind:
+            return True  # others wait for their turn
         head.downlink_position = max(head.downlink_position, self._passed)
         messages = self._downlink.receive(
             opening.number, head.downlink_position, MESSAGES_MAX_BYTES
         )
         if self._is_other_log(head):
             return True  # the head must say so: the next look begins at its beginning
-        only = opening.plan.only_device
+        only, self.is_behind = opening.plan.only_device, bool(messages)
         for position, data in messages:
-            head.downlink_position = position
-            if only and _device_of(data) != only:
+            if only and _device_of(data) not in {only, ""}:
+                head.downlink_position = position
                 continue
             count += 1
+            head.counters.messages += 1
             try:
-                self._take(decode_downlink(data), turn)
+                if not self._take(position, decode_downlink(data), turn):
+                    head.counters.messages -= 1  # it counts at its end
+                    break
             except EnvelopeError as error:
                 # refusing it for ever would stop the partition
                 head.counters.dropped_messages += 1
                 turn.dead_letters.append(self._dead_letter(position, data, error))
-        head.counters.messages += count
+            head.downlink_position = position
         if not count:
             self._passed = head.downlink_position
-        return count > 0
+        return count > 0 or is_worth
 
     def contribute(self, turn: Turn, rows: PartitionRows) -> None:
         """Write calls as open, and make frames of them."""
@@ -104,14 +116,22 @@ class Calls(Part):
             head.downlink_position,
         )
         head.downlink_position = self._passed = 0
+        head.broadcast = None
         return True
 
-    def _take(self, envelope: DownlinkEnvelope, turn: Turn) -> None:
-        rows, counters = self._opening.rows, turn.head.counters
+    def _take(self, position: int, envelope: DownlinkEnvelope, turn: Turn) -> bool:
+        if envelope.kind == MESSAGE_KIND:
+            return self._messages.take(position, envelope, turn)
         if envelope.kind != REPLY_KIND:
-            message = {"kind": envelope.kind, "payload": msgspec.Raw(envelope.payload)}
-            rows.put_message(envelope.device_id, envelope.number, msgspec.json.encode(message))
-            return
+            raise EnvelopeError(
+                f"a message is of kind {envelope.kind[:40]!r}, this side takes {REPLY_KIND} and "
+                f"{MESSAGE_KIND}: send the kind that scripts take, or install a newer version here"
+            )
+        self._take_reply(envelope, turn)
+        return True
+
+    def _take_reply(self, envelope: DownlinkEnvelope, turn: Turn) -> None:
+        rows, counters = self._opening.rows, turn.head.counters
         reply = decode_reply(envelope.payload)
         row = None
         if reply.incarnation == self._opening.incarnation:
@@ -122,8 +142,9 @@ class Calls(Part):
         counters.replies += 1
         name, call = row
         if call.task in self._opening.sets.names:
-            reply_input = [name, call.service, reply.error, bytes(reply.value)]
-            turn.replies.append(Reply(envelope.device_id, call.task, reply.number, reply_input))
+            given = [name, call.service, reply.error, bytes(reply.value)]
+            position = REPLY_POSITION + reply.number
+            turn.told.append(Told(envelope.device_id, call.task, position, given))
 
     def _dead_letter(self, position: int, data: bytes, error: EnvelopeError) -> DeadLetter:
         return DeadLetter(

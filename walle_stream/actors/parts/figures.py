@@ -67,4 +67,5 @@ class Figures(Part):
             head.ledger,
             head.tasks,
             head.counters.losses - head.told_losses,
+            head.waiting_messages,
         )

@@ -70,3 +70,5 @@ class PartitionStatus(msgspec.Struct):
     tasks: dict[str, TaskCounts] = {}
     untold_losses: int = 0
     """Of ``counters.losses``, what no run has reported yet."""
+    waiting_messages: int = 0
+    """For devices that were never seen."""

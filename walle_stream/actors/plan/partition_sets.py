@@ -114,7 +114,7 @@ class PartitionSets:
 
     def programs_of(self, set_ids: Collection[str]) -> dict[str, InstalledTask]:
         """Return the tasks of stored sets by program."""
-        tasks = [task for set_id in set_ids for task in self._tasks(set_id).values()]
+        tasks = [task for set_id in set_ids for task in self.tasks(set_id).values()]
         return {task.program: task for task in tasks}
 
     def move(self, turn: Turn, machine: Core, states: TaskStates) -> None:
@@ -145,8 +145,8 @@ class PartitionSets:
         Returns why it cannot be; nothing has changed then. Empty when it is done.
         """
         going = []
-        old = self._tasks(before)
-        for name, task in self._tasks(set_id).items():
+        old = self.tasks(before)
+        for name, task in self.tasks(set_id).items():
             old_task = old.get(name)
             if (
                 old_task is not None
@@ -186,7 +186,8 @@ class PartitionSets:
             turn.changed_states.append((name, {device_id: changes}))
         return ""
 
-    def _tasks(self, set_id: str) -> Mapping[str, InstalledTask]:
+    def tasks(self, set_id: str) -> Mapping[str, InstalledTask]:
+        """Return the tasks of a stored set by name."""
         return changed(self._definition, self.changes(set_id))
 
     def _learn(self, set_id: str, changes: Changes) -> None:

@@ -19,7 +19,7 @@ from walle_stream.store.buffering import BufferingTable, FlushPolicy
 from walle_stream.store.durability import Durability
 from walle_stream.store.keys import DeviceKeys
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.transaction import Transaction
+from walle_stream.store.transaction import Transaction, prefix_end
 from walle_stream.stream.interface import Core
 from walle_stream.stream.snapshots import DeviceRows
 from walle_stream.stream.task_sets import Changes, SetDefinition
@@ -53,6 +53,10 @@ class PartitionRows:
     def get(self, key: bytes) -> bytes | None:
         """Return a committed row of a part with keys of its own; None when there is none."""
         return self._store.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over committed rows of a part with keys of its own."""
+        return self._store.scan(prefix)
 
     def head(self) -> PartitionHead:
         """Return where the partition stands."""
@@ -112,6 +116,20 @@ class PartitionRows:
     def device(self, device_id: str) -> bytes | None:
         """Return the row of a device at rest, None where there is none."""
         return self._store.get(DeviceKeys(device_id).row)
+
+    def device_ids(self, behind: str, limit: int) -> list[str]:
+        """Return ids of devices at rest behind one, ascending; reads nothing else of them."""
+        found: list[str] = []
+
+        def take(key: bytes) -> bytes | None:
+            device_id, table, _ = keys.parse_device(key)
+            if table == keys.TABLE_DEVICE:
+                found.append(device_id)
+            return DeviceKeys(device_id).behind if len(found) < limit else None
+
+        start = DeviceKeys(behind).behind if behind else keys.DEVICE_PREFIX
+        self._store.skim(start, prefix_end(keys.DEVICE_PREFIX), take)
+        return found
 
     def wake(self, core: Core, device_ids: Iterable[str]) -> None:
         """Bring devices into memory, but those that are there."""
@@ -297,10 +315,6 @@ class PartitionRows:
             put_letter(transaction, head.next_dead_letter, letter, is_to_send=is_to_send)
             head.next_dead_letter += 1
         head.counters.dead_letters += len(letters)
-
-    def put_message(self, device_id: str, sequence_number: int, message: bytes) -> None:
-        """Write a downlink message of a device."""
-        self.batch.put(DeviceKeys(device_id).message(sequence_number), message)
 
     def put_call(self, name: str, call: CloudCall) -> None:
         """Write a call of the cloud that waits for its reply, named as the script knows it."""

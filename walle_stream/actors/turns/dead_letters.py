@@ -25,7 +25,7 @@ def refused_dead_letter(row: RefusedRow, origins: Origins | None) -> DeadLetter:
 
 
 def run_dead_letter(run: RunTask, result: RunResult, attempts: int, place: str = "") -> DeadLetter:
-    """Describe a page over which a script failed, at the record that woke it if known."""
+    """Describe what a script failed over, at the record that woke it if known."""
     return _letter(
         msgspec.json.encode(plain_page(run.page)),
         route="task",
@@ -36,7 +36,7 @@ def run_dead_letter(run: RunTask, result: RunResult, attempts: int, place: str =
         task=run.task,
         error=result.error,
         attempts=attempts,
-        holds="page",
+        holds="message" if isinstance(run.page, list) else "page",
     )
 
 

@@ -10,7 +10,7 @@ from walle_stream.actors.turns.ledger import RawRows
 from walle_stream.actors.turns.origins import RunOrigins
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import DeadLetter, SourceBatch
-from walle_stream.stream.commands import Reply, Runs, RunTask, Woken
+from walle_stream.stream.commands import Runs, RunTask, Told, Woken
 from walle_stream.wire.rows import PartitionHead, TaskCounts
 
 if TYPE_CHECKING:
@@ -79,11 +79,14 @@ class Turn:
         """The batches' events, encoded."""
         self.origins = RunOrigins(place)
         self.runs: list[Runs] = []
-        """Woken by each batch, in order; by replies behind them."""
+        """Woken by each batch, in order; by what came down before and behind them."""
         self.exits: list[tuple[float, int]] = []
         """(when a batch arrived, page exits in it)."""
         self.raw = RawRows()
-        self.replies: list[Reply] = []
+        self.told: list[Told] = []
+        """What came down, and is run behind the events."""
+        self.told_before: list[Told] = []
+        """What waited for its device's first event, and is run before it."""
         self.installs: list[tuple[str, str]] = []
         """(device id, id of its next task set)."""
         self.refused: Refused = {}

@@ -28,6 +28,7 @@ _GAUGES: Final = {
     "active_devices": "Devices in memory.",
     "outbox_bytes": "Frames without acknowledgement, bytes.",
     "watermark_ms": "Ingest watermark, epoch milliseconds.",
+    "waiting_messages": "Messages of the cloud for devices that were never seen.",
 }
 _TASK_COUNTERS: Final = {
     "runs": "Runs of a task, cumulative for the data directory.",

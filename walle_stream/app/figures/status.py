@@ -84,6 +84,8 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """Refused records and failed runs, kept for a look."""
     losses: int = 0
     """Features, calls and reports that the cloud side had forgotten and cannot have again."""
+    waiting_messages: int = 0
+    """Of the cloud, for devices that were never seen."""
     watermark_ms: int = -1
     behind_ms: int = 0
     """Event time between its watermark and that of the partition that is furthest: how evenly
@@ -192,6 +194,7 @@ def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[Partition
                 number=number,
                 host=number % hosts if hosts else -1,
                 watermark_ms=head.watermark_ms,
+                waiting_messages=head.waiting_messages,
                 is_ended=head.is_ended,
             )
             for number, head in heads.items()

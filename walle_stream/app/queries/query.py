@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from walle_stream.actors.rows.message_rows import decode_waiting
 from walle_stream.errors import MalformedRowError, StoreMissingError
 from walle_stream.spec.connectors import load_connector
 from walle_stream.store import keys
@@ -207,6 +208,7 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> _Rows:
                     "watermark_ms": head["watermark_ms"],
                     "made": _made_by_task(head["ledger"]["tasks"]),
                     # not which failure came first, nor what a quarantine of a process refused
+                    "next_message": head["next_message"],
                     "runs": {task: counts[:2] for task, counts in head["tasks"].items()},
                 }
                 for name in _CHANCE_COUNTERS:
@@ -218,6 +220,10 @@ def _state_lines(data_dir: Path, *, is_canonical: bool) -> _Rows:
             name, call = _decode_call(value)
             waits = [call.task, name, call.service]
             yield _encode({"device_id": call.device_id, "call": call.number, "waits": waits})
+        for key, value in store.scan(keys.MESSAGE_PREFIX):
+            device_id, _, *sender, payload = decode_waiting(value)
+            message = {"message": keys.parse_number(key), "from": sender}
+            yield _encode({"device_id": device_id, **message, "waits": msgspec.Raw(payload)})
         for key, value in store.scan(keys.DEVICE_PREFIX):
             yield _device_line(key, value)
         letters = [value for _, value in store.scan(keys.DEAD_LETTER_PREFIX)]
@@ -257,16 +263,13 @@ def _device_line(key: bytes, value: bytes) -> bytes | _BadRow:
             "feature": msgspec.Raw(feature),
             "encoding": encoding,
         }
-    elif table == keys.TABLE_KEPT_STATE:
+    else:
         task, rest = keys.parse_task(rest)
         layout, key_of_state = int.from_bytes(rest[:4], "big"), rest[4:].decode()
         problem, what = value_problem(value), f"the kept state of the key {key_of_state!r}"
         line |= {"task": task, "kept": layout, "key": key_of_state, "value": msgspec.Raw(value)}
-    else:
-        problem, what = value_problem(value), "a message of the cloud"
-        line |= {"message": int.from_bytes(rest, "big"), "value": msgspec.Raw(value)}
     if problem is not None:
-        number = line.get("sequence_number", line.get("message", 0))
+        number = line.get("sequence_number", 0)
         return _BadRow(what, problem, device_id, line.get("task", ""), number)
     return _encode(line)
 

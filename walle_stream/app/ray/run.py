@@ -395,6 +395,7 @@ class RayRun:
                             host=self._host_of(status.number),
                             outbox_bytes=status.outbox_bytes,
                             watermark_ms=status.watermark_ms,
+                            waiting_messages=status.waiting_messages,
                         )
                         for status in self.status()
                     ]

@@ -11,6 +11,7 @@ from walle_stream.actors.cloud.holdings import CloudHoldings
 from walle_stream.actors.opening.resuming import resumed_head
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.store.partition import PartitionStore
+from walle_stream.stream.commands import REPLY_POSITION
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
@@ -60,9 +61,9 @@ class Pair:
 
     def take(self):
         """The partition takes what came down; returns the numbers of the replies."""
-        replies = taking(self.rows, self.tunnel.downlink, number=3, tasks=["t"])(self.head)
+        told = taking(self.rows, self.tunnel.downlink, number=3, tasks=["t"])(self.head)
         self.rows.commit(self.head, b"offset")
-        return [reply.number for reply in replies]
+        return [each.position - REPLY_POSITION for each in told]
 
     def make(self, *numbers, feature=b"{}", device="d", is_arriving=True, is_acknowledged=True):
         """A commit of features, a frame of them."""
