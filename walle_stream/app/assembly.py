@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, override
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.cloud.cloud_actor import CloudActor
 from walle_stream.actors.cloud.holdings import CloudHoldings
+from walle_stream.actors.cloud.inbox import Inbox
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.supervisor import RestartPolicy
@@ -84,7 +85,9 @@ class Assembly:
         self._models = load_models(self._spec.models, threads)
         self.blueprints: Mapping[str, ModelBlueprint] = {}
         """Of models for engine actors, until a run has taken them."""
-        self._source = load_connector(self._spec.source.connector).open(loaded.source)
+        connector = load_connector(self._spec.source.connector)
+        self._source = connector.open(loaded.source)
+        self._place = getattr(connector, "device_partition", partition_of)
         self._connector = load_connector(self._spec.tunnel.connector)
         self.has_cloud = hasattr(self._connector, "open_features")
         """Whether the cloud side is in the data directory; else it is another program's."""
@@ -342,15 +345,17 @@ class Assembly:
 
     def partition_of(self, device_id: str) -> int:
         """Return the partition that a device is in."""
-        place = getattr(self._source, "device_partition", None) or partition_of
-        number: int = place(device_id, self.partition_count)
+        number: int = self._place(device_id, self.partition_count)
         return number
 
     def make_cloud(self) -> CloudActor:
         """Return the cloud side's actor, not started."""
         tunnel = self.tunnel
         ends = (tunnel.receiver, tunnel.downlink_sender, tunnel.downlink)
-        return CloudActor(self.cloud_store, *ends, tunnel.close, self._services)
+        inbox = Inbox(
+            self._data_dir.inbox_path, tunnel.downlink_sender, self.partition_of, self.partitions
+        )
+        return CloudActor(self.cloud_store, *ends, tunnel.close, self._services, inbox)
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""

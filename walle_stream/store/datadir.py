@@ -8,6 +8,7 @@
     partitions/NN   a database per partition
     tunnel/         the embedded tunnel's log
     cloud/          the cloud side's feature table; both not where it is another program's
+    inbox/          messages that other processes send, until the tunnel has them
     packages/       of tasks that were installed while a host ran, by their SHA-256
     status.json     of the last run, for people; replaced atomically
 
@@ -51,7 +52,8 @@ _STATUS: Final = "status.json"
 _COMPLETE: Final = "complete"
 """Empty file: every database was made."""
 
-_HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE})
+_INBOX: Final = "inbox"
+_HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE, _INBOX})
 _PACKAGES: Final = "packages"
 _MADE: Final = frozenset(
     {"partitions", "tunnel", "cloud", _PACKAGES, _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
@@ -100,6 +102,8 @@ class DataDir(AbstractContextManager["DataDir"]):
         """Of the cloud side's feature table."""
         self.packages_path = path / _PACKAGES
         """Of packages that were installed while a host ran."""
+        self.inbox_path = path / _INBOX
+        """Where other processes leave messages."""
         self.status_path = path / _STATUS
         """Tells people of the last run."""
 
@@ -176,6 +180,23 @@ class DataDir(AbstractContextManager["DataDir"]):
                 f"{path} is no data directory: check --data-dir, `walle run` makes one"
             )
         return cls(path, meta, None)
+
+    @staticmethod
+    def open_inbox(path: Path, pipeline: str) -> Path:
+        """Return a pipeline's inbox, made where it is missing; whoever has the directory open.
+
+        Raises:
+            StoreError: It cannot be made, or the directory holds something else, or is another
+                pipeline's.
+        """
+        with _map_os_errors(path):
+            make_folder(path, mode=0o700)
+            _check_contents(path)
+            meta = _read_meta(path)
+            if meta is not None:
+                _check(path, meta, meta.partition_count, pipeline, has_cloud=True)
+            make_folder(path / _INBOX, mode=0o700)
+        return path / _INBOX
 
     def partition_path(self, number: int) -> Path:
         """Return the folder of a partition's database."""

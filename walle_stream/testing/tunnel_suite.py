@@ -216,12 +216,14 @@ class TunnelSuite(ABC):
             DownlinkEnvelope("a", "k", b"3"),
         ]
         frames = [(3, n, encode_downlink(each)) for n, each in enumerate(sent, 1)]
-        tunnel.downlink_sender.send(frames[:2])
-        _acks(tunnel.downlink_sender, 3, 2)
+        sender = tunnel.downlink_sender
+        sender.send(frames[:2])
+        _acks(sender, 3, 2)
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
-        tunnel.downlink_sender.send([*frames[2:], (4, 1, frames[0][2])])
-        assert _acks(tunnel.downlink_sender, 3, 1) == [3]
+        sender = tunnel.downlink_sender
+        sender.send([*frames[2:], (4, 1, frames[0][2])])
+        assert _acks(sender, 3, 1) == [3]
         messages = _wait(lambda: _full(tunnel.downlink.receive(3, 0, 1 << 20), 3))
         assert [decode_downlink(data) for _, data in messages] == sent
         tunnel.downlink.release(3, messages[1][0])

@@ -36,6 +36,8 @@ _DOWN: Final = Struct(">IQ")
 _DELETE_EVERY: Final = 256  # frames
 _DELETE_BYTES: Final = 4 * 2**20
 
+type _Acks = dict[int, list[int]]  # numbers by partition
+
 
 class EmbeddedTunnel:
     """Implements every tunnel port over one database. Thread-safe."""
@@ -57,9 +59,9 @@ class EmbeddedTunnel:
         self._condition = Condition()
         self._is_closed = False
         self._acks: dict[int, list[int]] = {}
-        self._acks_down: dict[int, list[int]] = {}
-        # what is not durable yet: (ticket, is_down, partition, number, position)
-        self._appended: deque[tuple[int, bool, int, int, int]] = deque()
+        # what is not durable yet: (ticket, acknowledgements of who sent it down, partition, number,
+        # position)
+        self._appended: deque[tuple[int, _Acks | None, int, int, int]] = deque()
         self._durable = self._loaded = 0  # positions of frames; of the last one that was found
         self._durable_down: dict[int, int] = {}
         self._frames: deque[tuple[int, bytes]] = deque()  # not released
@@ -110,7 +112,7 @@ class EmbeddedTunnel:
         for partition, number, frame in frames:
             self._frames.append((self._next, frame))
             self._bytes += len(frame)
-            self._appended.append((ticket, False, partition, number, self._next))
+            self._appended.append((ticket, None, partition, number, self._next))
             self._next += 1
 
     def acks(self, partition: int) -> Iterable[int]:
@@ -150,8 +152,8 @@ class EmbeddedTunnel:
 
     # The way down
 
-    def send_down(self, frames: Sequence[UplinkFrame]) -> None:
-        """Append messages in one write; see ``DownlinkSender``.
+    def send_down(self, frames: Sequence[UplinkFrame], acks: _Acks | None = None) -> None:
+        """Append messages in one write; see ``DownlinkSender``. ``acks_down`` fills ``acks``.
 
         Raises:
             TunnelClosedError: The tunnel was closed.
@@ -167,13 +169,14 @@ class EmbeddedTunnel:
                 appended.append((partition, number, position))
             self._database.write(batch)
             ticket = self._durability.commit()
-            self._appended += [(ticket, True, *each) for each in appended]
+            own = {} if acks is None else acks
+            self._appended += [(ticket, own, *each) for each in appended]
 
-    def acks_down(self, partition: int) -> Iterable[int]:
-        """Return new acknowledgements of messages; see ``Uplink.acks``."""
+    def acks_down(self, partition: int, acks: _Acks) -> Iterable[int]:
+        """Return a sender's new acknowledgements of messages; see ``Uplink.acks``."""
         with self._condition:
             self._look()
-            return self._acks_down.pop(partition, ())
+            return acks.pop(partition, ())
 
     def settle(self) -> None:
         """Block until all that was appended is durable, either way."""
@@ -235,7 +238,7 @@ class EmbeddedTunnel:
 
     @property
     def downlink_sender(self) -> "EmbeddedDownlinkSender":
-        """The cloud's end of the way down."""
+        """One more sender of the way down, with acknowledgements of its own."""
         return EmbeddedDownlinkSender(self)
 
     @property
@@ -263,9 +266,9 @@ class EmbeddedTunnel:
             return
         appended, durable = self._appended, self._durability.durable()
         while appended and appended[0][0] <= durable:
-            _, is_down, partition, number, position = appended.popleft()
-            if is_down:
-                self._acks_down.setdefault(partition, []).append(number)
+            _, acks, partition, number, position = appended.popleft()
+            if acks is not None:
+                acks.setdefault(partition, []).append(number)
                 self._durable_down[partition] = position
             else:
                 self._acks.setdefault(partition, []).append(number)
@@ -315,14 +318,15 @@ class EmbeddedDownlinkSender:
     def __init__(self, tunnel: EmbeddedTunnel) -> None:
         """Write to a tunnel."""
         self._tunnel = tunnel
+        self._acks: _Acks = {}
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:
         """Append messages; see ``DownlinkSender``."""
-        self._tunnel.send_down(frames)
+        self._tunnel.send_down(frames, self._acks)
 
     def acks(self, partition: int) -> Iterable[int]:
         """Return new acknowledgements; see ``Uplink.acks``."""
-        return self._tunnel.acks_down(partition)
+        return self._tunnel.acks_down(partition, self._acks)
 
     def close(self) -> None:
         """Do nothing: the tunnel is closed by its owner."""

@@ -12,6 +12,7 @@ import msgspec
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.cloud.calls import CallStore, CloudCalls, Service
 from walle_stream.actors.cloud.holdings import CallsInHand, LastFrame, LastNumbers
+from walle_stream.actors.cloud.inbox import Inbox
 from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
 from walle_stream.tunnel.receiver import MergeCounts
 
@@ -69,6 +70,7 @@ class CloudActor(Actor):
         downlink: Downlink,
         close_tunnel: Callable[[], None],
         services: Mapping[str, Service] | None = None,
+        inbox: Inbox | None = None,
     ) -> None:
         """Take over the cloud side; the downlink is only looked at.
 
@@ -79,6 +81,7 @@ class CloudActor(Actor):
         self._store = store
         self._receiver = receiver
         self._released: dict[int, int] = {}
+        self._inbox = inbox
         self._calls = CloudCalls(store, sender, downlink, services or {})
 
     def on_start(self) -> None:
@@ -112,13 +115,15 @@ class CloudActor(Actor):
         return super().on_failure(error)
 
     def on_idle(self) -> None:
-        """Merge what has arrived, let the tunnel forget it, then see to the calls."""
+        """Merge what has arrived, let the tunnel forget it, then see to calls and messages."""
         store, receiver = self._store, self._receiver
         while frames := receiver.receive(store.positions, MERGE_MAX_BYTES):
             store.merge(frames)
             self._release()
         self._release()
         self._calls.step()
+        if self._inbox is not None:
+            self._inbox.step()
 
     def _release(self) -> None:
         for lane, position in self._store.durable_positions().items():

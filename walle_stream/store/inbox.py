@@ -1,0 +1,79 @@
+"""The inbox of a data directory: messages that other processes leave for its cloud side.
+
+The process that runs has the directory locked; whoever sends puts files here, before, in and
+after a run. A file is a MessagePack array of downlink envelopes, and its name sorts behind those
+that its writer put before. It is there as a whole and for good, or not at all.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from walle_stream.clock import wall_ms
+from walle_stream.errors import EnvelopeError, StoreError
+from walle_stream.store.files import put_file
+from walle_stream.types import UplinkFrame
+
+_decode: Final = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+class InboxSender:
+    """Implements ``DownlinkSender``: whoever reads knows the partitions. One thread."""
+
+    refused_records: Final = 0
+
+    def __init__(self, folder: Path) -> None:
+        """Write into a folder that is there."""
+        self._folder = folder
+        self._prefix = f"{wall_ms():015d}-{uuid4().hex[:8]}"
+        self._files = 0
+        self._acks: dict[int, list[int]] = {}
+
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Write a file; blocks on the disk.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        self._files += 1
+        path = self._folder / f"{self._prefix}-{self._files:09d}"
+        try:
+            put_file(path, msgspec.msgpack.encode([data for _, _, data in frames]), mode=0o600)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+        for partition, number, _ in frames:
+            self._acks.setdefault(partition, []).append(number)
+
+    def acks(self, partition: int) -> Iterable[int]:
+        """Return the numbers that are on the disk; see ``Uplink.acks``."""
+        return self._acks.pop(partition, ())
+
+    def close(self) -> None:
+        """Do nothing: what was sent is there."""
+
+
+def inbox_files(folder: Path) -> list[Path]:
+    """Return the files that lie in an inbox, in their order; none where there is no inbox."""
+    try:
+        return sorted(Path(each) for each in os.scandir(folder) if not each.name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def read_inbox(path: Path) -> list[bytes]:
+    """Return the envelopes of a file, not trusted.
+
+    Raises:
+        EnvelopeError: It is none of ours.
+        StoreError: It cannot be read.
+    """
+    try:
+        return _decode(path.read_bytes())
+    except msgspec.MsgspecError as error:
+        raise EnvelopeError(f"{path} holds no messages: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
