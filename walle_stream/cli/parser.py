@@ -74,6 +74,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_run(commands)
     _add_device(commands)
+    _add_send(commands)
     _add_features(commands)
     _add_dead_letters(commands)
     _add_definitions(commands)
@@ -142,6 +143,32 @@ def _add_device(commands: Any) -> None:
     )
     add_running(device)
     device.set_defaults(run=_later("device", "device"))
+
+
+def _add_send(commands: Any) -> None:
+    send = commands.add_parser("send", help="messages to devices, for on_message of their tasks")
+    send.add_argument("file", metavar="FILE", help="pipeline YAML")
+    send.add_argument(
+        "words", nargs="*", metavar="[DEVICE] JSON", help="whom, and what; - for standard input"
+    )
+    send.add_argument("--all", action="store_true", help="to all devices")
+    send.add_argument(
+        "--where",
+        type=_named,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="to all devices where it holds: device=GLOB, task=NAME or task=NAME@VERSION",
+    )
+    send.add_argument(
+        "--lines", metavar="MESSAGES", help='JSON Lines of {"device_id": ..., "value": ...}, or -'
+    )
+    send.add_argument("--task", default="", metavar="NAME", help="only this task gets it")
+    send.add_argument("--name", metavar="SENDER", help="the same again sends nothing twice")
+    send.add_argument("--set", action="append", default=[], metavar="A.B=C")
+    send.add_argument("--data-dir", type=Path, metavar="D", help="of the run, without a broker")
+    send.add_argument("--json", action="store_true", help="one JSON object on one line")
+    send.set_defaults(run=_later("send", "send"), refuse=send.error)
 
 
 def add_running(parser: Any, *, can_be_empty: bool = False) -> None:

@@ -145,9 +145,9 @@ def ledger_table(report: LedgerReport) -> Table:
 
 def _ledger_note(report: LedgerReport) -> str | None:
     sent, count = report.uplink_bytes, sum(task.bytes.features for task in report.tasks)
-    if count and sent > report.raw_bytes:
+    rows = report.source_rows  # none where all came of messages
+    if count and rows and sent > report.raw_bytes:
         # a percentage without its reason reads as if features were the larger thing everywhere
-        rows = report.source_rows
         return (
             f"nothing is saved here: a raw row of {report.raw_bytes / rows:,.0f} bytes makes "
             f"{count / rows:,.1f} features of {sent / count:,.0f}. Raw events of an app have "

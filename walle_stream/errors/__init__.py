@@ -8,6 +8,7 @@ against the classes)::
     ├─ ChaosError
     ├─ FunctionError(ValueError)
     ├─ LinkAddressError(ValueError)
+    ├─ MessageError(ValueError)
     ├─ MetricsAddressError(ValueError)
     ├─ SpecFileError(ValueError)
     ├─ StopTimeoutError(TimeoutError)
@@ -91,6 +92,7 @@ from walle_stream.errors.base import (
     ChaosError,
     FunctionError,
     LinkAddressError,
+    MessageError,
     MetricsAddressError,
     SpecFileError,
     StopTimeoutError,
@@ -187,6 +189,7 @@ __all__ = [
     "LoweringError",
     "MailboxFullError",
     "MalformedRowError",
+    "MessageError",
     "MetricsAddressError",
     "ModelError",
     "PackageError",

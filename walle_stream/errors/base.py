@@ -60,6 +60,15 @@ class LinkAddressError(WalleError, ValueError):
     exit_code: ClassVar[int] = 2
 
 
+class MessageError(WalleError, ValueError):
+    """A message cannot be sent as it was given; the text says what is wrong with it.
+
+    Correct it and send it again: nothing behind it was sent.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+
 class MetricsAddressError(WalleError, ValueError):
     """The address of ``--metrics``, or of a cloud worker's pages, is malformed or taken.
 

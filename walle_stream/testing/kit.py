@@ -8,12 +8,17 @@ import msgspec
 
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import WORN_OUT, LocalRun
+from walle_stream.app.messages import MessageSender
 from walle_stream.app.options import RunOptions
 from walle_stream.app.queries.query import features_lines
 
 
 def run_pipeline(
-    file: Path, data_dir: Path, overrides: Sequence[str] = (), limit: int | None = None
+    file: Path,
+    data_dir: Path,
+    overrides: Sequence[str] = (),
+    limit: int | None = None,
+    messages: Sequence[tuple[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Run a pipeline to the end of its source; blocks.
 
@@ -22,6 +27,8 @@ def run_pipeline(
         data_dir: Where state goes; an existing one is continued.
         overrides: Like ``--set``, each ``a.b=c``.
         limit: Most rows to read.
+        messages: Sent before, each a device's id and a JSON value; to all devices where the id is
+            empty.
 
     Returns:
         What the cloud side holds, by device and sequence number: dicts with
@@ -31,6 +38,10 @@ def run_pipeline(
     Raises:
         WalleError: As ``walle run`` would report it.
     """
+    if messages:
+        with MessageSender(file, overrides, data_dir=data_dir) as sender:
+            for device_id, value in messages:
+                sender.send(device_id, value) if device_id else sender.send_all(value)
     assembly = Assembly.load(file, list(overrides))
     options = RunOptions(data_dir, assembly.host_count, limit)
     while LocalRun(assembly, options).run().stopped_by == WORN_OUT:

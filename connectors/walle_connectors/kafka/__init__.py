@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
     from walle_connectors.kafka.dead_letters.returning import KafkaRecordReturn
     from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
+    from walle_connectors.kafka.downlink import KafkaDownlinkSender
     from walle_connectors.kafka.sink import KafkaSink
     from walle_connectors.kafka.tunnel import KafkaTunnel
 
@@ -56,6 +57,20 @@ class KafkaConnector:
         from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
 
         return KafkaTunnel(model, max_bytes, partitions)
+
+    def open_sender(
+        self, model: KafkaTunnelModel, max_bytes: int, partitions: int
+    ) -> "KafkaDownlinkSender":
+        """Open the cloud's end of the way down; blocks for some seconds at most.
+
+        ``max_bytes`` bounds what is sent and not acknowledged. The topic must have the partitions.
+        """
+        from walle_connectors.kafka.downlink import KafkaDownlinkSender  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.topics import check_topics, tunnel_topics  # noqa: PLC0415
+
+        model.check_files()
+        check_topics(model, tunnel_topics(model, partitions)[1:])
+        return KafkaDownlinkSender(model, max_bytes, partitions)
 
     def open_sink(self, model: KafkaSinkModel, identity: str) -> "KafkaSink":
         """Prepare a topic for merged features; brokers are asked with the first ones."""

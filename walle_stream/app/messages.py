@@ -1,0 +1,208 @@
+"""Sends messages to the devices of a pipeline, whether it runs or not.
+
+Over Kafka they go into the partition that the device's key belongs to; with the embedded tunnel
+into the data directory's inbox. No device is looked up, and none is remembered.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from json import dumps
+from pathlib import Path
+from threading import Event
+from typing import Any, Final, Self
+from uuid import uuid4
+
+import msgspec
+
+from walle_stream.errors import MessageError, SpecFileError, TopicError
+from walle_stream.spec.connectors import ConnectorModels, load_connector
+from walle_stream.spec.loader import UnreadPackage, load_pipeline
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.inbox import InboxSender
+from walle_stream.types import UplinkFrame, device_id_problem
+from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
+from walle_stream.wire.message_payload import (
+    MESSAGE_KIND,
+    MESSAGE_MAX_BYTES,
+    WHERE_KEYS,
+    MessagePayload,
+    encode_payload,
+)
+from walle_stream.wire.strict_json import value_problem
+
+WAITING_MAX_BYTES: Final = 8 * 1024 * 1024
+"""Most bytes that are sent and not acknowledged."""
+
+_TOGETHER: Final = 500
+_TOGETHER_BYTES: Final = 256 * 1024
+_LOOK_S: Final = 0.005
+
+
+class MessageSender:
+    """Sends messages, numbered as its own from 1. Close it; ``with`` does. One thread.
+
+    A message that a sender of the same name sends under the same number is taken once. So what is
+    sent again after a death, in the same order and by the same name, arrives once.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        overrides: Sequence[str] = (),
+        *,
+        data_dir: Path | None = None,
+        name: str = "",
+    ) -> None:
+        """Open the way to the devices of a pipeline; blocks for some seconds at most.
+
+        Args:
+            file: The pipeline's YAML.
+            overrides: Like ``--set``, each ``a.b=c``.
+            data_dir: Of the run, with an embedded tunnel; ``walle-data/NAME`` by default.
+            name: Whose numbers they are; random by default.
+
+        Raises:
+            SpecFileError: The definition is wrong, or leads to no devices.
+            WalleError: The way there cannot be opened.
+        """
+        loaded = load_pipeline(
+            file,
+            overrides,
+            connector_models=ConnectorModels(),
+            read_package=UnreadPackage.of_file,
+        )
+        spec, pipeline = loaded.pipeline.spec, loaded.pipeline.metadata.name
+        self.name = name or uuid4().hex
+        self.count = 0
+        """Messages that were sent."""
+        self._partitions = range(1)
+        self._waiting: list[UplinkFrame] = []
+        self._bytes = self._missing = 0
+        connector = load_connector(spec.tunnel.connector)
+        self._place = partial(_first, count=1)
+        self.is_keyed = True
+        """Whether a run has its devices where their messages go."""
+        if hasattr(connector, "open_sender"):
+            count = spec.runtime.partitions
+            self._partitions = range(count)
+            self._place = partial(connector.device_partition, partitions=count)
+            self.is_keyed = hasattr(load_connector(spec.source.connector), "device_partition")
+            self._sender: Any = connector.open_sender(loaded.tunnel, WAITING_MAX_BYTES, count)
+        elif hasattr(connector, "open_features"):
+            folder = DataDir.open_inbox(data_dir or Path("walle-data") / pipeline, pipeline)
+            self._sender = InboxSender(folder)
+        else:
+            raise SpecFileError(
+                f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, which takes no "
+                "messages down"
+            )
+
+    def send(self, device_id: str, value: Any, *, task: str = "") -> None:
+        """Send a JSON value to a device; blocks while too much is on its way.
+
+        ``task`` is the one that gets it; all that take messages by default.
+
+        Raises:
+            MessageError: The value is no JSON or too large, or there is no such id.
+            WalleError: The way is closed.
+        """
+        problem = device_id_problem(device_id)
+        if problem is not None:
+            raise MessageError(problem)
+        self._send(device_id, MessagePayload(_encoded(value), task), [self._place(device_id)])
+
+    def send_all(
+        self, value: Any, *, where: Mapping[str, str] | None = None, task: str = ""
+    ) -> None:
+        """Send a JSON value to all devices, or where they say that they are meant.
+
+        ``where`` has conditions, each of which must hold: ``device``, a pattern such as
+        ``phone-*`` for the id, and ``task``, one that the device has, as NAME or NAME@VERSION.
+
+        Raises:
+            MessageError: The value is no JSON or too large, or a condition is not known.
+            WalleError: The way is closed.
+        """
+        where = dict(where or {})
+        for key in where.keys() - set(WHERE_KEYS):
+            raise MessageError(f"there is no condition {key!r}: {', '.join(WHERE_KEYS)}")
+        self._send("", MessagePayload(_encoded(value), task, where), self._partitions)
+
+    def flush(self) -> None:
+        """Block until all that was sent arrives whatever happens.
+
+        Raises:
+            TopicError: Some messages were too large for the topic, and left out.
+            WalleError: The way is closed.
+        """
+        self._hand_over()
+        tick = Event()
+        while self._take_acks():
+            tick.wait(_LOOK_S)
+        if self._sender.refused_records:
+            raise TopicError(
+                f"{self._sender.refused_records:,} messages were not taken by the topic: see the "
+                "log, and raise max.message.bytes of the topic and spec.tunnel.maxBytes"
+            )
+
+    def close(self) -> None:
+        """Let go; what was not flushed may be lost."""
+        self._sender.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Flush where nothing failed, and close."""
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def _send(self, device_id: str, payload: MessagePayload, partitions: Sequence[int]) -> None:
+        data = encode_payload(payload)
+        if len(data) > MESSAGE_MAX_BYTES:
+            raise MessageError(
+                f"a message of {len(data):,} bytes is too large: it has at most "
+                f"{MESSAGE_MAX_BYTES:,}"
+            )
+        self.count += 1
+        envelope = DownlinkEnvelope(device_id, MESSAGE_KIND, data, self.name, self.count)
+        encoded = encode_downlink(envelope)
+        self._waiting += [(partition, self.count, encoded) for partition in partitions]
+        self._bytes += len(encoded)
+        if len(self._waiting) >= _TOGETHER or self._bytes >= _TOGETHER_BYTES:
+            self._hand_over()
+            self._take_acks()
+
+    def _hand_over(self) -> None:
+        if self._waiting:
+            self._sender.send(self._waiting)
+            self._missing += len(self._waiting)
+            self._waiting, self._bytes = [], 0
+
+    def _take_acks(self) -> int:
+        # how many are missing
+        for partition in self._partitions:
+            self._missing -= len(list(self._sender.acks(partition)))
+        return self._missing
+
+
+def _first(device_id: str, count: int) -> int:  # noqa: ARG001 - a placement
+    return 0
+
+
+def _encoded(value: Any) -> msgspec.Raw:
+    try:
+        if isinstance(value, msgspec.Raw):
+            data = bytes(value)
+        else:  # msgspec would make null of NaN without a word
+            data = dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"the value is no JSON: {error}") from error
+    problem = value_problem(data)
+    if problem is not None:
+        raise MessageError(f"the value is no JSON: {problem}")
+    return msgspec.Raw(data)

@@ -1,0 +1,111 @@
+"""``walle send``: messages to devices, whether the pipeline runs or not."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from walle_stream.app.messages import MessageSender
+from walle_stream.app.resources import find_definition
+from walle_stream.cli.run import say
+from walle_stream.errors import MessageError
+from walle_stream.wire.message_payload import WHERE_KEYS
+
+STDIN = "-"
+_SHOWN_EVERY = 1_000
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    device_id: str
+    value: msgspec.Raw
+    task: str = ""
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def send(options: argparse.Namespace) -> int:
+    """Send messages, and wait until they arrive whatever happens.
+
+    Raises:
+        MessageError: One cannot be sent as it was given.
+        WalleError: The way to the devices cannot be opened, or is closed.
+    """
+    where, words, device_id = dict(options.where), options.words, ""
+    is_all = options.all or bool(where)
+    if options.lines is not None:
+        if words or is_all or options.task:
+            options.refuse("--lines has its messages in the file: give neither JSON nor whom")
+    elif len(words) != (1 if is_all else 2):
+        options.refuse("give DEVICE and JSON, or JSON with --all or --where, or --lines")
+    elif not is_all:
+        device_id = words[0]
+    for key in where.keys() - set(WHERE_KEYS):
+        options.refuse(f"argument --where: {key!r} is none of {', '.join(WHERE_KEYS)}")
+    value = None if options.lines is not None else _value(words[-1])
+    how: dict[str, Any] = {"data_dir": options.data_dir, "name": options.name or ""}
+    with MessageSender(find_definition(options.file), options.set, **how) as sender:
+        if not sender.is_keyed and not is_all:
+            say(
+                "the source of this pipeline places devices otherwise than Kafka's keys do: only "
+                "agents (walle device) get messages by name; for a run use --where device=NAME"
+            )
+        if options.lines is not None:
+            _send_lines(sender, options.lines)
+        elif is_all:
+            sender.send_all(value, where=where, task=options.task)
+        else:
+            sender.send(device_id, value, task=options.task)
+        sender.flush()
+    if options.json:
+        print(msgspec.json.encode({"messages": sender.count, "name": sender.name}).decode())
+    else:
+        noun = "message" if sender.count == 1 else "messages"
+        print(f"{sender.count:,} {noun} sent as {sender.name}")
+    return 0
+
+
+def _value(text: str) -> msgspec.Raw:
+    data = sys.stdin.buffer.read() if text == STDIN else text.encode(errors="surrogateescape")
+    # between values a line end means nothing, and within one there is none
+    return msgspec.Raw(data.replace(b"\r", b" ").replace(b"\n", b" ").strip())
+
+
+def _send_lines(sender: MessageSender, file: str) -> None:
+    with ExitStack() as stack:
+        lines = sys.stdin.buffer if file == STDIN else stack.enter_context(Path(file).open("rb"))
+        for number, line in enumerate(stack.enter_context(_progress(lines)), 1):
+            if not line.strip():
+                continue
+            try:
+                given = _decode(line)
+                sender.send(given.device_id, given.value, task=given.task)
+            except (msgspec.MsgspecError, UnicodeDecodeError, MessageError) as error:
+                sender.flush()
+                raise MessageError(
+                    f"{file}:{number}: {error}: what stands before it was sent; correct it and "
+                    "send all again with the same --name"
+                ) from error
+
+
+@contextmanager
+def _progress(lines: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
+    # imported where used: a single message has no progress
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    is_quiet = sys.stderr is None or not sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), disable=is_quiet, transient=True) as bar:
+        shown = bar.add_task("sending", total=None)
+
+        def passing() -> Iterator[bytes]:
+            for count, line in enumerate(lines):
+                if count % _SHOWN_EVERY == 0:
+                    bar.update(shown, completed=count, description=f"sent {count:,} messages")
+                yield line
+
+        yield passing()
