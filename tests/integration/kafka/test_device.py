@@ -15,10 +15,11 @@ import yaml
 
 from tests.integration.kafka.cloud_end import CloudEnd, Receiver
 from tests.integration.kafka.topics_of_tests import fresh_model
+from tests.unit.actors.parts.test_calls import message
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR
+from walle_stream.app.queries.query import run_state
 from walle_stream.clock import monotonic_ms
-from walle_stream.wire.envelope import DownlinkEnvelope
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
@@ -161,18 +162,11 @@ def test_it_takes_its_own_messages_and_passes_over_others(walle, address, shop, 
         partition = run(file, data_dir, "--events", shop / "own.jsonl")["partition"]
         with closing(CloudEnd(model)) as cloud:
             devices = ("other", DEVICE, "other", DEVICE, "other")
-            notes = [
-                DownlinkEnvelope(d, "note", b'{"n": 1}', "s", n) for n, d in enumerate(devices)
-            ]
+            notes = [message(d, n, "s") for n, d in enumerate(devices)]
             cloud.send_down(*notes, partition=partition)
 
-        def taken():
-            done = walle("state", "export", "--data-dir", data_dir)
-            found = [json.loads(line) for line in done.stdout.splitlines() if '"message"' in line]
-            return len(found) == 2 and {each["device_id"] for each in found}
-
         with running(file, data_dir, "--follow") as agent:
-            assert until(taken) == {DEVICE}
+            until(lambda: run_state(data_dir).counters.messages == 2)
             report, _ = stop(agent)
         assert (report["messages"], report["dropped_messages"]) == (2, 0)
 
