@@ -34,7 +34,7 @@ from walle_stream.types import UplinkFrame
 
 _log = logging.getLogger(__name__)
 
-SETTLE_POLL_S: Final = 0.005
+SETTLE_POLL_S: Final = 0.002
 """How often replies are looked for, while nothing else is left to do."""
 
 
@@ -156,7 +156,7 @@ class DeviceHost(Actor):
         self._policy = policy
         self._sizer = sizer
         self._own = sizer.own
-        self._idle_since_ms = 0.0
+        self._idle_since_ms = self._looked_ms = 0.0
         self._age_ms = sizer.target_ms * _AGE_SHARE
         self._partitions: dict[int, PartitionHost] = {}
         self._supervisors: dict[int, Supervisor] = {}
@@ -166,11 +166,10 @@ class DeviceHost(Actor):
 
     @property
     def idle_interval_s(self) -> float:  # type: ignore[override]
-        """Short while something waits to be committed, or for the disk."""
+        """Short while something waits to be committed, for the disk, or for an answer."""
         if self._waiting.deliveries:
             return LINGER_S * self._sizer.stretch
-        is_waiting = any(partition.outbox.is_waiting for partition in self._partitions.values())
-        return LINGER_S if is_waiting else _IDLE_S
+        return LINGER_S if any(map(_is_waiting, self._partitions.values())) else _IDLE_S
 
     def on_start(self) -> None:
         """Open the partitions."""
@@ -295,8 +294,12 @@ class DeviceHost(Actor):
         if self._waiting.deliveries:
             self._commit_all()
             return
+        now_ms = monotonic_ms()
+        is_all = now_ms - self._looked_ms >= _IDLE_S * 1000.0
+        self._looked_ms = now_ms if is_all else self._looked_ms
         for number, partition in self._partitions.items():
-            self._supervisors[number].run(partition.idle)
+            if is_all or _is_waiting(partition):
+                self._supervisors[number].run(partition.idle)
 
     def _add(self, partition: PartitionHost) -> None:
         number = partition.number
@@ -469,3 +472,7 @@ class DeviceHost(Actor):
         for partition in self._partitions.values():
             partition.abandon()
         self._partitions = {}
+
+
+def _is_waiting(partition: PartitionHost) -> bool:
+    return partition.outbox.is_waiting or partition.parts[Calls].is_expecting

@@ -15,6 +15,7 @@ from walle_stream.actors.parts.messages import Messages
 from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.turn import Turn
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, Downlink, HasLog
 from walle_stream.stream.commands import REPLY_POSITION, Told
@@ -26,6 +27,8 @@ from walle_stream.wire.rows import PartitionHead
 _log = logging.getLogger(__name__)
 
 MESSAGES_MAX_BYTES: Final = 256 * 1024
+
+_SOON_MS: Final = 1_000.0
 
 
 class Calls(Part):
@@ -40,6 +43,12 @@ class Calls(Part):
         self.is_behind = False
         """Whether the last look found something, or did not come to its end."""
         self._passed = 0  # behind others' messages, which are no reason for a commit
+        self._soon_until_ms = 0.0
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether calls were made a moment ago: their answers may come any time."""
+        return monotonic_ms() < self._soon_until_ms
 
     def restart(self, opening: Opening) -> None:
         """Read the way down from the last commit's position."""
@@ -95,6 +104,7 @@ class Calls(Part):
                 turn.calls.append(call)
             head.counters.calls += len(turn.calls)
             turn.bodies += encode_calls(turn.calls, opening.plan.compression)
+            self._soon_until_ms = monotonic_ms() + _SOON_MS
         # the tunnel may forget what commits took
         turn.on_durable.append(
             partial(self._downlink.release, opening.number, head.downlink_position)
