@@ -20,7 +20,7 @@ from latency_parts.quiet import Neighbours
 from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.events import Event
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 POLL_MS: Final = 2.0

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from walle_stream.clock import wall_ms
 from walle_stream.errors import BrokerUnreachableError
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 _OAUTH: Final = "OAUTHBEARER"

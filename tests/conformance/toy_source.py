@@ -8,7 +8,7 @@ from walle_stream.ports import Unread
 from walle_stream.reading import LaneReader, LaneSource, Position, record_dead_letter
 from walle_stream.reading.dead_letters import text_digest
 from walle_stream.reading.offsets import Count
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 

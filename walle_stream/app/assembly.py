@@ -21,12 +21,13 @@ from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace, PartitionOpener
 from walle_stream.app.programs.evaluating import LazyEvaluator
-from walle_stream.app.programs.functions import load_functions
 from walle_stream.app.programs.installed import InstalledPrograms
 from walle_stream.app.programs.isolation import check_machine, ready_tasks
 from walle_stream.app.programs.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.programs.models import load_models, onnx_models
 from walle_stream.app.programs.programs import ReadyTask, unpack_task
+from walle_stream.app.programs.services import check_calls, load_services
+from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.cloud.sink_pump import SinkPump, serving_sinks
 from walle_stream.errors import SourceError
 from walle_stream.ports import (
@@ -78,7 +79,6 @@ class Assembly:
         """What devices show with their reports; to be set before anything is opened, too."""
         self.warm_vms = self._spec.runtime.warm_vms
         """VMs that are made ahead. To be set before the run, where versions will be installed."""
-        self._services = load_functions("services", self._spec.services)
         self.engine = self._spec.engine
         """Which actors of Ray run the ONNX models; None: hosts do."""
         threads = None if self.engine is None else self.engine.threads
@@ -91,6 +91,8 @@ class Assembly:
         self._connector = load_connector(self._spec.tunnel.connector)
         self.has_cloud = hasattr(self._connector, "open_features")
         """Whether the cloud side is in the data directory; else it is another program's."""
+        services = self._spec.services if self.has_cloud else {}
+        self._services = load_services(services, self._models)
         self.is_placed = getattr(self._source, "is_placed", False)
         """Whether the source's own group says which host has which partition."""
         self.has_snapshots = self._spec.state.snapshots is not None
@@ -104,6 +106,7 @@ class Assembly:
         """What takes features to ``spec.sinks``, where the cloud side is here."""
         self.holdings = CloudHoldings()  # usable once the cloud side's actor is named
         self._device_end: dict[str, int] = {}
+        self._cloud: CloudActor | None = None
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
         self.partitions: Sequence[int] = range(self.partition_count)
@@ -133,6 +136,7 @@ class Assembly:
         )
         # what is wrong is said before anything is opened
         assembly = cls(loaded, ready_tasks(loaded))
+        check_calls(assembly.tasks, assembly._spec.services, loaded.places)
         models = onnx_models(assembly._models)
         if assembly.runtime != "ray":
             for model in models.values():
@@ -355,7 +359,13 @@ class Assembly:
         inbox = Inbox(
             self._data_dir.inbox_path, tunnel.downlink_sender, self.partition_of, self.partitions
         )
-        return CloudActor(self.cloud_store, *ends, tunnel.close, self._services, inbox)
+        self._cloud = CloudActor(self.cloud_store, *ends, tunnel.close, self._services, inbox)
+        return self._cloud
+
+    @property
+    def service_counts(self) -> ServiceCounts:
+        """What became of the calls that the cloud side's actor has answered, where there is one."""
+        return {} if self._cloud is None else self._cloud.services
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""

@@ -36,6 +36,7 @@ from walle_stream.app.options import RunOptions
 from walle_stream.app.programs.installation import Installation
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
+from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.errors import ActorDeadError
 from walle_stream.ports import SourceBatch, SourceReader, Unread
 from walle_stream.vm.counts import VmCounts, VmStatus
@@ -225,6 +226,11 @@ class LocalRun:
     def sink_lags(self) -> Mapping[str, int]:
         """Features that each sink has not yet."""
         return {pump.name: pump.lag for pump in self._assembly.sinks}
+
+    @property
+    def service_counts(self) -> ServiceCounts:
+        """What became of the calls of services, by service."""
+        return self._assembly.service_counts
 
     @property
     def installation(self) -> Installation:

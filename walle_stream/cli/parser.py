@@ -71,6 +71,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
         prog="walle", description="Event-driven streaming on actors: features made at the device."
     )
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
+    parser.set_defaults(services=_services)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_run(commands)
     _add_device(commands)
@@ -87,6 +88,11 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
         for point in points.select(name=command) or points:
             point.load()(commands)
     return parser
+
+
+def _services(loaded: Any) -> Any:
+    # for a command of others that answers calls: they do not know ``app``
+    return import_module("walle_stream.app.programs.services").services_for_cloud(loaded)
 
 
 def _add_run(commands: Any) -> None:

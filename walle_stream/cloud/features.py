@@ -46,6 +46,8 @@ FORMAT_VERSION: Final = b"4"
 FEATURE_KEY: Final = Struct(">IQ")
 """Generation and sequence number, behind ``device_prefix``."""
 
+CALL_PREFIX: Final = b"\x04"
+
 _U64: Final = Struct(">Q")
 _U32: Final = Struct(">I")
 _SENDER: Final = Struct(">QQQQ")
@@ -259,7 +261,7 @@ class FeatureStore:
     def open_calls(self, after: int, limit: int) -> list[tuple[int, OpenCall]]:
         """Return calls that wait for their reply; see ``CallStore.open_calls``."""
         found: list[tuple[int, OpenCall]] = []
-        start = b"\x04" + _U64.pack(after + 1)
+        start = CALL_PREFIX + _U64.pack(after + 1)
         for key, row in islice(scan_rocks(self._database, self._path, start, b"\x05"), limit):
             found.append((int(_U64.unpack(key[1:])[0]), _decode_call(row)))
         return found
@@ -267,7 +269,7 @@ class FeatureStore:
     def close_call(self, number: int) -> None:
         """Forget a call whose reply was sent; see ``CallStore.close_call``."""
         with RocksErrorMap(self._path):
-            self._database.delete(b"\x04" + _U64.pack(number))
+            self._database.delete(CALL_PREFIX + _U64.pack(number))
         self._durability.commit()
 
     def scan(self, device_id: str | None = None) -> Iterator[FeatureRecord]:
@@ -390,7 +392,7 @@ def _open(
     for call in calls:
         counts.calls += 1
         row = _encode(OpenCall(envelope.incarnation, call, envelope.partition))
-        batch.put(b"\x04" + _U64.pack(counts.calls), row)
+        batch.put(CALL_PREFIX + _U64.pack(counts.calls), row)
 
 
 def _decoded(body: bytes) -> tuple[list[CloudCall] | None, list[FeatureRecord]]:

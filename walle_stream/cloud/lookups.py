@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, parse_qs, quote, unquote
 
 import msgspec
 
+from walle_stream.cloud.calls import show_services
 from walle_stream.cloud.heads import shown
 from walle_stream.cloud.partitions import MOVING, Partitions
 from walle_stream.cloud.sink_pump import show_lags
@@ -96,6 +97,7 @@ class LookUps:
             lag.set(each["lag_records"], partition=partition)
             ready.set(each["is_ready"], partition=partition)
         show_lags(metrics, health.get("sinks", {}))
+        show_services(metrics, health.get("services", {}))
         if health.get("reports"):
             reports = metrics.gauge("walle_cloud_reports", _REPORTS, ["state"])
             for state, count in health["reports"].items():

@@ -8,6 +8,7 @@ Keys beside those of ``features``::
 
     \x00place                          Place, MessagePack
     \x02 DEVICE                        DeviceHead, MessagePack
+    \x04 u64 number                    OpenCall; as the number of a record for sinks, and one
     \x05 u64 number                    frame of reports that the service does not have yet
     \x10 DEVICE \x00 u32 generation u64 seq   KeptFeature, MessagePack
 """
@@ -20,7 +21,13 @@ from typing import Final, NamedTuple, cast, override
 import msgspec
 from rocksdict import Checkpoint, WriteBatch
 
-from walle_stream.cloud.features import FEATURE_KEY, FeatureStore, Merging, device_prefix
+from walle_stream.cloud.features import (
+    CALL_PREFIX,
+    FEATURE_KEY,
+    FeatureStore,
+    Merging,
+    device_prefix,
+)
 from walle_stream.cloud.heads import INCARNATIONS_MAX, DeviceHead, KeptFeature
 from walle_stream.cloud.reports import PREFIX, WAITING_MAX_BYTES, HeldReports, Waiting
 from walle_stream.cloud.sink_log import as_merged
@@ -28,6 +35,7 @@ from walle_stream.ports import ReportFrame
 from walle_stream.store.rocks import RocksErrorMap, scan_rocks
 from walle_stream.store.transaction import prefix_end
 from walle_stream.tunnel.receiver import MergeCounts, Verdict
+from walle_stream.wire.calls import CloudCall, OpenCall
 from walle_stream.wire.frame import FeatureRecord
 
 _PLACE: Final = b"\x00place"
@@ -59,10 +67,9 @@ class Stretch(NamedTuple):
     epoch: int
     records: Sequence[FeatureRecord] = ()
     numbers: Sequence[int] = ()
-    """Offsets of the records, for sinks."""
+    """Offsets of the records, for sinks, or of the calls."""
     reports: Sequence[ReportFrame] = ()
-    calls: int = 0
-    """Of services, which nobody answers."""
+    calls: Sequence[CloudCall] = ()
 
 
 class Kept(NamedTuple):
@@ -81,6 +88,7 @@ class _Taking(Merging):
         self.gone: set[bytes] = set()
         self.full: set[str] = set()  # devices with too many rows
         self.problems: list[str] = []
+        self.last_call = 0
 
 
 class PartitionTable(FeatureStore):
@@ -92,11 +100,13 @@ class PartitionTable(FeatureStore):
     _cached_devices = 2_000  # a worker may have a hundred tables
     _packs_flushes = True
 
-    def __init__(self, path: Path, keep: int, *, keeps_reports: bool = False) -> None:
+    def __init__(
+        self, path: Path, keep: int, *, keeps_reports: bool = False, keeps_calls: bool = False
+    ) -> None:
         """Open it, making it if it is not there; blocks.
 
         ``keep`` (≥ 1) latest features of a device and task stay. Where the table does not keep
-        reports, their frames are only counted.
+        reports, or calls, they are only counted.
 
         Raises:
             StoreError: It cannot be opened.
@@ -111,6 +121,9 @@ class PartitionTable(FeatureStore):
         self.place = msgspec.msgpack.decode(found, type=Place) if found else Place()
         rows = scan_rocks(self._database, path, PREFIX, prefix_end(PREFIX))
         self._reports = HeldReports(rows, WAITING_MAX_BYTES) if keeps_reports else None
+        self._keeps_calls = keeps_calls
+        # calls that wait are looked for up to here
+        self._last_call = (self.place.begun << _OFFSET_BITS) + self.place.next
 
     def take(
         self, stretches: Iterable[Stretch], offset: bytes, next_offset: int, refused: int = 0
@@ -136,6 +149,7 @@ class PartitionTable(FeatureStore):
             merging.reports = []
             self._write(merging)
             self.place = place
+            self._last_call = merging.last_call or self._last_call
         return merging.problems
 
     def look_up(self, device_id: str) -> Kept | None:
@@ -164,6 +178,24 @@ class PartitionTable(FeatureStore):
                 self._database.write(batch)
 
     @property
+    @override
+    def last_call(self) -> int:
+        """Number of the last call that arrived; any thread."""
+        return self._last_call
+
+    @override
+    def open_calls(self, after: int, limit: int) -> list[tuple[int, OpenCall]]:
+        """Return calls that wait for their reply; any thread, blocks."""
+        with self._lock:
+            return super().open_calls(after, limit)
+
+    @override
+    def close_call(self, number: int) -> None:
+        """Forget a call whose reply was sent; any thread, blocks."""
+        with self._lock:
+            super().close_call(number)
+
+    @property
     def report_counts(self) -> tuple[int, int]:
         """How many frames of reports wait, and how many had no room."""
         held = self._reports
@@ -180,7 +212,7 @@ class PartitionTable(FeatureStore):
         known = self._fence.epochs.get(sender, 0)
         if not self._fence.admits(*sender, epoch):
             merging.counts.frames_refused += (
-                len(stretch.records) + len(stretch.reports) + stretch.calls
+                len(stretch.records) + len(stretch.reports) + len(stretch.calls)
             )
             merging.problems.append(
                 f"epoch {epoch} of partition {stretch.partition} is over, {known} was seen: the "
@@ -189,7 +221,7 @@ class PartitionTable(FeatureStore):
             return
         if epoch != known:
             merging.put_sender(*sender, epoch)
-        merging.counts.calls += stretch.calls
+        self._open_calls(merging, stretch)
         merging.counts.frames += len(stretch.reports)
         merging.reports += stretch.reports
         log = self.sink_log
@@ -199,6 +231,13 @@ class PartitionTable(FeatureStore):
                 merging.merged.append(as_merged(number, stretch.incarnation, record))
         while merging.full:
             self._trim(merging, merging.full.pop())
+
+    def _open_calls(self, merging: _Taking, stretch: Stretch) -> None:
+        merging.counts.calls += len(stretch.calls)
+        for index, call in enumerate(stretch.calls if self._keeps_calls else ()):
+            number = merging.last_call = merging.base + stretch.numbers[index] + 1
+            row = OpenCall(stretch.incarnation, call, stretch.partition)
+            merging.batch.put(CALL_PREFIX + number.to_bytes(8), _encode(row))
 
     def _merge_record(self, merging: _Taking, incarnation: str, record: FeatureRecord) -> bool:
         # whether it was new

@@ -37,7 +37,7 @@ _SHOWN: Final = {
     "devices": "devices",
     "duplicates_dropped": "duplicates_dropped",
     "gaps": "gaps",
-    "calls_unanswered": "calls",
+    "calls": "calls",
     "reports": "frames",
     "refused": "frames_refused",
 }
@@ -65,6 +65,7 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     keep: int
     keeps_reports: bool = False
+    keeps_calls: bool = False
     sinks: Sequence[str] = ()
     """Names of those that get what is merged."""
     snapshots: Callable[[int], SnapshotStore] | None = None
@@ -84,6 +85,8 @@ class Partitions:
         self._options = options
         self._lock = Lock()
         self._open: dict[int, _Open] = {}
+        self.on_call: Callable[[], None] = lambda: None
+        """Called when a call of a service was merged, or a table may have some."""
         self._until_ms: float | None = None
         self._is_member = False
         self._uploads = ThreadPoolExecutor(1, "walle-snapshots")
@@ -102,6 +105,7 @@ class Partitions:
             made = self._make(number)
             with self._lock:
                 self._open[number] = made
+            self.on_call()
             if made.table.place.offset:
                 offsets[number] = made.table.place.offset
         return offsets
@@ -157,8 +161,11 @@ class Partitions:
     ) -> None:
         """Merge what comes next of a partition; see ``PartitionTable.take``."""
         opened = self._open[number]
+        last_call = opened.table.last_call
         for problem in opened.table.take(stretches, offset, next_offset, refused):
             _log.warning("partition %d: refused: %s", number, problem)
+        if opened.table.last_call != last_call:
+            self.on_call()
         if opened.copies is not None:
             opened.copies.committed(opened.table.path, opened.table.checkpoint, opened.point)
 
@@ -210,10 +217,13 @@ class Partitions:
     def health(self) -> dict[str, Any]:
         """Return counts and places, for people."""
         stats = [table.stats for table in self.tables()]
+        counts = {
+            shown: sum(getattr(each, name) for each in stats) for shown, name in _SHOWN.items()
+        }
+        if not self._options.keeps_calls:
+            counts["calls_unanswered"] = counts["calls"]
         return {
-            "counts": {
-                shown: sum(getattr(each, name) for each in stats) for shown, name in _SHOWN.items()
-            },
+            "counts": counts,
             "partitions": {
                 str(number): {
                     "is_ready": each.is_ready,
@@ -241,7 +251,12 @@ class Partitions:
             store = options.snapshots(number)
             copies = SnapshotCopies(store, self._uploads, options.snapshot_every_ms)
             self._fetch(copies, path)
-        table = PartitionTable(path, options.keep, keeps_reports=options.keeps_reports)
+        table = PartitionTable(
+            path,
+            options.keep,
+            keeps_reports=options.keeps_reports,
+            keeps_calls=options.keeps_calls,
+        )
         table.serve_sinks(options.sinks, f"partition-{number:04d}")
         return _Open(table, copies)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAliasType, get_args, get_origin
 from pydantic import BaseModel
 
 from walle_stream.spec.document import Document, Key
-from walle_stream.spec.models import PathMarker
+from walle_stream.spec.paths import PathMarker
 
 
 def known_keys(model: type[BaseModel], location: Sequence[str | int] = ()) -> list[str]:

@@ -21,8 +21,6 @@ from walle_stream.spec.messages import Problem, Refused, refuse, validate
 from walle_stream.spec.models import (
     API_VERSION,
     DeadLettersSpec,
-    FunctionReference,
-    ModelReference,
     Pipeline,
     SinkSpec,
     SourceSpec,
@@ -33,6 +31,7 @@ from walle_stream.spec.models import (
 from walle_stream.spec.nodes import read_documents
 from walle_stream.spec.overrides import apply_override
 from walle_stream.spec.places import find_shared
+from walle_stream.spec.references import ModelReference, ServiceReference
 from walle_stream.spec.strict import Strict
 from walle_stream.spec.suggestions import nearest, suggest
 
@@ -177,6 +176,8 @@ class _Loading:
         defined = self._defined_tasks(others)
         references = pipeline.spec.tasks if pipeline is not None else ()
         tasks = self._referred_tasks(document, references, defined, read_package)
+        if pipeline is not None:
+            self._check_services(document, pipeline, getattr(tunnel, "down_problem", ""))
         if pipeline is not None and self._look_for_scripts:
             self._look_for_functions(document, "services", pipeline.spec.services)
             self._look_for_functions(document, "models", pipeline.spec.models)
@@ -403,13 +404,23 @@ class _Loading:
         self,
         document: Document,
         kind: str,
-        references: Mapping[str, FunctionReference] | Mapping[str, ModelReference],
+        references: Mapping[str, ServiceReference] | Mapping[str, ModelReference],
     ) -> None:
         for name, reference in references.items():
             for part in ("file", "onnx"):
                 file = getattr(reference, part, None)
                 if file is not None and not _is_there(file):
                     self._add(document.error(("spec", kind, name, part), _no_file(file)))
+
+    def _check_services(self, document: Document, pipeline: Pipeline, down_problem: str) -> None:
+        services, models = pipeline.spec.services, pipeline.spec.models
+        if services and down_problem:
+            message = f"no answer of these can come down to a device: {down_problem}"
+            self._add(document.error(("spec", "services"), message))
+        for name, each in services.items():
+            if each.model is not None and each.model not in models:
+                message = f"there is no model {each.model!r}{suggest(each.model, models)}"
+                self._add(document.error(("spec", "services", name, "model"), message))
 
     def _add(self, error: SpecFileError) -> None:
         self._problems.append(Problem(error))

@@ -6,12 +6,9 @@ errors everywhere, and nothing is converted on the quiet: ``true`` is no number,
 them.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -24,6 +21,8 @@ from pydantic.alias_generators import to_camel
 
 from walle_stream.spec.engine import EngineSpec
 from walle_stream.spec.isolation import IsolationSpec, Policy
+from walle_stream.spec.paths import PathField
+from walle_stream.spec.references import ModelReference, ServiceReference, one_of
 from walle_stream.spec.reports import ReportsSpec
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
 from walle_stream.spec.store import StoreSpec
@@ -45,19 +44,6 @@ RESOURCE_NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za
 
 ResourceName = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN, max_length=200)]
 """What a task's file is called inside its package."""
-
-
-class PathMarker:
-    """Marks a field as a path: relative to its file, or to the shell for ``--set``."""
-
-
-def _without_nul(path: Path) -> Path:
-    if "\0" in str(path):
-        raise ValueError("a path cannot contain NUL")
-    return path
-
-
-PathField = Annotated[Path, PathMarker(), AfterValidator(_without_nul)]
 
 
 class Metadata(Strict):
@@ -204,104 +190,15 @@ class SequenceSpec(Strict):
     )
 
 
-def _one_of(*keys: str) -> Callable[[dict[str, Any]], None]:
-    # null is as good as left out, so that an override can take a key away
-    def require_one(schema: dict[str, Any]) -> None:
-        schema["oneOf"] = [
-            {"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in keys
-        ]
-
-    return require_one
-
-
 class TaskReference(Strict):
     """A task of the pipeline: by name in the same file, another file, or a package."""
 
-    model_config = ConfigDict(json_schema_extra=_one_of("task", "file", "package"))
+    model_config = ConfigDict(json_schema_extra=one_of("task", "file", "package"))
     task: Name | None = Field(default=None, description="Name of a Task in the same file.")
     file: PathField | None = Field(default=None, description="A file that holds one Task.")
     package: PathField | None = Field(
         default=None, description="A package, as walle task build makes it."
     )
-
-
-_FunctionPath = Annotated[
-    str, StringConstraints(pattern=r"^([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[A-Za-z_]\w*$")
-]
-
-# imported before a process of another runtime stands where the shell did
-_FunctionFile = Annotated[PathField, AfterValidator(Path.absolute)]
-
-
-def _check_place(file: Path | None, function: str) -> None:
-    if (":" in function) == (file is not None):
-        raise ValueError(
-            "expected `file` and a NAME as `function`, or package.module:NAME as `function` "
-            f"without `file`, found {function!r}"
-        )
-
-
-class FunctionReference(Strict):
-    """A Python function of the user: in a file, or importable."""
-
-    file: _FunctionFile | None = Field(
-        default=None, description="Python file; left out when function is package.module:NAME."
-    )
-    function: _FunctionPath = Field(description="NAME in the file, or package.module:NAME.")
-
-    @model_validator(mode="after")
-    def _names_one_place(self) -> Self:
-        _check_place(self.file, self.function)
-        return self
-
-
-class ModelReference(Strict):
-    """A model of the host: an ONNX file, or a Python function of numpy arrays."""
-
-    model_config = ConfigDict(json_schema_extra=_one_of("function", "onnx"))
-    onnx: PathField | None = Field(
-        default=None, description="ONNX file; the tensor engine runs it."
-    )
-    backend: Literal["numpy", "reference", "cupy"] = Field(
-        default="numpy", description="Of the tensor engine, for `onnx`; cupy: on a GPU."
-    )
-    threads: StrictInt | None = Field(
-        default=None,
-        ge=1,
-        le=1_024,
-        description="Of products of matrices, for `onnx`; 1 when left out, where numpy's library "
-        "can be told.",
-    )
-    batch: StrictInt | None = Field(
-        default=None,
-        ge=16,
-        le=4_096,
-        multiple_of=16,
-        description="Rows of each evaluation, put together from many runs; for `onnx`.",
-    )
-    file: _FunctionFile | None = Field(
-        default=None, description="Python file; left out when function is package.module:NAME."
-    )
-    function: _FunctionPath | None = Field(
-        default=None, description="NAME in the file, or package.module:NAME."
-    )
-
-    @model_validator(mode="after")
-    def _is_one_kind(self) -> Self:
-        if (self.onnx is None) == (self.function is None):
-            which = "none of them" if self.onnx is None else "both"
-            raise ValueError(
-                "expected either `onnx` (a file) or `function` (of Python, with `file` or as "
-                f"package.module:NAME), found {which}"
-            )
-        if self.onnx is not None and self.file is not None:
-            raise ValueError("file: is for `function`; the ONNX file stands in `onnx`")
-        for key in ("backend", "threads", "batch"):
-            if self.onnx is None and key in self.model_fields_set:
-                raise ValueError(f"{key}: is for `onnx`; a function has none")
-        if self.function is not None:
-            _check_place(self.file, self.function)
-        return self
 
 
 FunctionName = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
@@ -447,9 +344,9 @@ class PipelineSpec(Strict):
     sinks: dict[Name, SinkSpec] = Field(
         default_factory=dict, description="By name, where merged features go beside the table."
     )
-    services: dict[FunctionName, FunctionReference] = Field(
+    services: dict[FunctionName, ServiceReference] = Field(
         default_factory=dict,
-        description="Of the cloud, for ctx.call_cloud: by name, a function of a ServiceCall.",
+        description="Of the cloud, for ctx.call_cloud: by name, who answers.",
     )
     models: dict[FunctionName, ModelReference] = Field(
         default_factory=dict,

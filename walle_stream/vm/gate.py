@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Final, NamedTuple
 
+from walle_stream.vm.asked_services import AskedService, asked_services
 from walle_stream.vm.guest.delegation import YIELD_GUARD
 from walle_stream.vm.guest.modules import exported_names
 from walle_stream.vm.guest.reading import FORMAT_ATTRIBUTES, GUARDED_ATTRIBUTES
@@ -75,6 +76,8 @@ class CompiledScript(NamedTuple):
     """Whether nothing in its globals can differ between runs."""
     takes_messages: bool
     """Whether it has an ``on_message``."""
+    asks: tuple[AskedService, ...]
+    """Services that it calls by a name that stands there."""
 
 
 def compile_script(
@@ -95,13 +98,15 @@ def compile_script(
                 more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
                 raise ScriptProblem(text + more, line)
             imports, shares_globals = sorted(imported_modules(tree)), is_stateless(tree)
+            asks = tuple(asked_services(tree))
             code = compile(rewrite(tree), name, "exec", dont_inherit=True, optimize=0)
     except SyntaxError as error:
         text = f"is not valid Python: {error.msg}"
         raise ScriptProblem(text, error.lineno or 0, error.offset or 0) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise ScriptProblem(f"is not valid Python, or nested too deep: {error}") from error
-    return CompiledScript(code, imports, shares_globals, _entry(tree, "on_message") is not None)
+    takes_messages = _entry(tree, "on_message") is not None
+    return CompiledScript(code, imports, shares_globals, takes_messages, asks)
 
 
 def check(tree: ast.Module, *, needs_migrate: bool = False) -> list[Finding]:

@@ -15,6 +15,7 @@ import msgspec
 
 from walle_stream.errors import ScriptError
 from walle_stream.vm import gate
+from walle_stream.vm.asked_services import AskedService
 from walle_stream.vm.limits import Confinement, Isolation, RunLimits
 
 
@@ -54,6 +55,8 @@ class CompiledProgram(msgspec.Struct, frozen=True):
     takes_messages: bool = False
     """Whether the script has an ``on_message``; else no message wakes it."""
     confinement: Confinement = Confinement()
+    asks: tuple[AskedService, ...] = ()
+    """Services that the script calls by a name that stands there."""
 
     @property
     def file_name(self) -> str:
@@ -91,7 +94,7 @@ def compile_program(program: TaskProgram) -> CompiledProgram:
     packed = pack_program(
         program, script.code, script.imports, shares_globals=script.shares_globals
     )
-    return msgspec.structs.replace(packed, takes_messages=script.takes_messages)
+    return msgspec.structs.replace(packed, takes_messages=script.takes_messages, asks=script.asks)
 
 
 def script_error(

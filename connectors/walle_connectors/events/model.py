@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.scalars import SizeBytes
 from walle_stream.spec.strict import Strict
 

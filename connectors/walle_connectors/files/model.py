@@ -6,7 +6,7 @@ from pydantic import Field
 
 from walle_stream.reading.mapping.keys import Expression
 from walle_stream.reading.mapping.model import RowMapping
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict
 

@@ -56,10 +56,17 @@ def _envelope(record: ReadRecord) -> bytes:
 class KafkaDownlinkSender(RecordSender[bytes]):
     """Implements ``DownlinkSender``: any number of them may send to a topic. Thread-safe."""
 
-    def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
-        """Connect with the first message; senders wait beyond ``max_bytes`` without an answer.
+    def __init__(
+        self,
+        model: KafkaTunnelModel,
+        max_bytes: int,
+        partitions: int = 0,
+        *,
+        connects_early: bool = False,
+    ) -> None:
+        """Connect at once, or with the first message.
 
-        0 partitions allow any number.
+        Senders wait beyond ``max_bytes`` without an answer. 0 partitions allow any number.
 
         Raises:
             TopicError: The model has no ``downTopic``.
@@ -70,6 +77,7 @@ class KafkaDownlinkSender(RecordSender[bytes]):
             Outgoing.of(model, tunnel_topics(model, partitions)[1]),
             f"the way down {model.down_topic!r}",
             max_bytes=max_bytes,
+            connects_early=connects_early,
         )
 
     def send(self, frames: Sequence[UplinkFrame]) -> None:

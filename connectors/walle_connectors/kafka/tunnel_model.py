@@ -46,3 +46,8 @@ class KafkaTunnelModel(Connection):
         default="kafka-python",
         description="What sends records up; confluent (librdkafka) is an extra.",
     )
+
+    @property
+    def down_problem(self) -> str:
+        """Why nothing comes down to devices; empty where it does."""
+        return "" if self.down_topic else "set spec.tunnel.downTopic"

@@ -47,7 +47,8 @@ def frame_to_records(
     calls = decode_calls(envelope.body)
     if calls is not None:
         return [
-            _record(envelope, call.question, value_format, has_trace, "", _call_fields(call))
+            # as the script made it: what it asks is known by its bytes
+            _record(envelope, call.question, "json", has_trace, "", _call_fields(call))
             for call in calls
         ]
     return [

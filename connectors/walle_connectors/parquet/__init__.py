@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 

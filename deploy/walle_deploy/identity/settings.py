@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model
 from walle_deploy.identity.settings import OPERATORS, IssuerSpec
 from walle_deploy.model.addresses import checked_url
 from walle_deploy.operators.operator import ROLES, Role
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 
 _BROWSERS: Final = {"cache-control", "connection", "cookie", "host", "origin", "pragma", "referer"}
 _BROWSERS_BEGIN: Final = ("accept", "content-", "proxy-", "sec-", "upgrade", "user-agent")

@@ -18,7 +18,7 @@ from pydantic import Field, StrictInt, StringConstraints
 from walle_deploy.policy.compact import CompactIds
 from walle_deploy.policy.hashing import id_hash
 from walle_stream.errors import SpecFileError
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 _RECORDS_MAX: Final = 1_000_000

@@ -25,7 +25,7 @@ from pydantic import (
 
 from walle_deploy.policy.versions import parse_memory_range, parse_version_range
 from walle_stream.errors import SpecFileError
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 DEPTH_MAX: Final = 20

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from walle_deploy.release.limits import Duration
-from walle_stream.spec.models import PathMarker
+from walle_stream.spec.paths import PathMarker
 from walle_stream.spec.strict import Strict
 
 LEAST_PERCENT: Final = 1e-6

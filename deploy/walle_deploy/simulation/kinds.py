@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from walle_stream.spec.models import Metadata, PathField, SequenceSpec
+from walle_stream.spec.models import Metadata, SequenceSpec
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict, refuse_twice
 

@@ -18,21 +18,6 @@ from walle_stream.wire.record import RecordEnvelope, encode_record
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 120
 
-# as the command line does it, also where the entry point is not installed yet
-_COMMAND = """
-import argparse, sys
-from walle_connectors.kafka.cloud import command
-from walle_stream.errors import WalleError
-parser = argparse.ArgumentParser()
-command.add(parser.add_subparsers())
-options = parser.parse_args()
-try:
-    sys.exit(options.run(options))
-except WalleError as error:
-    print(f"walle: {error}", file=sys.stderr)
-    sys.exit(error.exit_code)
-"""
-
 
 def wait_until(condition, what, worker=None):
     """Ask until a condition holds, and return what it said."""
@@ -150,7 +135,7 @@ class Worker:
         *arguments,
         overrides=(),
         name="w",
-        program=("-c", _COMMAND, "cloud"),
+        program=("-m", "walle_stream.cli", "cloud"),
     ):
         self.port = free_port()
         self.log = folder / f"{name}-{uuid.uuid4().hex[:6]}.log"

@@ -1,10 +1,11 @@
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from made import INCARNATION, numbers, record, stretch
+from made import INCARNATION, call, numbers, record, stretch
 
 from walle_stream.cloud.heads import INCARNATIONS_MAX, chain_digest
 from walle_stream.cloud.partition_table import PartitionTable, Place
@@ -86,8 +87,36 @@ def test_a_place_that_goes_back_began_anew(table):
 
 
 def test_calls_are_counted_and_take_no_number(table):
-    table.take([stretch(calls=1), stretch(record("d", 1))], b"", 2)
+    table.take([stretch(calls=[call("d", 1)], numbers=[0]), stretch(record("d", 1))], b"", 2)
     assert (table.stats.calls, numbers(table, "d")) == (1, [1])
+
+
+def test_calls_wait_with_the_place_until_they_are_closed(tmp_path):
+    path = tmp_path / "calls"
+    with closing(PartitionTable(path, 3, keeps_calls=True)) as table:
+        for next_offset, made in ((1, [call("d", 1)]), (3, [call("d", 2), call("e", 1)])):
+            first = next_offset - len(made)
+            table.take([stretch(calls=made, numbers=range(first, next_offset))], b"", next_offset)
+        assert [(number, each.call) for number, each in table.open_calls(0, 9)] == [
+            (1, call("d", 1)),
+            (2, call("d", 2)),
+            (3, call("e", 1)),
+        ]
+        assert (len(table.open_calls(1, 1)), table.last_call) == (1, 3)
+        table.close_call(2)
+        table.take([stretch(calls=[call("f", 1)], numbers=[0])], b"", 1)  # the topic began anew
+    with closing(PartitionTable(path, 3, keeps_calls=True)) as table:
+        numbers = [number for number, _ in table.open_calls(0, 9)]
+        assert numbers[:2] == [1, 3]
+        assert numbers[2:] == [table.last_call] == [2**48 + 1]
+
+
+def test_calls_of_an_older_owner_are_refused(tmp_path):
+    with closing(PartitionTable(tmp_path / "fenced", 3, keeps_calls=True)) as table:
+        table.take([stretch(epoch=2, calls=[call("d", 1)], numbers=[0])], b"", 1)
+        [problem] = table.take([stretch(epoch=1, calls=[call("d", 2)], numbers=[1])], b"", 2)
+        assert "epoch 1 of partition 2 is over" in problem
+        assert (len(table.open_calls(0, 9)), table.stats.frames_refused) == (1, 1)
 
 
 def test_nobody_looks_up_in_a_table_that_was_closed(table):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from walle_stream.errors import SpecFileError
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.scalars import DurationMs
 from walle_stream.spec.strict import Strict
 

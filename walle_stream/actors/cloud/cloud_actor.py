@@ -10,9 +10,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from walle_stream.actors.actor import Actor
-from walle_stream.actors.cloud.calls import CallStore, CloudCalls, Service
-from walle_stream.actors.cloud.holdings import CallsInHand, LastFrame, LastNumbers
+from walle_stream.actors.cloud.holdings import CallsInHand, LastFrame, LastNumbers, calls_in_hand
 from walle_stream.actors.cloud.inbox import Inbox
+from walle_stream.cloud.calls import CallStore, CloudCalls, ServiceCounts
+from walle_stream.cloud.service_pool import Served
 from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
 from walle_stream.tunnel.receiver import MergeCounts
 
@@ -69,7 +70,7 @@ class CloudActor(Actor):
         sender: DownlinkSender,
         downlink: Downlink,
         close_tunnel: Callable[[], None],
-        services: Mapping[str, Service] | None = None,
+        services: Mapping[str, Served] | None = None,
         inbox: Inbox | None = None,
     ) -> None:
         """Take over the cloud side; the downlink is only looked at.
@@ -82,7 +83,13 @@ class CloudActor(Actor):
         self._receiver = receiver
         self._released: dict[int, int] = {}
         self._inbox = inbox
-        self._calls = CloudCalls(store, sender, downlink, services or {})
+        self._downlink = downlink
+        self._calls = CloudCalls(lambda: [store], sender, services or {})
+
+    @property
+    def services(self) -> ServiceCounts:
+        """What became of the calls of services; any thread."""
+        return self._calls.counts
 
     def on_start(self) -> None:
         """Let the tunnel forget what was merged before a death."""
@@ -106,13 +113,17 @@ class CloudActor(Actor):
             return self._store.last_numbers(message.incarnation, message.device_ids)
         if isinstance(message, CallsInHand):
             self.on_idle()
-            return self._calls.in_hand(message.incarnation, message.partition, message.position)
+            return calls_in_hand(self._store, self._downlink, message)
         raise TypeError(f"the cloud actor got {type(message).__name__}")
 
     def on_failure(self, error: BaseException) -> bool:
         """End the tunnel with the actor: no sender may wait for ever."""
         self._close_tunnel()
         return super().on_failure(error)
+
+    def on_stop(self) -> None:
+        """Ask services no more."""
+        self._calls.close()
 
     def on_idle(self) -> None:
         """Merge what has arrived, let the tunnel forget it, then see to calls and messages."""

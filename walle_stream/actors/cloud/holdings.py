@@ -1,11 +1,17 @@
 """What the cloud side holds of its senders: questions to its actor, wherever that is."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from walle_stream.errors import ActorDeadError
+from walle_stream.cloud.calls import IN_HAND, CallStore
+from walle_stream.cloud.service_pool import REPLY_MAX_BYTES
+from walle_stream.errors import ActorDeadError, EnvelopeError
+from walle_stream.ports import Downlink
+from walle_stream.wire.calls import REPLY_KIND, decode_reply
+from walle_stream.wire.envelope import decode_downlink
 
 
 class LastFrame(msgspec.Struct):
@@ -57,3 +63,33 @@ class CloudHoldings:
         if self.ask is None:
             raise ActorDeadError("the cloud side was not started")
         return self.ask(question)
+
+
+def calls_in_hand(store: CallStore, downlink: Downlink, asked: CallsInHand) -> set[str]:
+    """Return the digests of a partition's calls that wait, or whose reply goes down; blocks.
+
+    Answers what ``Holdings.calls_in_hand`` asks; the downlink is only looked at.
+    """
+    digests, after, position = set[str](), 0, asked.position
+    sender = asked.incarnation, asked.partition
+    while calls := store.open_calls(after, IN_HAND):
+        after = calls[-1][0]
+        digests |= {
+            call.call.digest for _, call in calls if (call.incarnation, call.partition) == sender
+        }
+    while messages := downlink.receive(asked.partition, position, REPLY_MAX_BYTES):
+        position = messages[-1][0]
+        digests |= _replies_in([data for _, data in messages], asked.incarnation)
+    return digests
+
+
+def _replies_in(messages: Sequence[bytes], incarnation: str) -> set[str]:
+    digests = set[str]()
+    for data in messages:
+        with suppress(EnvelopeError):  # its partition drops and counts it
+            envelope = decode_downlink(data)
+            if envelope.kind == REPLY_KIND:
+                reply = decode_reply(envelope.payload)
+                if reply.incarnation == incarnation:
+                    digests.add(reply.digest)
+    return digests

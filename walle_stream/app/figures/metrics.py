@@ -16,6 +16,7 @@ from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.figures.metrics_server import open_metrics_server
 from walle_stream.app.figures.status import HostStatus
 from walle_stream.app.figures.task_figures import TaskFigures, task_figures
+from walle_stream.cloud.calls import ServiceCounts, show_services
 from walle_stream.cloud.sink_pump import show_lags
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.wire.metrics_text import Metrics
@@ -70,6 +71,11 @@ class ObservedRun(Protocol):
     def sink_lags(self) -> Mapping[str, int]:
         """Features that each sink has not yet."""
 
+    @property
+    def service_counts(self) -> ServiceCounts:
+        """What became of the calls of services, by service."""
+        ...
+
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
     """Serve until the stack is closed.
@@ -99,6 +105,7 @@ def render_metrics(run: ObservedRun) -> str:
     text = "Features and frames that the cloud side lacks, or has others for."
     metrics.gauge("walle_cloud_losses", text).set(run.cloud_losses)
     show_lags(metrics, run.sink_lags)
+    show_services(metrics, run.service_counts)
     for name, text in _GAUGES.items():
         gauge = metrics.gauge(f"walle_{name}", text, ["partition"])
         for status in statuses:

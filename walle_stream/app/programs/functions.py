@@ -5,24 +5,13 @@ the framework; what runs in VMs are tasks.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 from walle_stream.errors import FunctionError
-from walle_stream.spec.models import FunctionReference
-
-
-def load_functions(
-    kind: str, references: Mapping[str, FunctionReference]
-) -> dict[str, Callable[..., Any]]:
-    """Import functions, each as ``load_function`` does."""
-    return {
-        name: load_function(f"spec.{kind}.{name}", reference.file, reference.function)
-        for name, reference in references.items()
-    }
 
 
 def load_function(place: str, file: Path | None, function: str) -> Callable[..., Any]:

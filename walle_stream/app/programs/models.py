@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from walle_stream.app.programs.functions import load_function
 from walle_stream.errors import EngineError
-from walle_stream.spec.models import ModelReference
+from walle_stream.spec.references import ModelReference
 
 if TYPE_CHECKING:
     from walle_stream.actors.engine.worker import ModelBlueprint

@@ -40,6 +40,7 @@ from walle_stream.app.ray.logs import log_again
 from walle_stream.app.ray.session import check_cluster, ray_session, versions_here
 from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
+from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.errors import ClusterError, WalleError
 from walle_stream.ports import Unread
 from walle_stream.store.datadir import DataDir
@@ -135,6 +136,7 @@ class RayRun:
         return [self._statuses[number] for number in sorted(self._statuses)]
 
     sink_lags: Final[Mapping[str, int]] = MappingProxyType({})
+    service_counts: Final[ServiceCounts] = MappingProxyType({})
     """Nothing: the sinks are in the cloud side's process, which logs what waits."""
 
     @property

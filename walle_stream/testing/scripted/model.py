@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from walle_stream.spec.models import PathField
+from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
 

@@ -11,6 +11,7 @@ from walle_stream.cloud.partition_table import Stretch
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, DeadLetterRoute, ReportFrame
 from walle_stream.reading import record_dead_letter
+from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.record import decode_record
 from walle_stream.wire.report_record import decode_report_record, is_report_record
@@ -41,7 +42,7 @@ def read_stretches(
         records.offsets, records.keys, records.values, records.headers, strict=True
     ):
         try:
-            alone, feature, of = _read(partition, key, value, headers)
+            alone, feature, of = _read(partition, offset, key, value, headers)
         except EnvelopeError as error:
             origin = f"{topic}[{partition}]@{offset}"
             refused.append(Refused(offset, _letter(origin, key, value, headers, error)))
@@ -62,7 +63,7 @@ _NOTHING: Final = Stretch("", 0, 0)
 
 
 def _read(
-    partition: int, key: bytes | None, value: bytes | None, headers: Sequence[Any]
+    partition: int, offset: int, key: bytes | None, value: bytes | None, headers: Sequence[Any]
 ) -> tuple[Stretch, FeatureRecord | None, tuple[str, int, int]]:
     # a feature and its sender, or what is a stretch by itself
     if is_report_record(headers):
@@ -83,7 +84,9 @@ def _read(
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise EnvelopeError(f"{name}: the value is no JSON: {error}") from error
     if envelope.service:
-        return Stretch(*of, calls=1), None, of
+        number, asked = envelope.sequence_number, (envelope.task, envelope.task_version)
+        call = CloudCall(envelope.device_id, number, *asked, envelope.service, feature)
+        return Stretch(*of, calls=(call,), numbers=(offset,)), None, of
     record = FeatureRecord(
         envelope.device_id,
         envelope.task,

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Timer
@@ -20,14 +20,18 @@ from walle_connectors.kafka.cloud.owners import Owners
 from walle_connectors.kafka.cloud.reader import CloudReader, WorkerClient
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
+from walle_connectors.kafka.downlink import KafkaDownlinkSender
+from walle_connectors.kafka.librdkafka import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.topics import NeededTopic, check_topics, find_topics
+from walle_connectors.kafka.topics import NeededTopic, check_topics, find_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
+from walle_stream.cloud.answering import AnsweringThread
 from walle_stream.cloud.lookups import Group, LookUps, serve_look_ups
 from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.cloud.place import advertised
 from walle_stream.cloud.reports import ReportOutlet
+from walle_stream.cloud.service_pool import Served
 from walle_stream.cloud.sink_pump import serving_sinks
 from walle_stream.errors import (
     BrokerUnreachableError,
@@ -83,15 +87,19 @@ def run_cloud(
         options.web_port,
     )
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    services: Mapping[str, Served] = options.services(loaded)
     stopped = _Signals().stopped
     with ExitStack() as stack:
         needed = NeededTopic(tunnel.topic, "spec.tunnel.topic")
         check_topics(tunnel, [needed])
         found = find_topics(tunnel, [needed])[tunnel.topic]
         _check_kept(tunnel, needed, options.snapshot_every if options.snapshots else 0)
-        kept = _table_options(options, name, tuple(loaded.sinks))
+        kept = _table_options(options, tunnel, name, tuple(loaded.sinks))
         tables = Partitions(data_dir / "partitions", address, kept)
         stack.callback(tables.close)
+        calls = None
+        if found is not None and tunnel.down_topic:
+            calls = _calls(stack, tunnel, found.partitions, tables, services)
         reports = _reports(stack, options, tables)
         letters = None
         if isinstance(loaded.dead_letters, KafkaDeadLetterModel):
@@ -105,12 +113,15 @@ def run_cloud(
 
         def more_health() -> dict[str, Any]:
             lags = {pump.name: pump.lag for pump in pumps}
-            return {**_report_health(tables, reports), "sinks": lags}
+            answered = {} if calls is None else calls.counts
+            return {**_report_health(tables, reports), "sinks": lags, "services": answered}
 
         look_ups = LookUps(tables, of_group, options.keep, more_health)
         server = serve_look_ups(options.web_host, options.web_port, look_ups)
         stack.callback(server.close)
-        worker = _Worker(_as_source(tunnel, group, options), tables, letters, options.patience)
+        worker = _Worker(
+            _as_source(tunnel, group, options), tables, letters, calls, options.patience
+        )
         where = f"[{options.web_host}]" if ":" in options.web_host else options.web_host
         worker.run(stopped, f"walle cloud: ready, http://{where}:{options.web_port}/healthz\n", out)
     return 0
@@ -145,11 +156,13 @@ class _Worker:
         model: KafkaSourceModel,
         tables: Partitions,
         letters: RefusedRecords | None,
+        calls: AnsweringThread | None,
         patience_s: float,
     ) -> None:
         self._model = model
         self._tables = tables
         self._letters = letters
+        self._calls = calls
         self._patience_s = patience_s
         self._line, self._out = "", sys.stdout  # to be said once, when it has its partitions
 
@@ -181,6 +194,8 @@ class _Worker:
         well_ms = monotonic_ms()
         while not stopped.is_set():
             reader.read()
+            if self._calls is not None:
+                self._calls.check()
             now_ms = monotonic_ms()
             if not self._tables.problem:
                 well_ms = now_ms
@@ -245,15 +260,38 @@ def _as_source(
     return KafkaSourceModel.model_validate(keys)
 
 
-def _table_options(options: argparse.Namespace, name: str, sinks: Sequence[str]) -> TableOptions:
+def _table_options(
+    options: argparse.Namespace, tunnel: KafkaTunnelModel, name: str, sinks: Sequence[str]
+) -> TableOptions:
     folder: Path | None = options.snapshots
     return TableOptions(
         keep=options.keep,
         keeps_reports=options.reports is not None,
+        keeps_calls=tunnel.down_topic is not None,
         sinks=sinks,
         snapshots=None if folder is None else lambda number: FolderSnapshots(folder / name, number),
         snapshot_every_ms=options.snapshot_every * 1000.0,
     )
+
+
+def _calls(
+    stack: ExitStack,
+    tunnel: KafkaTunnelModel,
+    partitions: int,
+    tables: Partitions,
+    services: Mapping[str, Served],
+) -> AnsweringThread:
+    problem = driver_problem(tunnel.driver, "spec.tunnel.driver")
+    if problem:
+        raise TunnelError(problem)
+    check_topics(tunnel, tunnel_topics(tunnel, partitions))
+    # what is in hand is bounded by ``CloudCalls``
+    sender = KafkaDownlinkSender(tunnel, sys.maxsize, partitions, connects_early=True)
+    stack.callback(sender.close)
+    calls = AnsweringThread(tables.tables, sender, services)
+    stack.callback(calls.close)
+    tables.on_call = calls.wake
+    return calls
 
 
 def _reports(

@@ -10,6 +10,7 @@ from walle_stream.actors.cloud.cloud_actor import CloudActor, Drain
 from walle_stream.actors.cloud.holdings import CloudHoldings
 from walle_stream.actors.opening.resuming import resumed_head
 from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.cloud.service_pool import Served
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.commands import REPLY_POSITION
 from walle_stream.wire.calls import CloudCall, encode_calls
@@ -45,7 +46,9 @@ class Pair:
             self.tunnel.close()
         self.tunnel = CONNECTOR.open_tunnel(folder / "tunnel", 1 << 20)
         ends = (self.tunnel.receiver, self.tunnel.downlink_sender, self.tunnel.downlink)
-        self.actor = CloudActor(self.cloud, *ends, self.tunnel.close, {"service": self._serve})
+        self.actor = CloudActor(
+            self.cloud, *ends, self.tunnel.close, {"service": Served(self._serve)}
+        )
 
     def _serve(self, call):
         self._asking.append((call.key, call.question))

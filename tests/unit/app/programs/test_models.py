@@ -15,7 +15,7 @@ from walle_stream.engine import models as engine_models
 from walle_stream.engine.backends.cupy import CupyBackend
 from walle_stream.engine.threads import blas_threads
 from walle_stream.errors import EngineError, FunctionError, ModelError
-from walle_stream.spec.models import ModelReference
+from walle_stream.spec.references import ModelReference
 from walle_stream.testing.cupy_stand_in import stand_in
 
 onnx = pytest.importorskip("onnx")

@@ -52,7 +52,7 @@ def test_calls_and_reports_stand_between_features_in_their_order():
     report = encode_report_record(ReportRecord("ab" * 8, 2, 1, 7, body))
     found, refused = read(record(1), record(1, service="rank"), report, record(2))
     assert refused == []
-    shapes = [(len(each.records), each.calls, len(each.reports)) for each in found]
+    shapes = [(len(each.records), len(each.calls), len(each.reports)) for each in found]
     assert shapes == [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0)]
     assert (found[2].reports[0].number, found[2].reports[0].body) == (7, body)
 

@@ -1,0 +1,193 @@
+"""One service of a pipeline, asked in threads of its own.
+
+A thread cannot be ended. One that does not come back in time is given up: its answer is dropped,
+and another thread takes its place until ``HANGING`` times the service's ``concurrency`` are there.
+While all of them hang, questions are answered with an error at once.
+"""
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable
+from threading import Condition, Thread
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from walle_stream.clock import monotonic_ms
+
+_log = logging.getLogger(__name__)
+
+REPLY_MAX_BYTES: Final = 1024 * 1024
+"""Largest answer, as JSON."""
+
+HANGING: Final = 4
+
+_BACKOFF_MAX_MS: Final = 10_000.0
+_ERROR_MAX_CHARACTERS: Final = 500
+_AGAIN: Final = (ConnectionError, TimeoutError)
+
+
+class ServiceCall(msgspec.Struct, frozen=True):
+    """What a service is asked."""
+
+    device_id: str
+    task: str
+    task_version: str
+    question: dict[str, Any]
+    key: str
+    """The same when a question is put again after a crash: for services that keep something."""
+
+
+class Served(NamedTuple):
+    """A service, and how it is asked."""
+
+    ask: Callable[[ServiceCall], Any]
+    """Answers with a JSON value, in any thread; may block.
+
+    It is asked again after a ``ConnectionError``, a ``TimeoutError``, or no answer in time.
+    """
+    timeout_ms: float = 10_000.0
+    attempts: int = 1
+    backoff_ms: float = 100.0
+    concurrency: int = 4
+
+
+class Answer(NamedTuple):
+    """What becomes of a question."""
+
+    value: bytes = b"null"
+    """JSON."""
+    error: str = ""
+
+
+class _Question:
+    __slots__ = ("attempts", "call", "due_ms", "on_answer")
+
+    def __init__(self, call: ServiceCall, on_answer: Callable[[Answer], None]) -> None:
+        self.call, self.on_answer = call, on_answer
+        self.attempts, self.due_ms = 0, 0.0  # until an answer, or another attempt, is due
+
+
+class ServicePool:
+    """Asks one service. Thread-safe."""
+
+    def __init__(self, name: str, served: Served) -> None:
+        """Begin without a thread."""
+        self._name, self._served = name, served
+        self._condition = Condition()
+        self._waiting: deque[_Question] = deque()
+        self._running: dict[object, _Question] = {}
+        self._resting: list[_Question] = []
+        self._threads = self._hanging = 0
+        self._is_closed = False
+        self.answered = self.failed = self.timed_out = 0
+        """Questions, since this process started; none counts twice."""
+
+    def ask(self, call: ServiceCall, on_answer: Callable[[Answer], None]) -> None:
+        """Put a question; never blocks.
+
+        ``on_answer`` is called once, in any thread, and must not block.
+        """
+        with self._condition:
+            self._waiting.append(_Question(call, on_answer))
+            self._hire()
+
+    def step(self) -> None:
+        """Give up threads that hang, and ask again what is due; never blocks."""
+        now_ms, most = monotonic_ms(), HANGING * self._served.concurrency
+        with self._condition:
+            for turn in [turn for turn, each in self._running.items() if each.due_ms <= now_ms]:
+                self._hanging += 1
+                within = f"no answer within {self._served.timeout_ms / 1000:g} s"
+                self._end(self._running.pop(turn), TimeoutError(within))
+            due = [each for each in self._resting if each.due_ms <= now_ms]
+            self._resting = [each for each in self._resting if each not in due]
+            self._waiting += due
+            while self._waiting and self._hanging >= most:
+                question, question.attempts = self._waiting.popleft(), self._served.attempts
+                self._end(question, TimeoutError(f"all {most} threads of the service hang"))
+            self._hire()
+
+    def close(self) -> None:
+        """End the threads that wait; no question may follow."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+        close = getattr(self._served.ask, "close", None)
+        if close is not None:
+            close()
+
+    def _hire(self) -> None:
+        served, wanted = self._served, len(self._running) + len(self._waiting)
+        most = min(wanted, served.concurrency)
+        while self._threads - self._hanging < most and self._threads < HANGING * served.concurrency:
+            self._threads += 1
+            # daemons: a service that hangs must not keep the process, its call waits in the store
+            name = f"walle-service-{self._name}-{self._threads}"
+            Thread(target=self._serve, name=name, daemon=True).start()
+        self._condition.notify_all()
+
+    def _serve(self) -> None:
+        while (taken := self._next()) is not None:
+            turn, question = taken
+            answer = self._answer(question.call)
+            with self._condition:
+                if self._running.pop(turn, None) is not None:
+                    self._end(question, answer)
+                    continue
+                self._hanging -= 1  # it came back, too late
+                if self._threads - self._hanging > self._served.concurrency:
+                    break
+        with self._condition:
+            self._threads -= 1
+
+    def _next(self) -> tuple[object, _Question] | None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._waiting or self._is_closed)
+            if self._is_closed:
+                return None
+            turn, question = object(), self._waiting.popleft()
+            question.attempts += 1
+            question.due_ms = monotonic_ms() + self._served.timeout_ms
+            self._running[turn] = question
+            return turn, question
+
+    def _answer(self, call: ServiceCall) -> bytes | BaseException:
+        try:
+            # as JSON has it: NaN would become null without a word
+            text = json.dumps(self._served.ask(call), ensure_ascii=False, allow_nan=False)
+            value = text.encode()
+            if len(value) > REPLY_MAX_BYTES:
+                return ValueError(f"{len(value)} bytes, at most {REPLY_MAX_BYTES} are allowed")
+        except BaseException as error:  # noqa: BLE001 - whatever a service raises is its failure
+            return error
+        return value
+
+    def _end(self, question: _Question, answer: bytes | BaseException) -> None:
+        if isinstance(answer, bytes):
+            self.answered += 1
+            question.on_answer(Answer(answer))
+            return
+        call, served = question.call, self._served
+        if isinstance(answer, _AGAIN) and question.attempts < served.attempts:
+            pause_ms = served.backoff_ms * 2 ** min(question.attempts - 1, 20)
+            question.due_ms = monotonic_ms() + min(pause_ms, _BACKOFF_MAX_MS)
+            self._resting.append(question)
+            return
+        if isinstance(answer, TimeoutError):
+            self.timed_out += 1
+        else:
+            self.failed += 1
+        error = _described(answer)
+        ids = {"device_id": call.device_id, "task": call.task}
+        _log.warning("service %r failed: %s", self._name, error, extra=ids)
+        question.on_answer(Answer(error=error))
+
+
+def _described(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"[:_ERROR_MAX_CHARACTERS]
+    except Exception:  # noqa: BLE001 - its __str__ is the service's too
+        return f"{name}: its text could not be made"
