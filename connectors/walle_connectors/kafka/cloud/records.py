@@ -13,7 +13,7 @@ from walle_stream.ports import DeadLetter, DeadLetterRoute, ReportFrame
 from walle_stream.reading import record_dead_letter
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
-from walle_stream.wire.record import decode_record
+from walle_stream.wire.record import RecordEnvelope, decode_record
 from walle_stream.wire.report_record import decode_report_record, is_report_record
 
 _skip_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
@@ -74,15 +74,15 @@ def _read(
         return Stretch(*of, reports=(frame,)), None, of
     envelope, feature = decode_record(key, value, headers)
     of = envelope.incarnation, envelope.partition, envelope.epoch
-    name = f"device {envelope.device_id!r}, number {envelope.sequence_number}"
-    _check_place(partition, envelope.partition, name)
-    if envelope.sequence_number < 1:
+    if envelope.partition != partition or envelope.sequence_number < 1:
+        name = _name(envelope)
+        _check_place(partition, envelope.partition, name)
         raise EnvelopeError(f"{name}: numbers begin at 1")
     try:
         _skip_json(feature)
         feature.decode()
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise EnvelopeError(f"{name}: the value is no JSON: {error}") from error
+        raise EnvelopeError(f"{_name(envelope)}: the value is no JSON: {error}") from error
     if envelope.service:
         number, asked = envelope.sequence_number, (envelope.task, envelope.task_version)
         call = CloudCall(envelope.device_id, number, *asked, envelope.service, feature)
@@ -97,6 +97,10 @@ def _read(
         envelope.event_time_ms,
     )
     return _NOTHING, record, of
+
+
+def _name(envelope: RecordEnvelope) -> str:
+    return f"device {envelope.device_id!r}, number {envelope.sequence_number}"
 
 
 def _check_place(partition: int, sent_by: int, name: str) -> None:
