@@ -70,14 +70,14 @@ def records_of(frame):
     assert len(data) == size
     return [
         ((*head, time_ms), feature, encoding)
-        for *head, feature, encoding, time_ms in msgspec.msgpack.decode(data)
+        for *head, feature, encoding, time_ms, _ in msgspec.msgpack.decode(data)
     ]
 
 
 def framed_bytes(records):
     """What records would cost in a frame of their own, by the documented layout."""
     data = msgspec.msgpack.encode(
-        [[*head, feature, encoding, time_ms] for (*head, time_ms), feature, encoding in records]
+        [[*head, feature, encoding, time_ms, ""] for (*head, time_ms), feature, encoding in records]
     )
     return ENVELOPE.size + BODY.size + len(zstandard.ZstdCompressor(level=1).compress(data))
 

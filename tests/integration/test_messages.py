@@ -120,7 +120,11 @@ def test_while_it_runs(walle, file, tmp_path):
 
 @pytest.mark.parametrize(
     ("point", "visits"),
-    [("commit.after", (3, 9, 4, 6)), ("commit.before", (3, 9, 4, 6)), ("vm.after", (1, 2, 1, 1))],
+    [
+        ("commit.before", (3, 9, 4, 6)),
+        pytest.param("commit.after", (3, 9, 4, 6), marks=pytest.mark.full),
+        pytest.param("vm.after", (1, 2, 1, 1), marks=pytest.mark.full),
+    ],
 )
 def test_kills_lose_and_double_nothing(walle, file, tmp_path, point, visits):
     data_dir, count = tmp_path / "d", 400
@@ -151,6 +155,7 @@ def test_kills_lose_and_double_nothing(walle, file, tmp_path, point, visits):
         assert [each["count"] for each in told(rows)[device_id]] == [*range(1, len(own) + 1)]
 
 
+@pytest.mark.full
 def test_a_sender_that_is_killed_sends_the_rest_under_its_name(walle, file, tmp_path):
     data_dir, count = tmp_path / "d", 3_000
     run_pipeline(file, data_dir)

@@ -3,7 +3,7 @@
 Layout version 4, behind the header of ``wire.payload``: a MessagePack array with an
 array per feature::
 
-    [device id, task, version of the task, sequence number, feature, encoding, event time]
+    [device id, task, version of the task, sequence number, feature, encoding, event time, trace]
 
 Names are not interned: compression does that, and one call of the encoder costs less
 than any layout made in Python. (Version 2 are calls.)
