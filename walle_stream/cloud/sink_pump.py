@@ -87,7 +87,10 @@ class SinkPump:
                 lag,
                 self._said or "it is slow",
             )
-        self._sink.close()
+        try:
+            self._sink.close()
+        except Exception as error:  # noqa: BLE001 - what it has not, comes again
+            self._say(f"it cannot be closed: {error or type(error).__name__}")
 
     def _run(self) -> None:
         pause_s = self._backoff_s

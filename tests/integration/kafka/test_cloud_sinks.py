@@ -89,9 +89,9 @@ def test_workers_that_come_and_go_hand_each_feature_over_once(cluster, tmp_path)
                 workers.append(worker(f"new-{turn}").wait_ready())
                 truth.wait(workers[-1])
                 gone.process.send_signal(signal.SIGCONT)
-                assert gone.stop() == 0
+                assert gone.stop() == 0, gone.output()[-3_000:]
             elif turn % 3 == 1:
-                assert gone.stop() == 0
+                assert gone.stop() == 0, gone.output()[-3_000:]
                 workers.append(worker(f"new-{turn}").wait_ready())
             else:
                 gone.kill()

@@ -60,6 +60,7 @@ class EnginePool:
         self._line = EngineLine(len(handles.actors), handles.in_flight, first)
         self._lost_after_ms = lost_after_ms
         self._is_closed = threading.Event()
+        self._watchers: list[threading.Thread] = []
         self._deaths = death_errors(ray)
 
     def models(self) -> Mapping[str, "PooledModel"]:
@@ -103,6 +104,8 @@ class EnginePool:
         """Let nobody wait any more; the actors are the driver's. May be called twice."""
         self._is_closed.set()
         self._line.end(EngineError("the pool of engine actors is closed: its host is ending"))
+        for thread in self._watchers:
+            thread.join(2 * _LOOK_S)  # Ray that ends meanwhile would end it with an exception
 
     @property
     def loads(self) -> list[int]:
@@ -145,9 +148,11 @@ class EnginePool:
                 last_line(error),
             )
             if self._line.is_first_down(index):
-                threading.Thread(
+                watcher = threading.Thread(
                     target=self._watch, args=(index,), name=f"walle-engine-{index}", daemon=True
-                ).start()
+                )
+                self._watchers.append(watcher)
+                watcher.start()
             return None
         except errors.RayTaskError as error:
             cause = error.cause
