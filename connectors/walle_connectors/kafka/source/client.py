@@ -5,7 +5,7 @@ The one module of the source that asks a broker anything but for records.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -321,7 +321,10 @@ class TopicClient:
 
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; may be called twice."""
-        self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
+        from kafka.errors import KafkaError  # noqa: PLC0415 - an extra
+
+        with suppress(KafkaError):  # else the group learns of it by the end of the session
+            self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
 
 
 def _has_own_key(records: Sequence[Any], named_device: NamedDevice) -> bool:
