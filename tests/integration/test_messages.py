@@ -87,6 +87,7 @@ def test_before_in_and_after_a_run(walle, file, tmp_path):
     assert "1 messages wait" in walle("status", data_dir).stdout
 
 
+@pytest.mark.full
 def test_while_it_runs(walle, file, tmp_path):
     data_dir, events = tmp_path / "d", tmp_path / "e.jsonl"
     events.write_text("")
@@ -205,6 +206,7 @@ def test_what_cannot_be_sent_is_one_line(walle, file, tmp_path, arguments, code,
     assert says in done.stderr
 
 
+@pytest.mark.full
 def test_another_pipelines_directory_is_refused(walle, file, tmp_path):
     run_pipeline(file, tmp_path / "d")
     other = ("--set", "metadata.name=other")
