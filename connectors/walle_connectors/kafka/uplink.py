@@ -34,7 +34,7 @@ class KafkaUplink(RecordSender[bytes]):
             EnvelopeError: A frame is none.
         """
         for partition, number, frame in frames:
-            decode_uplink(frame)  # what is none is said to its sender
+            decode_uplink(frame)  # the sender of bytes that are no frame gets the error
             self._queue(partition, number, frame, len(frame), partition)
 
     @override

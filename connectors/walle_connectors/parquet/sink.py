@@ -1,8 +1,8 @@
 """A data set of Parquet files: ``lane=LANE/NUMBER.parquet``, each with a fixed range of numbers.
 
 A file holds the features from its number to the next multiple of ``RANGE``, and is written anew
-as its range fills. What comes again replaces itself: the file gets the same rows, or more. So a
-reader finds each feature once, whatever was killed. Hidden files are ours, readers pass them over.
+as its range fills. A repeated write gives the file the same rows, or more. So a reader finds each
+feature once, whatever was killed. Readers pass over hidden files, which are ours.
 """
 
 import fcntl

@@ -21,6 +21,16 @@ def driver(request):
     return request.param
 
 
+@pytest.fixture
+def cluster(address):
+    """A broker's topics of one test, which go with it."""
+    from tests.integration.kafka.cloud_worker import Cluster
+
+    made = Cluster(address)
+    yield made
+    made.close()
+
+
 HERE = Path(__file__).parent
 
 
@@ -93,16 +103,16 @@ def topics(address):
 
 
 @pytest.fixture(scope="module")
-def running_cluster(tmp_path_factory):
-    with open_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
+def running_copies(tmp_path_factory):
+    with open_cluster(tmp_path_factory.mktemp("copies")) as brokers:
+        yield brokers
 
 
 @pytest.fixture
-def cluster(running_cluster):
+def copies(running_copies):
     """Three brokers (3 copies, 2 in sync); whatever a test does to them is healed behind it."""
-    yield running_cluster
-    running_cluster.heal()
+    yield running_copies
+    running_copies.heal()
 
 
 @pytest.fixture

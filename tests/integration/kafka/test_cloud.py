@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_truth import Truth, at_least, merged
-from cloud_worker import Cluster, Worker, envelope, send, wait_until
+from cloud_worker import Worker, envelope, send, wait_until
 
 from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
@@ -18,13 +18,6 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
 ]
-
-
-@pytest.fixture
-def cluster(address):
-    made = Cluster(address)
-    yield made
-    made.close()
 
 
 def test_features_are_looked_up_by_device(cluster, tmp_path):

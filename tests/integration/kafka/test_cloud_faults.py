@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_truth import Truth, hash_of, merged
-from cloud_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
+from cloud_worker import DEADLINE_S, Worker, envelope, send, wait_until
 from kafka.admin import ConfigResource
 from kafka.errors import NonEmptyGroupError
 
@@ -28,13 +28,6 @@ pytestmark = [
 ]
 
 DEVICES = [f"d{number}" for number in range(16)]
-
-
-@pytest.fixture
-def cluster(address):
-    made = Cluster(address)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -12,10 +12,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_truth import Truth
-from cloud_worker import Cluster, Worker, wait_until
-
-from kafka import KafkaConsumer, TopicPartition
-from walle_stream.wire.record import decode_record
+from cloud_worker import Worker, wait_until
+from topics_of_tests import committed_records
 
 pytestmark = [
     pytest.mark.integration,
@@ -26,36 +24,16 @@ pytestmark = [
 DEVICES = [f"d{number}" for number in range(16)]
 
 
-@pytest.fixture
-def cluster(address):
-    made = Cluster(address)
-    yield made
-    made.close()
-
-
 def in_lake(folder):
     rows = ds.dataset(folder, partitioning="hive").to_table().to_pylist()
     return sorted((row["device_id"], row["sequence_number"], row["feature"]) for row in rows)
 
 
 def in_topic(cluster, topic):
-    consumer = KafkaConsumer(
-        bootstrap_servers=[cluster.address], isolation_level="read_committed", group_id=None
+    return sorted(
+        (made.device_id, made.sequence_number, value.decode())
+        for made, value in committed_records(cluster.address, topic, 4)
     )
-    found = []
-    try:
-        places = [TopicPartition(topic, number) for number in range(4)]
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        ends = consumer.end_offsets(places)
-        while any(consumer.position(place) < ends[place] for place in places):
-            for records in consumer.poll(timeout_ms=200).values():
-                for each in records:
-                    made, value = decode_record(each.key, each.value, each.headers)
-                    found.append((made.device_id, made.sequence_number, value.decode()))
-    finally:
-        consumer.close()
-    return sorted(found)
 
 
 def test_workers_that_come_and_go_hand_each_feature_over_once(cluster, tmp_path):

@@ -15,20 +15,13 @@ from kafka.admin import (
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_truth import Truth
-from cloud_worker import DEADLINE_S, Cluster, Worker
+from cloud_worker import DEADLINE_S, Worker
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.kafka,
     pytest.mark.filterwarnings("ignore:unclosed <:ResourceWarning"),
 ]
-
-
-@pytest.fixture
-def cluster(address):
-    made = Cluster(address)
-    yield made
-    made.close()
 
 
 def over(broker, listener, ca, files=None):

@@ -19,16 +19,16 @@ COUNT = 300  # before, during and after a fault, each
 
 
 @pytest.fixture
-def name(cluster):
+def name(copies):
     name = f"copies-{uuid.uuid4().hex[:12]}"
-    cluster.make_topic(name)
+    copies.make_topic(name)
     return name
 
 
 @contextmanager
-def producer_of(cluster, **options):
+def producer_of(copies, **options):
     producer = KafkaProducer(
-        **cluster.options(),
+        **copies.options(),
         request_timeout_ms=5_000,
         # shorter than `await_all` waits: what fails there did not even expire
         delivery_timeout_ms=90_000,
@@ -48,20 +48,20 @@ def send(producer, name, numbers):
     return [producer.send(name, b"%d" % number, partition=0) for number in numbers]
 
 
-def await_all(cluster, name, sent):
+def await_all(copies, name, sent):
     for count, each in enumerate(sent):
         try:
             each.get(timeout=120)
         except KafkaTimeoutError as error:
-            error.add_note(f"{count} of {len(sent)} arrived; leader {cluster.leader_of(name)}")
-            error.add_note(cluster.describe())
+            error.add_note(f"{count} of {len(sent)} arrived; leader {copies.leader_of(name)}")
+            error.add_note(copies.describe())
             raise
 
 
-def read_all(cluster, name):
+def read_all(copies, name):
     """Numbers in the partition, in its order, up to where it ends now."""
     consumer = KafkaConsumer(
-        **cluster.options(),
+        **copies.options(),
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         request_timeout_ms=30_000,
@@ -82,33 +82,33 @@ def read_all(cluster, name):
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause", "cut"])
-def test_all_copies_and_idempotence_lose_double_and_reorder_nothing(cluster, name, fault):
-    with producer_of(cluster, acks="all", enable_idempotence=True) as producer:
-        await_all(cluster, name, send(producer, name, range(COUNT)))
-        leader = cluster.leader_of(name)
-        getattr(cluster, fault)(leader)
+def test_all_copies_and_idempotence_lose_double_and_reorder_nothing(copies, name, fault):
+    with producer_of(copies, acks="all", enable_idempotence=True) as producer:
+        await_all(copies, name, send(producer, name, range(COUNT)))
+        leader = copies.leader_of(name)
+        getattr(copies, fault)(leader)
         sent = send(producer, name, range(COUNT, 2 * COUNT))
-        assert cluster.await_leader(name, other_than=leader) != leader
+        assert copies.await_leader(name, other_than=leader) != leader
         sent += send(producer, name, range(2 * COUNT, 3 * COUNT))
-        await_all(cluster, name, sent)
-        cluster.heal()
-        cluster.await_copies(name)
-    assert read_all(cluster, name) == [*range(3 * COUNT)]
+        await_all(copies, name, sent)
+        copies.heal()
+        copies.await_copies(name)
+    assert read_all(copies, name) == [*range(3 * COUNT)]
 
 
-def test_the_leader_alone_loses_what_it_acknowledged_in_a_split(cluster, name):
+def test_the_leader_alone_loses_what_it_acknowledged_in_a_split(copies, name):
     """The control: the same split, seen by a producer that asks for one copy, is not survived."""
-    with producer_of(cluster, acks=1, enable_idempotence=False) as producer:
-        await_all(cluster, name, send(producer, name, range(COUNT)))
+    with producer_of(copies, acks=1, enable_idempotence=False) as producer:
+        await_all(copies, name, send(producer, name, range(COUNT)))
         # consumers see what the copies have: a leader's word is not enough even before the split
-        wait_until(lambda: len(read_all(cluster, name)) == COUNT, "the copies of what was sent")
-        leader = cluster.leader_of(name)
-        cluster.cut(leader)
-        cluster.await_leader(name, other_than=leader)
+        wait_until(lambda: len(read_all(copies, name)) == COUNT, "the copies of what was sent")
+        leader = copies.leader_of(name)
+        copies.cut(leader)
+        copies.await_leader(name, other_than=leader)
         # it was not told of the new leader, and the old one still says yes
-        await_all(cluster, name, send(producer, name, range(COUNT, 2 * COUNT)))
-    cluster.heal()
-    cluster.await_copies(name)
-    lost = set(range(2 * COUNT)) - set(read_all(cluster, name))
+        await_all(copies, name, send(producer, name, range(COUNT, 2 * COUNT)))
+    copies.heal()
+    copies.await_copies(name)
+    lost = set(range(2 * COUNT)) - set(read_all(copies, name))
     assert lost
     assert lost <= set(range(COUNT, 2 * COUNT))

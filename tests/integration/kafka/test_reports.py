@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_truth import merged
-from cloud_worker import Cluster, Worker, wait_until
+from cloud_worker import Worker, wait_until
 
 from tests.unit.deploy.monitoring.reporting import publish
 from walle_deploy.monitoring.monitor import Monitor
@@ -36,13 +36,6 @@ def run(ctx, page):
 VISITS, DEVICES, PARTITIONS = 40, 8, 4
 FIRST_VISITS = 20
 FEATURES = 35
-
-
-@pytest.fixture
-def cluster(address):
-    made = Cluster(address)
-    yield made
-    made.close()
 
 
 def run_pipeline(folder, cluster, topic):

@@ -1,12 +1,11 @@
 import pytest
 
-from kafka import KafkaConsumer, TopicPartition
+from tests.integration.kafka.topics_of_tests import committed_records
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_stream.errors import SinkError
 from walle_stream.ports import MergedFeature
 from walle_stream.testing.sink_suite import SinkSuite, merged_features
-from walle_stream.wire.record import decode_record
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
@@ -20,24 +19,8 @@ class TestKafkaSink(SinkSuite):
     def open(self):
         return CONNECTOR.open_sink(self.model, f"walle-shop-{self.topic}")
 
-    def records(self):
-        consumer = KafkaConsumer(
-            bootstrap_servers=[self.address], isolation_level="read_committed", group_id=None
-        )
-        try:
-            places = [TopicPartition(self.topic, number) for number in range(3)]
-            consumer.assign(places)
-            consumer.seek_to_beginning(*places)
-            ends = consumer.end_offsets(places)
-            while any(consumer.position(place) < ends[place] for place in places):
-                for found in consumer.poll(timeout_ms=200).values():
-                    yield from found
-        finally:
-            consumer.close()
-
     def read(self):
-        for each in self.records():
-            envelope, value = decode_record(each.key, each.value, each.headers)
+        for envelope, value in committed_records(self.address, self.topic, 3):
             kept = {
                 name: getattr(envelope, name)
                 for name in MergedFeature.__struct_fields__

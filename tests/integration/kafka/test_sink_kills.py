@@ -14,9 +14,8 @@ import psycopg
 import pyarrow.dataset as ds
 import pytest
 
-from kafka import KafkaConsumer, TopicPartition
+from tests.integration.kafka.topics_of_tests import committed_records
 from walle_deploy.testing.postgres import TemporaryPostgres, find_postgres
-from walle_stream.wire.record import decode_record
 
 pytestmark = [
     pytest.mark.integration,
@@ -90,25 +89,13 @@ class Place:
             )
             rows = connection.execute(query.format(psycopg.sql.Identifier(self.table)))
             yield "postgres", list(rows)
-        yield "kafka", list(self._records())
-
-    def _records(self):
-        consumer = KafkaConsumer(
-            bootstrap_servers=[self.address], isolation_level="read_committed", group_id=None
+        yield (
+            "kafka",
+            [
+                (made.device_id, made.sequence_number, made.task, value.decode(), made.encoding)
+                for made, value in committed_records(self.address, self.topic, 3)
+            ],
         )
-        try:
-            places = [TopicPartition(self.topic, number) for number in range(3)]
-            consumer.assign(places)
-            consumer.seek_to_beginning(*places)
-            ends = consumer.end_offsets(places)
-            while any(consumer.position(place) < ends[place] for place in places):
-                for found in consumer.poll(timeout_ms=200).values():
-                    for each in found:
-                        made, value = decode_record(each.key, each.value, each.headers)
-                        number = made.sequence_number
-                        yield made.device_id, number, made.task, value.decode(), made.encoding
-        finally:
-            consumer.close()
 
 
 def test_every_sink_has_each_feature_once_whatever_was_killed(address, topics, tmp_path):

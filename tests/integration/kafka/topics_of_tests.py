@@ -7,10 +7,12 @@ from threading import Event
 
 import yaml
 
+from kafka import KafkaConsumer, TopicPartition
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topics import NeededTopic, create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
+from walle_stream.wire.record import decode_record
 
 WAIT_MS = 60_000
 
@@ -47,6 +49,23 @@ def until(look):
         assert monotonic_ms() < deadline_ms, "it did not happen in time"
         tick.wait(0.02)
     return found
+
+
+def committed_records(address, topic, partitions):
+    """Yield envelope and value of what transactions have committed to a topic."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=[address], isolation_level="read_committed", group_id=None
+    )
+    try:
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(places)
+        consumer.seek_to_beginning(*places)
+        ends = consumer.end_offsets(places)
+        while any(consumer.position(place) < ends[place] for place in places):
+            for found in consumer.poll(timeout_ms=200).values():
+                yield from (decode_record(each.key, each.value, each.headers) for each in found)
+    finally:
+        consumer.close()
 
 
 @contextmanager

@@ -77,7 +77,7 @@ def services_for_cloud(loaded: LoadedPipeline[Any]) -> dict[str, Served]:
     Scripts and packages are looked at where they are here.
 
     Raises:
-        ScriptError: A script calls a service that there is not.
+        ScriptError: A script calls a service that does not exist.
         WalleError: A service cannot be had; see ``load_services`` and ``OnnxModel.read``.
     """
     spec = loaded.pipeline.spec

@@ -65,7 +65,7 @@ def descend(builder: Builder, x: Tensor, forest: Forest) -> Tensor:
     """Find the leaf that each observation ``(N, F)`` reaches in each tree: int64 ``(N, trees)``.
 
     Raises:
-        ShapeError: A tree asks for a feature that there is not.
+        ShapeError: A tree asks for a feature that does not exist.
     """
     rows, features = x.shape
     used = forest.features[forest.modes >= 0]
