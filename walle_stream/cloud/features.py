@@ -18,7 +18,7 @@ that sends one in a later frame, too, asks again, as its reply was lost in a pow
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from struct import Struct
@@ -294,7 +294,8 @@ class FeatureStore:
             StoreError: What a failed write left cannot be closed cleanly.
         """
         self._durability.close()
-        with RocksErrorMap(self._path), suppress(DbClosedError):
+        flushing = nullcontext() if self.sink_log is None else self.sink_log.flushing
+        with flushing, RocksErrorMap(self._path), suppress(DbClosedError):
             self._database.close()
 
     def _hand_over(self, reports: list[ReportFrame]) -> None:

@@ -13,6 +13,7 @@ Keys in the table's database::
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
+from threading import Lock
 from typing import Final
 
 import msgspec
@@ -36,6 +37,8 @@ class SinkLog:
     def __init__(self, database: Rdict, path: Path, names: Sequence[str]) -> None:
         """Read the places of the sinks, of which there is one at least; blocks."""
         self._database, self._path = database, path
+        self.flushing = Lock()
+        """Held by a flush, in which the database cannot be closed."""
         with RocksErrorMap(path):
             self.places: dict[str, int] = {name: self._number(name.encode()) for name in names}
             """By sink, the first number that it wants."""
@@ -53,8 +56,11 @@ class SinkLog:
         """Let rows survive a power cut before a sink has them; blocks.
 
         Or others might have their numbers afterwards.
+
+        Raises:
+            StoreError: The table is closed.
         """
-        with RocksErrorMap(self._path):
+        with self.flushing, RocksErrorMap(self._path):
             self._database.flush_wal(sync=True)
 
     def rows(self, name: str) -> Iterator[MergedFeature]:

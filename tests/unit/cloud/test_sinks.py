@@ -93,6 +93,28 @@ def test_numbers_of_a_partition_are_its_offsets(tmp_path):
     table.close()
 
 
+def test_a_table_can_be_closed_while_a_sink_flushes_it(tmp_path):
+    for turn in range(10):
+        table = PartitionTable(tmp_path / f"{turn}", 3)
+        table.serve_sinks(["a"], "lane")
+        table.take([stretch(record("d", 1), numbers=[5])], b"", 6)
+        flushed, ended = threading.Event(), threading.Event()
+
+        def flush(table=table, flushed=flushed, ended=ended):
+            with pytest.raises(StoreError):
+                while True:
+                    table.sink_log.sync()
+                    flushed.set()
+            ended.set()
+
+        thread = threading.Thread(target=flush, daemon=True)
+        thread.start()
+        assert flushed.wait(10)
+        table.close()
+        thread.join(10)
+        assert ended.is_set()
+
+
 @pytest.fixture
 def pumped(tmp_path):
     made = []
