@@ -15,6 +15,7 @@ from walle_stream.errors import SourceMovedError
 from walle_stream.ports import Downlink, Holdings, Uplink
 from walle_stream.spec.models import StateSpec
 from walle_stream.store.datadir import DataDir
+from walle_stream.store.growing import of_count
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import LOCKS_TIMEOUT_S
 from walle_stream.store.partition import PartitionStore
@@ -109,7 +110,8 @@ class PartitionOpener(msgspec.Struct, frozen=True):
         spec = self.state.snapshots
         if spec is None:
             return None
-        snapshots = FolderSnapshots(spec.path / self.plan.pipeline, number)
+        folder = of_count(spec.path / self.plan.pipeline, self.data_dir.meta.partition_count)
+        snapshots = FolderSnapshots(folder, number)
         return SnapshotKeeper(snapshots, self.uploads, spec.every_ms)
 
 

@@ -38,7 +38,7 @@ from walle_stream.tunnel.receiver import MergeCounts, Verdict
 from walle_stream.wire.calls import CloudCall, OpenCall
 from walle_stream.wire.frame import FeatureRecord
 
-_PLACE: Final = b"\x00place"
+PLACE_KEY: Final = b"\x00place"
 _SLACK_MIN: Final = 8
 _OFFSET_BITS: Final = 48
 
@@ -117,7 +117,7 @@ class PartitionTable(FeatureStore):
         # some rows beyond ``keep`` may stay, so that the table seldom looks for the oldest ones
         self._most = keep + max(keep // 2, _SLACK_MIN)
         self._lock = RLock()
-        found = self._get(_PLACE)
+        found = self._get(PLACE_KEY)
         self.place = msgspec.msgpack.decode(found, type=Place) if found else Place()
         rows = scan_rocks(self._database, path, PREFIX, prefix_end(PREFIX))
         self._reports = HeldReports(rows, WAITING_MAX_BYTES) if keeps_reports else None
@@ -142,7 +142,7 @@ class PartitionTable(FeatureStore):
         for each in stretches:
             self._merge_stretch(merging, each)
         place = Place(begun, next_offset, offset)
-        merging.batch.put(_PLACE, _encode(place))
+        merging.batch.put(PLACE_KEY, _encode(place))
         with self._lock:
             if self._reports is not None:
                 self._reports.add(merging.reports, merging.batch)

@@ -5,7 +5,7 @@
     meta.json       what is fixed when it is made; written atomically
     LOCK            the owner's process id; locked by the kernel
     in-hand         a byte per partition: whether it is in a VM's call
-    partitions/NN   a database per partition
+    partitions/NN   a database per partition; partitions-COUNT where their number has grown
     tunnel/         the embedded tunnel's log
     cloud/          the cloud side's feature table; both not where it is another program's
     inbox/          messages that other processes send, until the tunnel has them
@@ -22,6 +22,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -55,8 +56,9 @@ _COMPLETE: Final = "complete"
 _INBOX: Final = "inbox"
 _HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE, _INBOX})
 _PACKAGES: Final = "packages"
+_PARTITIONS: Final = "partitions"
 _MADE: Final = frozenset(
-    {"partitions", "tunnel", "cloud", _PACKAGES, _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
+    {_PARTITIONS, "tunnel", "cloud", _PACKAGES, _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
@@ -77,6 +79,8 @@ class Meta(msgspec.Struct, frozen=True):
     created_by: str
     has_cloud: bool
     """Whether tunnel and cloud side are in it, too."""
+    partitions: str = _PARTITIONS
+    """Folder of the partitions' databases."""
 
 
 class DataDir(AbstractContextManager["DataDir"]):
@@ -200,7 +204,23 @@ class DataDir(AbstractContextManager["DataDir"]):
 
     def partition_path(self, number: int) -> Path:
         """Return the folder of a partition's database."""
-        return self.path / "partitions" / f"{number:02d}"
+        return self.path / self.meta.partitions / f"{number:02d}"
+
+    def grown(self, count: int) -> Meta:
+        """Return what is fixed of this directory with more partitions; their folder is another."""
+        return msgspec.structs.replace(
+            self.meta, partition_count=count, partitions=f"{_PARTITIONS}-{count}"
+        )
+
+    def grow(self, meta: Meta) -> None:
+        """Go over to the databases of ``grown``, and remove the others; blocks."""
+        old = self.path / self.meta.partitions
+        with _map_os_errors(self.path):
+            # of a run that ended by itself, and as long as there were partitions
+            (self.path / _IN_HAND).unlink(missing_ok=True)
+            _write_meta(self.path, meta)
+            self.meta = meta
+            shutil.rmtree(old)
 
     @property
     def owner(self) -> int | None:
@@ -297,7 +317,7 @@ class DataDir(AbstractContextManager["DataDir"]):
 
         A folder that was there before stays.
         """
-        paths = (self.tunnel_path, self.cloud_path, self.path / "partitions")
+        paths = (self.tunnel_path, self.cloud_path, self.path / self.meta.partitions)
         if self._lock is None or any(part.exists() for part in (*paths, self.path / _QUARANTINE)):
             return
         with suppress(OSError):

@@ -17,11 +17,30 @@ _DIGITS: Final = 5
 
 def add(commands: Any) -> None:
     """Add the commands to the parser; an entry point of ``walle_stream.commands``."""
-    topics = commands.add_parser("topics", help="show a pipeline's Kafka topics, or make them")
+    topics = commands.add_parser(
+        "topics", help="show a pipeline's Kafka topics, make them, or let them grow"
+    )
+    topics.add_argument(
+        "verb",
+        nargs="?",
+        choices=("grow",),
+        help="give topics, state and tables of a stopped pipeline more partitions",
+    )
+    for option, metavar, text in (
+        (
+            "--data-dir",
+            "D",
+            "of the hosts (default: walle-data/NAME); not with spec.state.snapshots",
+        ),
+        ("--cloud-data-dir", "D", "of the only worker of walle cloud"),
+        ("--snapshots", "DIR", "of walle cloud's workers, in place of --cloud-data-dir"),
+    ):
+        topics.add_argument(option, type=Path, metavar=metavar, help=f"with grow: {text}")
+    topics.add_argument("--to", type=_count, metavar="N", help="with grow: how many")
     topics.add_argument("--create", action="store_true", help="make those that are missing")
     topics.add_argument(
         "--replicas",
-        type=_replicas,
+        type=_count,
         default=-1,
         metavar="N",
         help="of each partition, with --create (default: the cluster's)",
@@ -50,7 +69,9 @@ def run_topics(options: argparse.Namespace) -> int:
         TopicError: The cluster refuses.
     """
     _need_extra()
-    from walle_connectors.kafka.pipeline import kafka_parts  # noqa: PLC0415 - an extra
+    if options.verb:
+        return _grow(options)
+    from walle_connectors.kafka.pipeline import kafka_parts, load_kafka  # noqa: PLC0415 - an extra
     from walle_connectors.kafka.topics import (  # noqa: PLC0415 - an extra
         create_topics,
         find_topics,
@@ -59,7 +80,7 @@ def run_topics(options: argparse.Namespace) -> int:
     from walle_stream.errors import TopicError  # noqa: PLC0415 - beside them
 
     code = 0
-    for part in kafka_parts(options.file, options.set):
+    for part in kafka_parts(load_kafka(options.file, options.set)):
         found = find_topics(part.connection, part.topics)
         # one that may not be seen may still be made: that is another right
         missing = [
@@ -91,6 +112,25 @@ def run_topics(options: argparse.Namespace) -> int:
     return code
 
 
+def _grow(options: argparse.Namespace) -> int:
+    from walle_connectors.kafka.growing import Growth  # noqa: PLC0415 - an extra
+    from walle_connectors.kafka.pipeline import load_kafka  # noqa: PLC0415 - an extra
+
+    if options.to is None:
+        raise SpecFileError("walle topics grow needs --to: how many partitions there shall be")
+    growth = Growth(load_kafka(options.file, options.set), options.to)
+    growth.run(
+        options.growing,
+        options.data_dir,
+        options.cloud_data_dir,
+        options.snapshots,
+        lambda line: _say(options, line, {"done": line}),
+    )
+    line = f"set spec.runtime.partitions={options.to} and start again"
+    _say(options, line, {"next": line})
+    return 0
+
+
 def run_doctor(options: argparse.Namespace) -> int:
     """Run the checks, a line each; return 0, or the exit code of the first that failed.
 
@@ -99,10 +139,10 @@ def run_doctor(options: argparse.Namespace) -> int:
     """
     _need_extra()
     from walle_connectors.kafka.doctor import examine  # noqa: PLC0415 - an extra
-    from walle_connectors.kafka.pipeline import kafka_parts  # noqa: PLC0415 - an extra
+    from walle_connectors.kafka.pipeline import kafka_parts, load_kafka  # noqa: PLC0415 - an extra
 
     code = 0
-    for check in examine(kafka_parts(options.file, options.set)):
+    for check in examine(kafka_parts(load_kafka(options.file, options.set))):
         code = code or check.exit_code
         _say(
             options,
@@ -117,7 +157,7 @@ def _say(options: argparse.Namespace, line: str, fields: dict[str, Any]) -> None
     sys.stdout.flush()
 
 
-def _replicas(text: str) -> int:
+def _count(text: str) -> int:
     value = int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else 0
     if not 1 <= value <= _REPLICAS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_REPLICAS_MAX}")

@@ -45,13 +45,12 @@ def load_kafka(file: Path, overrides: Sequence[str] = ()) -> LoadedPipeline[Unre
     return load_sections(file, overrides, _MODELS)
 
 
-def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
+def kafka_parts(loaded: LoadedPipeline[UnreadPackage]) -> list[KafkaPart]:
     """Return the sections of a pipeline over Kafka: source, tunnel, dead letters, sinks.
 
     Raises:
-        SpecFileError: The definition is wrong, or leads to no broker.
+        SpecFileError: The definition leads to no broker.
     """
-    loaded = load_kafka(file, overrides)
     partitions = loaded.pipeline.spec.runtime.partitions
     parts = []
     source: Any = loaded.source
@@ -72,7 +71,7 @@ def kafka_parts(file: Path, overrides: Sequence[str] = ()) -> list[KafkaPart]:
             parts.append(KafkaPart(place, sink, [topic]))
     if not parts:
         raise SpecFileError(
-            f"{file}: none of spec.source, spec.tunnel, spec.deadLetters and spec.sinks has the "
-            "connector 'kafka': there is nothing to look at"
+            f"{loaded.file}: none of spec.source, spec.tunnel, spec.deadLetters and spec.sinks has "
+            "the connector 'kafka': there is nothing to look at"
         )
     return parts

@@ -334,9 +334,9 @@ def test_what_cannot_be_replayed_so_is_one_line(job, walle, tmp_path):
 
 
 def test_walle_topics_knows_the_topic(job):
-    from walle_connectors.kafka.pipeline import kafka_parts
+    from walle_connectors.kafka.pipeline import kafka_parts, load_kafka
 
-    parts = {part.place: part.topics[0].name for part in kafka_parts(job.file)}
+    parts = {part.place: part.topics[0].name for part in kafka_parts(load_kafka(job.file))}
     assert parts == {"spec.source": job.source, "spec.deadLetters": job.letters}
 
 

@@ -35,9 +35,9 @@ def definition(folder, source):
     return path
 
 
-def features(path, data_dir, *overrides):
+def features(path, data_dir, *overrides, limit=None):
     found = {}
-    for row in run_pipeline(path, data_dir, overrides):
+    for row in run_pipeline(path, data_dir, overrides, limit):
         found.setdefault(row["device_id"], []).append((row["sequence_number"], row["feature"]))
     return found
 

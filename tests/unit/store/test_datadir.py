@@ -54,6 +54,7 @@ def test_new_directory_is_private_and_says_what_is_fixed(place: Path) -> None:
         "source": {"path": "feed", "size": 3},
         "created_by": __version__,
         "has_cloud": True,
+        "partitions": "partitions",
     }
     assert len(bytes.fromhex(meta.incarnation)) == 8
 

@@ -43,6 +43,7 @@ from walle_stream.app.ray.session import Versions, versions_here
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError, WalleError
 from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
+from walle_stream.store.datadir import DataDir
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.vm.memory import limit_data
@@ -128,8 +129,8 @@ class HostProcess:
         place = HostPlace(self._index, options.hosts, uplink, downlink, holdings)
         # what the source places comes with its reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
-        folder = Path(options.data_dir)
-        wait_for_locks([folder / "partitions" / f"{n:02d}" for n in numbers])
+        data_dir = DataDir.open_read_only(Path(options.data_dir))
+        wait_for_locks([data_dir.partition_path(number) for number in numbers])
         if engine is not None:
             open_engine(stack, assembly, engine, self._index)
         assembly.open_host(stack, options, place)

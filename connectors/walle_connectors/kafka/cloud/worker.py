@@ -42,6 +42,7 @@ from walle_stream.errors import (
     TunnelError,
 )
 from walle_stream.spec.loader import LoadedPipeline
+from walle_stream.store.growing import of_count
 from walle_stream.store.snapshots import FolderSnapshots
 from walle_stream.wire.bearer import token_from
 
@@ -94,21 +95,20 @@ def run_cloud(
         check_topics(tunnel, [needed])
         found = find_topics(tunnel, [needed])[tunnel.topic]
         _check_kept(tunnel, needed, options.snapshot_every if options.snapshots else 0)
-        kept = _table_options(options, tunnel, name, tuple(loaded.sinks))
-        tables = Partitions(data_dir / "partitions", address, kept)
+        count = found.partitions if found else 0
+        kept = _table_options(options, tunnel, of_count(Path(name), count), tuple(loaded.sinks))
+        tables = Partitions(of_count(data_dir, count), address, kept)
         stack.callback(tables.close)
         calls = None
-        if found is not None and tunnel.down_topic:
-            calls = _calls(stack, tunnel, found.partitions, tables, services)
+        if tunnel.down_topic:
+            calls = _calls(stack, tunnel, count, tables, services)
         reports = _reports(stack, options, tables)
         letters = None
         if isinstance(loaded.dead_letters, KafkaDeadLetterModel):
             sink = KafkaDeadLetterSink(loaded.dead_letters)
             letters = RefusedRecords(sink, name, group, stopped)
             stack.callback(letters.close)
-        of_group = Group(
-            group, found.partitions if found else 0, Owners(tunnel, group, tunnel.topic)
-        )
+        of_group = Group(group, count, Owners(tunnel, group, tunnel.topic))
         pumps = stack.enter_context(serving_sinks(loaded, tables.tables))
 
         def more_health() -> dict[str, Any]:
@@ -261,7 +261,7 @@ def _as_source(
 
 
 def _table_options(
-    options: argparse.Namespace, tunnel: KafkaTunnelModel, name: str, sinks: Sequence[str]
+    options: argparse.Namespace, tunnel: KafkaTunnelModel, name: Path, sinks: Sequence[str]
 ) -> TableOptions:
     folder: Path | None = options.snapshots
     return TableOptions(

@@ -302,8 +302,8 @@ class TopicClient:
         """Return the error of a topic that has got more partitions."""
         return SourceError(
             f"topic {self.topic!r} has got more than its {self.identity.partition_count} "
-            "partitions while it was read: devices may be elsewhere now; start with a new "
-            "--data-dir"
+            "partitions while it was read: devices may be elsewhere now; read what is left with "
+            "spec.source.firstPartitions, then walle topics grow moves them"
         )
 
     def _identify(self) -> TopicIdentity:

@@ -92,7 +92,10 @@ class KafkaSourceModel(Connection):
         default="kafka-python",
         description="What fetches records; confluent (librdkafka) is an extra, without groups.",
     )
-
+    first_partitions: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None,
+        description="Read only so many, of a topic that was given more; until walle topics grow.",
+    )
     trace: StrictBool = Field(
         default=False,
         description="Follow the records' trace context (header traceparent) to their features.",
@@ -105,6 +108,8 @@ class KafkaSourceModel(Connection):
             raise ValueError(
                 f"driver {self.driver!r} reads without a group: leave out `group`, or `driver`"
             )
+        if self.group is not None and self.first_partitions is not None:
+            raise ValueError("a group has all partitions: leave out `firstPartitions`")
         return self
 
     def consumer_options(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A topic of raw events as a source: its identity, and opening or joining it."""
 
+import sys
 from collections.abc import Mapping
 from typing import override
 
@@ -35,14 +36,14 @@ class KafkaSource(LaneSource):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has; records without keys are a ``SourceError``."""
+        """How many partitions are read; records without keys are a ``SourceError``."""
         client = TopicClient(self._model)
         try:
             client.check_keys(self._decoder().named_device)
             self._identity = client.identity
         finally:
             client.close()
-        return self._identity.partition_count
+        return self._read_of(self._identity)
 
     @property
     def declared(self) -> DeclaredIds:
@@ -107,8 +108,11 @@ class KafkaSource(LaneSource):
             return RecordDecoder(model.max_record_bytes)
         return MappedDecoder(model.mapping, model.max_record_bytes)
 
+    def _read_of(self, identity: TopicIdentity) -> int:
+        return min(self._model.first_partitions or sys.maxsize, identity.partition_count)
+
     def _expect_count(self, client: TopicClient, count: int) -> None:
-        found = client.identity.partition_count
+        found = self._read_of(client.identity)
         if found != count:
             raise SourceError(
                 f"topic {self._model.topic!r} has {found} partitions, the data directory {count}: "

@@ -6,7 +6,7 @@ import pytest
 
 from walle_connectors.kafka import command
 from walle_connectors.kafka.doctor import _settings
-from walle_connectors.kafka.pipeline import kafka_parts
+from walle_connectors.kafka.pipeline import kafka_parts, load_kafka
 from walle_connectors.kafka.topics import FoundTopic, NeededTopic, topic_problem, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import SpecFileError
@@ -102,15 +102,17 @@ def test_copies_are_a_number_that_the_protocol_knows(number, capsys):
 def test_a_pipeline_never_reads_what_it_writes(tmp_path, override, words):
     file = tmp_path / "p.yaml"
     file.write_text(LOOP)
-    assert len(kafka_parts(file)) == 3
+    assert len(kafka_parts(load_kafka(file))) == 3
     with pytest.raises(SpecFileError, match=words):
-        kafka_parts(file, [f"spec.{override}"])
+        kafka_parts(load_kafka(file, [f"spec.{override}"]))
 
 
 def test_topics_of_one_name_at_other_brokers_are_others(tmp_path):
     file = tmp_path / "p.yaml"
     file.write_text(LOOP)
-    assert kafka_parts(file, ["spec.deadLetters.topic=raw", "spec.deadLetters.brokers=h:3"])
+    assert kafka_parts(
+        load_kafka(file, ["spec.deadLetters.topic=raw", "spec.deadLetters.brokers=h:3"])
+    )
 
 
 def test_a_sink_over_kafka_is_a_part_with_a_topic_of_its_own(tmp_path):
@@ -118,7 +120,7 @@ def test_a_sink_over_kafka_is_a_part_with_a_topic_of_its_own(tmp_path):
     file.write_text(LOOP)
     keys = [f"{sink}.connector=kafka", f"{sink}.brokers=h:2", f"{sink}.topic=merged"]
     other = ["spec.sinks.lake.connector=parquet", "spec.sinks.lake.path=lake"]
-    part = kafka_parts(file, keys + other)[-1]
+    part = kafka_parts(load_kafka(file, keys + other))[-1]
     assert (part.place, part.topics[0].key) == (sink, f"{sink}.topic")
     with pytest.raises(SpecFileError, match=r"spec\.sinks\.out\.topic: is spec\.tunnel\.topic"):
-        kafka_parts(file, [*keys[:-1], f"{sink}.topic=up"])
+        kafka_parts(load_kafka(file, [*keys[:-1], f"{sink}.topic=up"]))

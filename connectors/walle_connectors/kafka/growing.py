@@ -1,0 +1,297 @@
+"""``walle topics grow``: more partitions for a pipeline's topics, and its state goes along.
+
+A topic that grows puts a device's next records elsewhere. So nobody may write or read meanwhile,
+and everything must have been read: then each device's rows go to its new partition, at the hosts
+and in the tables of ``walle cloud``, and the topics grow last, the source's behind all others.
+Until then nobody can use what was made, and the same command begins anew.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafka.errors import KafkaError
+
+from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.admin import admin_client, refusal
+from walle_connectors.kafka.pipeline import KafkaPart, kafka_parts
+from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.offsets import Bounds, TopicPosition, decode_positions
+from walle_connectors.kafka.topics import NeededTopic, find_topics
+from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.cloud.place import own_data_dir
+from walle_stream.cloud.splitting import place_of, split_table
+from walle_stream.errors import SpecFileError, TopicError
+from walle_stream.ports import SnapshotPoint
+from walle_stream.reading.offsets import encode_position
+from walle_stream.spec.loader import LoadedPipeline
+from walle_stream.store.growing import GrowingDatabases, GrowingFolder, GrowingSnapshots
+
+if TYPE_CHECKING:
+    from walle_connectors.brokers import Connection
+
+PARTITIONS_MAX: Final = 10_000
+
+
+class HostState(Protocol):
+    """The hosts' state; see ``walle_stream.app.growing``."""
+
+    @property
+    def offsets(self) -> Mapping[int, bytes]:
+        """Offsets of the source, by partition."""
+
+    @property
+    def down_positions(self) -> Mapping[int, int]:
+        """Positions on the way down, by partition."""
+
+    def split(
+        self, targets: Mapping[int, range], home: Callable[[str], int], begin: bytes
+    ) -> Iterator[int]:
+        """Make the new databases, and yield each partition that is done."""
+
+    @property
+    def is_published(self) -> bool:
+        """Whether there are databases for the new number."""
+
+    def publish(self) -> None:
+        """Let the new databases count."""
+
+    def forget(self) -> None:
+        """Remove the old ones."""
+
+
+type OpenState = Callable[
+    [LoadedPipeline[Any], Path | None, int], AbstractContextManager[HostState | None]
+]
+
+
+class Growth:
+    """One pipeline's. One thread; blocks.
+
+    Whatever is not ready for it is a ``TopicError`` or ``StoreError``, and nothing was changed.
+    """
+
+    def __init__(self, loaded: LoadedPipeline[Any], after: int) -> None:
+        """Check the definition.
+
+        Raises:
+            SpecFileError: Its source is no topic.
+            TopicError: The number is no multiple of the pipeline's.
+        """
+        source, before = loaded.source, loaded.pipeline.spec.runtime.partitions
+        if not isinstance(source, KafkaSourceModel):
+            raise SpecFileError(
+                f"{loaded.file}: spec.source is no topic, so its partitions are not Kafka's to "
+                "grow: give the pipeline of the topic"
+            )
+        if after % before or not before < after <= PARTITIONS_MAX:
+            raise TopicError(
+                f"{after} partitions: expected a multiple of the {before} of "
+                f"spec.runtime.partitions, at most {PARTITIONS_MAX:,}; then each partition is "
+                "shared out among whole ones"
+            )
+        self._loaded, self._source = loaded, source
+        self._before, self._after = before, after
+        tunnel = loaded.tunnel
+        self._tunnel = tunnel if isinstance(tunnel, KafkaTunnelModel) else None
+        # of the topics that must have as many partitions as the pipeline
+        wanted = [
+            part for part in kafka_parts(loaded) if part.place in {"spec.source", "spec.tunnel"}
+        ]
+        self._parts: list[KafkaPart] = wanted
+        self._home = lambda device_id: CONNECTOR.device_partition(device_id, after)
+        self._targets = {n: range(n, after, before) for n in range(before)}
+
+    def run(
+        self,
+        open_state: OpenState,
+        data_dir: Path | None,
+        cloud: Path | None,
+        snapshots: Path | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Grow; ``tell`` is called with a line for each thing that is done.
+
+        ``data_dir`` is the hosts', None for the usual one. ``cloud`` is that of the only worker of
+        ``walle cloud``, or ``snapshots`` the folder that all workers share.
+
+        Raises:
+            TopicError: Something is not ready, or records came meanwhile.
+        """
+        self._expect_nobody()
+        with ExitStack() as stack:
+            client = TopicClient(self._source)
+            stack.callback(client.close)
+            state = stack.enter_context(open_state(self._loaded, data_dir, self._after))
+            if self._is_grown() and (state is None or state.is_published):
+                tell("the topics have grown already")
+                return
+            ends = client.bounds(range(self._before))
+            grown: list[HostState | GrowingDatabases] = []
+            if state is not None:
+                self._expect_read(ends, state, client.identity.cluster)
+                begin = _begin(client)
+                for number in state.split(self._targets, self._home, begin):
+                    tell(f"partition {number}: its devices are shared out")
+                grown.append(state)
+            if self._tunnel is not None:
+                grown += self._split_tables(stack, self._tunnel, cloud, snapshots, tell)
+            for each in reversed(grown):
+                each.publish()
+            self._grow_topics(tell)
+            for each in grown:
+                each.forget()
+            came = [
+                number
+                for number, each in client.bounds(range(self._before)).items()
+                if each.end > ends[number].end
+            ]
+        if came:
+            raise TopicError(
+                f"records came into partitions {came} of {self._source.topic!r} meanwhile: those "
+                "of devices that have moved begin anew there. Nobody may write while topics grow; "
+                "all else is done",
+                self._source.topic,
+            )
+
+    # What must be so
+
+    def _expect_nobody(self) -> None:
+        name = self._loaded.pipeline.metadata.name
+        groups: list[tuple[Connection, str]] = []
+        if self._source.group:
+            groups.append((self._source, self._source.group))
+        if self._tunnel is not None:
+            groups.append((self._tunnel, f"walle-cloud-{name}"))
+        for connection, group in groups:
+            with admin_client(connection) as admin:
+                found = admin.describe_groups([group]).get(group, {})
+            members = len(found.get("members") or ())
+            if members:
+                raise TopicError(f"group {group!r} has {members} members: stop them all first")
+
+    def _expect_read(self, ends: Mapping[int, Bounds], state: HostState, cluster: str) -> None:
+        topic = self._source.topic
+        stored = decode_positions(state.offsets, topic, cluster)
+        for number, each in ends.items():
+            at = stored[number].next if number in stored else each.begin
+            self._expect(
+                number, topic, each.end - at, "let walle run read them, and end it by SIGTERM"
+            )
+        if self._tunnel is not None and self._tunnel.down_topic:
+            down = self._client(self._tunnel, self._tunnel.down_topic)
+            try:
+                for number, each in down.bounds(range(self._before)).items():
+                    at = max(state.down_positions.get(number, 0), each.begin)
+                    topic = self._tunnel.down_topic
+                    self._expect(
+                        number,
+                        topic,
+                        each.end - at,
+                        "let walle run take them, and end it by SIGTERM",
+                    )
+            finally:
+                down.close()
+
+    def _expect(self, number: int, topic: str, unread: int, advice: str) -> None:
+        if unread > 0:
+            raise TopicError(
+                f"{topic}[{number}] has {unread} records that were not read: stop who writes, "
+                f"{advice}",
+                topic,
+            )
+
+    # What is done
+
+    def _split_tables(
+        self,
+        stack: ExitStack,
+        tunnel: KafkaTunnelModel,
+        cloud: Path | None,
+        snapshots: Path | None,
+        tell: Callable[[str], None],
+    ) -> list[GrowingDatabases]:
+        client = self._client(tunnel, tunnel.topic)
+        stack.callback(client.close)
+        bounds = client.bounds(range(self._before))
+        name, counts = self._loaded.pipeline.metadata.name, (self._before, self._after)
+        tables: GrowingDatabases
+        if snapshots is not None:
+            folder = snapshots / name
+            work = Path(stack.enter_context(TemporaryDirectory(prefix=".growing-", dir=folder)))
+            tables = GrowingSnapshots(folder, *counts, work, _point)
+        elif cloud is not None:
+            tables = GrowingFolder(stack.enter_context(own_data_dir(cloud)), *counts)
+        elif any(each.end > 0 for each in bounds.values()) and self._has_cloud(tunnel):
+            raise TopicError(
+                f"topic {tunnel.topic!r} was read by walle cloud, whose tables must go along: give "
+                "--snapshots, or --cloud-data-dir of its only worker",
+                tunnel.topic,
+            )
+        else:
+            return []
+        begin = _begin(client)
+        for number, each in bounds.items():
+            path = tables.old(number)
+            at = place_of(path).next if path is not None else each.begin
+            advice = "let walle cloud merge them, and end by SIGTERM"
+            self._expect(number, tunnel.topic, each.end - at, advice)
+            if path is not None:
+                new = {target: tables.new(target) for target in self._targets[number]}
+                split_table(path, new, self._home, begin)
+                tell(f"partition {number}: its table is shared out")
+        return [tables]
+
+    def _has_cloud(self, tunnel: KafkaTunnelModel) -> bool:
+        group = f"walle-cloud-{self._loaded.pipeline.metadata.name}"
+        with admin_client(tunnel) as admin:
+            return bool(admin.list_group_offsets([group]).get(group))
+
+    def _is_grown(self) -> bool:
+        return all(
+            topic is not None and topic.partitions == self._after
+            for part in self._parts
+            for topic in find_topics(part.connection, part.topics).values()
+        )
+
+    def _grow_topics(self, tell: Callable[[str], None]) -> None:
+        for part in reversed(self._parts):
+            found = find_topics(part.connection, part.topics)
+            for each in part.topics:
+                self._grow_topic(part, each, found[each.name])
+                tell(f"topic {each.name!r} ({each.key}): {self._after} partitions")
+
+    def _grow_topic(self, part: KafkaPart, needed: NeededTopic, found: Any) -> None:
+        count = 0 if found is None else found.partitions
+        if count == self._after:
+            return
+        with admin_client(part.connection) as admin:
+            try:
+                admin.create_partitions({needed.name: self._after})
+            except KafkaError as error:
+                raise TopicError(
+                    f"topic {needed.name!r} ({needed.key}) has {count} partitions and gets no "
+                    f"more: {refusal(error)}",
+                    needed.name,
+                ) from error
+
+    def _client(self, tunnel: KafkaTunnelModel, topic: str) -> TopicClient:
+        keys = {**tunnel.reach(), "topic": topic}
+        return TopicClient(KafkaSourceModel.model_validate(keys), named_by="spec.tunnel")
+
+
+def _begin(client: TopicClient) -> bytes:
+    # where a partition begins that nobody has read: at the first record, whatever `startAt` says
+    identity = client.identity
+    position = TopicPosition(
+        next=0, topic=client.topic, topic_id=identity.topic_id, cluster=identity.cluster
+    )
+    return encode_position(position)
+
+
+def _point(path: Path) -> tuple[SnapshotPoint, str]:
+    place = place_of(path)
+    return SnapshotPoint(place.begun, place.next), ""

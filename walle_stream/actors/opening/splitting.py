@@ -1,0 +1,100 @@
+"""Shares the devices of a partition out among it and new ones, where its topic has grown.
+
+A device goes with everything that is its own, and goes on in its new partition as if it had
+always been there. What a partition counts and keeps of the past stays where it was made.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from walle_stream.actors.rows.message_rows import decode_waiting
+from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.errors import StoreError
+from walle_stream.store import keys
+from walle_stream.store.partition import PartitionStore
+from walle_stream.store.splitting import placed, split_database
+from walle_stream.stream.snapshots import DeviceSnapshot
+from walle_stream.wire.rows import PartitionHead, encode_row
+
+_OF_ALL: Final = {keys.TASK_SET_PREFIX, keys.SENDER_PREFIX}
+_REWRITTEN: Final = {keys.HEAD_KEY, keys.OFFSET_KEY}
+
+
+class PartitionState:
+    """Where a partition stands that nobody has open."""
+
+    def __init__(self, path: Path) -> None:
+        """Read it; blocks.
+
+        Raises:
+            StoreError: It cannot be read, or the last run did not end by itself: some of it is
+                still to be done.
+        """
+        self.path = path
+        rows = PartitionRows(PartitionStore.open(path, read_only=True))
+        try:
+            self.head: PartitionHead = rows.head()
+            self.offset = rows.offset()
+            self.epoch = rows.epoch
+            self.incarnation = rows.incarnation("")
+            is_left = rows.outbox() or self.head.broadcast or any(True for _ in rows.journal())
+        finally:
+            rows.close()
+        if is_left:
+            raise StoreError(
+                f"{path}: the last run was killed, or what it made has not arrived: run again "
+                "until it ends by itself"
+            )
+
+    def split(self, targets: Mapping[int, Path], home: Callable[[str], int], begin: bytes) -> None:
+        """Make databases of it and of new partitions; blocks.
+
+        The lowest of ``targets`` is the partition itself, and ``home`` says where a device is
+        from now on. ``begin`` is the offset of a topic that was not read yet.
+
+        Raises:
+            StoreError: A device is none of this partition's.
+        """
+        own = min(targets)
+        waiting = dict.fromkeys(targets, 0)
+        sets: dict[int, dict[str, int]] = {number: {} for number in targets}
+        places = placed(home, targets, self.path)
+
+        def route(key: bytes, value: bytes) -> tuple[int, ...]:
+            prefix = key[:1]
+            if prefix == keys.DEVICE_PREFIX:
+                device, table, _ = keys.parse_device(key)
+                place = places(device)
+                if table == keys.TABLE_DEVICE and self.head.task_sets:
+                    task_set = DeviceSnapshot.decoded(value).task_set
+                    sets[place][task_set] = sets[place].get(task_set, 0) + 1
+                return (place,)
+            if prefix == keys.DEADLINE_PREFIX:
+                return (places(key[1:].decode()),)
+            if prefix == keys.CALL_PREFIX:
+                return (places(key[1 : key.index(b"\0", 1)].decode()),)
+            if prefix == keys.MESSAGE_PREFIX:
+                place = places(decode_waiting(value)[0])
+                waiting[place] += 1
+                return (place,)
+            if key in _REWRITTEN:
+                return ()
+            is_single = prefix == keys.HEAD_KEY[:1]
+            return tuple(targets) if is_single or prefix in _OF_ALL else (own,)
+
+        def last_rows(number: int) -> dict[bytes, bytes]:
+            head = self.head.copied()
+            if number != own:
+                head = PartitionHead(
+                    watermark_ms=head.watermark_ms,
+                    next_batch=head.next_batch,  # devices say up to which one they are
+                    next_message=head.next_message,
+                    downlink_log=head.downlink_log,
+                )
+            head.waiting_messages = waiting[number]
+            head.task_sets = {name: sets[number].get(name, 0) for name in self.head.task_sets}
+            offset = self.offset if number == own else begin
+            return {keys.HEAD_KEY: encode_row(head), keys.OFFSET_KEY: offset or begin}
+
+        split_database(self.path, targets, route, last_rows)

@@ -1,0 +1,109 @@
+"""The state of a pipeline's hosts, when its source gets more partitions.
+
+The source says where a device is from now on; the devices go there with all that is theirs.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from walle_stream.actors.opening.splitting import PartitionState
+from walle_stream.ports import SnapshotPoint
+from walle_stream.spec.loader import LoadedPipeline
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.growing import GrowingDatabases, GrowingDataDir, GrowingSnapshots
+
+
+class GrowingState:
+    """Partitions that nobody has open. One thread; every method blocks."""
+
+    def __init__(self, databases: GrowingDatabases, before: int) -> None:
+        """Read where the partitions are.
+
+        Raises:
+            StoreError: One cannot be read, or the last run did not end by itself.
+        """
+        self._databases = databases
+        found = {number: databases.old(number) for number in range(before)}
+        self._states = {
+            number: PartitionState(path) for number, path in found.items() if path is not None
+        }
+
+    @property
+    def offsets(self) -> dict[int, bytes]:
+        """Offsets of the source, by partition; none of one that was never read."""
+        return {n: state.offset for n, state in self._states.items() if state.offset is not None}
+
+    @property
+    def down_positions(self) -> dict[int, int]:
+        """Positions on the way down, by partition."""
+        return {number: state.head.downlink_position for number, state in self._states.items()}
+
+    def split(
+        self, targets: Mapping[int, range], home: Callable[[str], int], begin: bytes
+    ) -> Iterator[int]:
+        """Make the new databases, and yield each partition that is done.
+
+        ``targets`` are the partitions that share what one has; see ``PartitionState.split``.
+        """
+        for number, state in self._states.items():
+            paths = {target: self._databases.new(target) for target in targets[number]}
+            state.split(paths, home, begin)
+            yield number
+
+    @property
+    def is_published(self) -> bool:
+        """Whether there are databases for the new number."""
+        return self._databases.is_published
+
+    def publish(self) -> None:
+        """Let the new databases count, for who has the new number."""
+        self._databases.publish()
+
+    def forget(self) -> None:
+        """Remove the old databases."""
+        self._databases.forget()
+
+
+@contextmanager
+def growing_state(
+    loaded: LoadedPipeline[Any], data_dir: Path | None, after: int
+) -> Iterator[GrowingState | None]:
+    """Take the state of a pipeline: its snapshots, or its data directory; blocks.
+
+    Yields None where it has the new number already.
+
+    Raises:
+        StoreLockedError: The pipeline runs.
+        StoreError: See ``GrowingState``.
+    """
+    spec, name = loaded.pipeline.spec, loaded.pipeline.metadata.name
+    before, snapshots = spec.runtime.partitions, spec.state.snapshots
+    with ExitStack() as stack:
+        if snapshots is not None:
+            folder = snapshots.path / name
+            work = Path(stack.enter_context(TemporaryDirectory(prefix=".growing-", dir=folder)))
+            databases: GrowingDatabases = GrowingSnapshots(folder, before, after, work, _point)
+        else:
+            path = data_dir or Path("walle-data") / name
+            meta = DataDir.open_read_only(path).meta
+            if meta.partition_count == after:
+                yield None
+                return
+            opened = DataDir.open(
+                path,
+                partition_count=before,
+                pipeline=name,
+                source=meta.source,
+                has_cloud=meta.has_cloud,
+            )
+            stack.enter_context(opened)
+            databases = GrowingDataDir(opened, after)
+        yield GrowingState(databases, before)
+
+
+def _point(path: Path) -> tuple[SnapshotPoint, str]:
+    state = PartitionState(path)
+    return SnapshotPoint(state.epoch, state.head.counters.commits), state.incarnation

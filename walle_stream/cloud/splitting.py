@@ -1,0 +1,47 @@
+"""Shares the devices of a partition's table out among it and new ones; see ``store.splitting``."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from walle_stream.cloud.partition_table import PLACE_KEY, PartitionTable, Place
+from walle_stream.store.splitting import placed, split_database
+
+
+def place_of(path: Path) -> Place:
+    """Return how far a closed table was read; blocks.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    table = PartitionTable(path, 1)
+    table.close()
+    return table.place
+
+
+def split_table(
+    source: Path, targets: Mapping[int, Path], home: Callable[[str], int], begin: bytes
+) -> None:
+    """Make tables of a partition and of new ones; blocks; see ``PartitionState.split``.
+
+    Calls, reports, and features that sinks do not have yet stay with the partition itself.
+
+    Raises:
+        StoreError: The table cannot be read, or a new one not be written.
+    """
+    own, places = min(targets), placed(home, targets, source)
+
+    def route(key: bytes, value: bytes) -> tuple[int, ...]:
+        del value
+        if key.startswith(b"\x02"):
+            return (places(key[1:].decode()),)
+        if key.startswith(b"\x10"):
+            return (places(key[1 : key.index(b"\0", 1)].decode()),)
+        return tuple(targets) if key == b"\x00format" else (own,)
+
+    def last_rows(number: int) -> dict[bytes, bytes]:
+        row = msgspec.msgpack.encode(Place(0, 0, begin))
+        return {} if number == own else {PLACE_KEY: row}
+
+    split_database(source, targets, route, last_rows)

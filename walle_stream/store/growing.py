@@ -1,0 +1,156 @@
+"""Where databases of partitions are, before and after their number has grown.
+
+``old`` gives a database that nobody has open, ``new`` says where one is made, and ``publish`` lets
+all of those count at once, for who has the new number: a death before it changes nothing, and
+whoever comes again begins anew. ``forget`` removes the old ones.
+"""
+
+import secrets
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, override
+
+from walle_stream.errors import StoreError
+from walle_stream.ports import SnapshotPoint
+from walle_stream.store.datadir import DataDir
+from walle_stream.store.files import make_folder, place_file
+from walle_stream.store.snapshots import FolderSnapshots
+
+
+class GrowingDatabases(Protocol):
+    """Databases by partition. One thread; every method blocks, and raises ``StoreError``."""
+
+    def old(self, number: int) -> Path | None:
+        """Return a database as it is; None where there is none."""
+
+    def new(self, number: int) -> Path:
+        """Return where the database of a partition is to be made."""
+
+    @property
+    def is_published(self) -> bool:
+        """Whether there are some for the new number."""
+
+    def publish(self) -> None:
+        """Let the new databases count, in the place of others that may be there."""
+
+    def forget(self) -> None:
+        """Remove the old ones."""
+
+
+class GrowingDataDir:
+    """Those of an opened data directory."""
+
+    def __init__(self, data_dir: DataDir, after: int) -> None:
+        """Look at nothing yet."""
+        self._data_dir, self._meta = data_dir, data_dir.grown(after)
+
+    def old(self, number: int) -> Path | None:
+        """Return a database; see ``GrowingDatabases.old``."""
+        return self._data_dir.partition_path(number)
+
+    def new(self, number: int) -> Path:
+        """Return where one is made; see ``GrowingDatabases.new``."""
+        return self._data_dir.path / self._meta.partitions / f"{number:02d}"
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the directory has the new number; see ``GrowingDatabases``."""
+        return self._data_dir.meta == self._meta
+
+    def publish(self) -> None:
+        """Write the other number; see ``GrowingDatabases.publish``."""
+        self._data_dir.grow(self._meta)
+
+    def forget(self) -> None:
+        """Do nothing: the old ones are gone."""
+
+
+class GrowingFolder:
+    """Databases in a folder that is named by their number: ``of-16``."""
+
+    def __init__(self, folder: Path, before: int, after: int) -> None:
+        """Look at nothing yet."""
+        self._before, self._after = of_count(folder, before), of_count(folder, after)
+        self._new = self._after.with_name(f"{self._after.name}.new")
+
+    def old(self, number: int) -> Path | None:
+        """Return a database; see ``GrowingDatabases.old``."""
+        path = self._before / f"{number:02d}"
+        return path if (path / "CURRENT").exists() else None
+
+    def new(self, number: int) -> Path:
+        """Return where one is made; see ``GrowingDatabases.new``."""
+        return self._new / f"{number:02d}"
+
+    @property
+    def is_published(self) -> bool:
+        """Whether their folder is there; see ``GrowingDatabases``."""
+        return self._after.exists()
+
+    def publish(self) -> None:
+        """Rename their folder; see ``GrowingDatabases.publish``.
+
+        Raises:
+            StoreError: It cannot be renamed.
+        """
+        try:
+            shutil.rmtree(self._after, ignore_errors=True)
+            make_folder(self._new)  # where no partition has anything yet
+            place_file(self._new, self._after)
+        except OSError as error:
+            raise StoreError(f"{self._after} cannot be made: {error}") from error
+
+    def forget(self) -> None:
+        """Remove the old ones; see ``GrowingDatabases.forget``."""
+        shutil.rmtree(self._before, ignore_errors=True)
+
+
+class GrowingSnapshots(GrowingFolder):
+    """Databases as snapshots in such a folder, by way of another that is ours alone."""
+
+    def __init__(
+        self,
+        folder: Path,
+        before: int,
+        after: int,
+        work: Path,
+        point_of: Callable[[Path], tuple[SnapshotPoint, str]],
+    ) -> None:
+        """Look at nothing yet.
+
+        ``work`` has room for all databases twice. ``point_of`` says of a closed database where it
+        is, and whose devices its are; empty where that is not told.
+        """
+        super().__init__(folder, before, after)
+        self._work, self._point_of = work, point_of
+        self._made: dict[int, Path] = {}
+
+    @override
+    def old(self, number: int) -> Path | None:
+        """Fetch a database; see ``GrowingDatabases.old``."""
+        path = self._work / "old" / f"{number:02d}"
+        return path if FolderSnapshots(self._before, number).fetch(path) else None
+
+    @override
+    def new(self, number: int) -> Path:
+        """Return where one is made; see ``GrowingDatabases.new``."""
+        return self._made.setdefault(number, self._work / "new" / f"{number:02d}")
+
+    @override
+    def publish(self) -> None:
+        """Put the snapshots, then rename their folder; see ``GrowingDatabases.publish``."""
+        shutil.rmtree(self._new, ignore_errors=True)
+        for number, path in self._made.items():
+            point, incarnation = self._point_of(path)
+            snapshots = FolderSnapshots(self._new, number)
+            snapshots.own(point.epoch)
+            snapshots.put(path, point, secrets.token_hex(8))
+            if incarnation:
+                snapshots.incarnation(incarnation)
+        super().publish()
+
+
+def of_count(folder: Path, count: int) -> Path:
+    """Return where the databases of ``count`` partitions are, so that no others are taken."""
+    return folder / f"of-{count}"
