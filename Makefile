@@ -95,7 +95,7 @@ conformance-peers: setup ## the same cases on onnxruntime, the ONNX reference an
 	@$(PY) -W ignore bench/conformance_peers.py $(ARGS)
 
 .PHONY: bench-pipeline bench-durability bench-latency bench-core bench-install bench-growth bench-peers bench-fleet bench-tunnel bench-vm \
-    bench-cloud bench-ipv bench-engine bench-release bench-report
+    bench-cloud bench-calls bench-ipv bench-engine bench-release bench-report
 bench-pipeline: setup ## speed of the main job, a plain Python loop beside it; what busy neighbours and partitions cost
 	@$(PY) bench/pipeline.py $(ARGS)
 bench-latency: setup ## page exit to commit at 25, 50 and 75 % of the maximum rate; wants a quiet machine, makes a busy one beside
@@ -117,6 +117,8 @@ bench-tunnel: setup ## latency and throughput over a real Apache Kafka with TLS:
 	@$(PY) bench/tunnel.py $(ARGS)
 bench-cloud: setup ## the cloud side over a real Apache Kafka: CPU and bytes written a feature, a plain loop beside it
 	@$(PY) bench/cloud.py $(ARGS)
+bench-calls: setup ## a call's round trip over a real Apache Kafka with TLS; look-ups after the kill of a worker
+	@$(PY) bench/calls.py $(ARGS)
 bench-vm: setup ## VMs against GIL threads, processes and executors, on both Pythons
 	@.ci/python.sh other $(OTHER) $(VENV)
 	@$(PY) bench/vm.py $(ARGS)

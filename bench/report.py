@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from calls import tables as calls_tables
 from cloud import tables as cloud_tables
 from conformance_parts.tables import beside as beside_peers
 from conformance_parts.tables import known as known_peers
@@ -231,6 +232,15 @@ def cloud_lines(result: dict) -> list[str]:
     )
 
 
+def calls_lines(result: dict) -> list[str]:
+    """Return the tables of calls and look-ups over Kafka."""
+    return _section(
+        "Calls of services and look-ups over Apache Kafka",
+        f"{_where(result)}.{_trial(result)}",
+        calls_tables(result),
+    )
+
+
 def growth_lines(result: dict) -> list[str]:
     """Return the table and the figure of the memory over very many events."""
     (RESULTS / "growth.svg").write_text(growth_figure(result))
@@ -367,6 +377,7 @@ RENDERERS = {
     "fleet.json": fleet_lines,
     "tunnel.json": tunnel_lines,
     "cloud.json": cloud_lines,
+    "calls.json": calls_lines,
     "engine.json": engine_lines,
     "release.json": release_lines,
     "gates.json": gates_lines,

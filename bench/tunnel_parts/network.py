@@ -114,7 +114,7 @@ def open_network(reach: Reach, partitions: int = 1) -> Iterator[Network]:
 
 
 def allow_everything(options: dict[str, Any], client: str) -> None:
-    """Give a client with a certificate all rights to topics.
+    """Give a client with a certificate all rights to topics and groups.
 
     Args:
         options: What somebody's client is made with who may do so.
@@ -127,6 +127,7 @@ def allow_everything(options: dict[str, Any], client: str) -> None:
                 ACL(f"User:CN={client}", "*", ACLOperation.ALL, ACLPermissionType.ALLOW, pattern)
                 for pattern in (
                     ResourcePattern(ResourceType.TOPIC, "*"),
+                    ResourcePattern(ResourceType.GROUP, "*"),
                     # making topics, and asking how large they are
                     ResourcePattern(ResourceType.CLUSTER, "kafka-cluster"),
                 )
