@@ -100,6 +100,20 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
                 at_once,
             ),
             (
+                "page exit to a feature that a consumer of its topic can read, p99",
+                "< 44 ms",
+                middle(device, "usable_ms", "p99"),
+                44,
+                at_once,
+            ),
+            (
+                "the same over a phone's link, share of the baseline's, p99",
+                "< 1",
+                round(_to_baseline(result["phone"]), 3),
+                1,
+                "a link with losses on both sides",
+            ),
+            (
                 "bytes of the baseline, both plain",
                 "<= 5 %",
                 _share(plain, "device"),
@@ -116,6 +130,11 @@ def bars(result: dict[str, Any]) -> list[dict[str, Any]]:
             ("wrong features of the device side", "0 %", round(1e2 * wrong, 4), 1e-9, ""),
         )
     ]
+
+
+def _to_baseline(scene: dict[str, Any]) -> float:
+    device, baseline = (middle(scene[side], "usable_ms", "p99") for side in ("device", "baseline"))
+    return device / baseline
 
 
 def _share(found: dict[str, int], kind: str) -> float:

@@ -42,7 +42,8 @@ def tables(result: dict[str, Any]) -> Iterator[Table]:
         list(_byte_rows(result)),
         "The same client, codec, batch size and linger on both sides; envelope, headers and the "
         "128 bytes of encoding are in the features'. Raw events are JSON, features travel as "
-        "`format: compact` (MessagePack); last what they would take as JSON.",
+        "`format: compact` (MessagePack); last what they would take as JSON. Alone: lone features, "
+        "of the rounds over a phone's link.",
     )
     yield Table(
         "Features against the naive truth",
@@ -84,6 +85,14 @@ def _byte_rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             f"{device / features:,.0f} of {baseline / features:,.0f}",
             f"{found['device_json'] / baseline:.2%}",
         )
+    # so few features a second that each is a batch of its own, and so is each raw event
+    device, baseline = (
+        sum(each["uplink_bytes"] for each in result["phone"][side]) for side in _SIDES
+    )
+    features = sum(each["errors"]["expected"] for each in result["phone"]["device"])
+    each = f"{device / features:,.0f} of {baseline / features:,.0f}"
+    shown = f"{features:,}", f"{baseline:,}", f"{device:,}", f"{device / baseline:.2%}", each, ""
+    yield ("each alone, plain", *shown)
 
 
 def _error_rows(result: dict[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -25,7 +25,7 @@ _LIMITS_MS: Final = {
     ("50 ms", 30_000): 150.0,
 }
 _WHAT: Final = (
-    ("up", "received_ms", "up, in the receiver's hands"),
+    ("up", "received_ms", "up, in the cloud side's table"),
     ("up", "acked_ms", "up, acknowledged"),
     ("down", "received_ms", "down, at the device"),
 )

@@ -7,7 +7,9 @@ ends live in one process, so both clocks are one; the broker and a link are othe
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -15,12 +17,12 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from tunnel_parts.network import LinkedModel, Network
 from tunnel_parts.payload import DEVICE, frame
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.cloud.records import read_stretches
+from walle_connectors.kafka.cloud.reader import CloudReader, WorkerClient
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
-from walle_connectors.kafka.source.fetching import columns
-from walle_connectors.kafka.topic_reader import TopicReader
+from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
+from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink, encode_downlink
 
 LOOK_S: Final = 0.0002
@@ -34,7 +36,7 @@ class Trip(NamedTuple):
     """Of one record, in milliseconds from before it was handed over."""
 
     received_ms: float
-    """Until it was in the receiver's hands."""
+    """Until its receiver could read it: of a feature in the table of ``walle cloud``."""
     acked_ms: float
     """Until the sender knew that it is durable."""
 
@@ -71,48 +73,66 @@ def look_for(found: Callable[[], Any], what: str, pause_s: float = LOOK_S) -> An
 
 
 class OursUp:
-    """``KafkaUplink``, and a consumer that reads records as the cloud side does."""
+    """``KafkaUplink``, and a worker of the cloud side: received is what its table shows."""
 
     def __init__(self, network: Network) -> None:
-        """Connect with the first record."""
+        """Connect with the first record, and wait until the worker has its partition."""
         self._uplink = KafkaUplink(network.device, _HELD_BYTES)
-        self._topic = network.cloud.topic
-        self._reader = TopicReader(network.cloud, self._topic)
-        self._position = self._number = 0
+        self._number = 0
+        self._folder = TemporaryDirectory(prefix="walle-bench-")
+        self._tables = Partitions(Path(self._folder.name), "bench:1", TableOptions(keep=1))
+        topic = network.cloud.topic
+        keys = {**network.cloud.reach(), "topic": topic, "group": f"{topic}-bench"}
+        model = KafkaSourceModel.model_validate(keys)
+        client = WorkerClient(model, is_member=True)
+        self._worker = CloudReader(client, model, self._tables, None, 1e3 * _PATIENCE_S)
+        self._stopped = Event()
+        self._thread = Thread(target=self._merge, daemon=True)
+        self._thread.start()
+        look_for(lambda: self._tables.ready, "the worker's partition")
+
+    def _merge(self) -> None:
+        while not self._stopped.is_set():
+            self._worker.read()
+        self._worker.close()
 
     def trip(self, value: bytes) -> Trip:
         """Send a frame of one feature."""
         self._number += 1
         made = frame(self._number, self._number, [value])
         marks: dict[str, float] = {}
-        read: list[Any] = []
         begin_s = time.perf_counter()
         self._uplink.send([(0, self._number, made)])
 
+        def shown() -> bytes | None:
+            kept, _ = self._tables.look_up(DEVICE)
+            is_there = kept is not None and kept.rows[0][1] == self._number
+            return kept.rows[0][2].feature if kept is not None and is_there else None
+
+        found: bytes | None = None
+
         def look() -> bool:
-            if "received" not in marks:
-                records = self._reader.take({0: self._position}).get(0)
-                if records:
-                    (stretch,), _ = read_stretches(
-                        self._topic, 0, columns(records, has_headers=True)
-                    )
+            nonlocal found
+            if found is None:
+                found = shown()
+                if found is not None:
                     marks["received"] = time.perf_counter()
-                    read.extend(stretch.records)
-                    self._position = records[-1].offset + 1
             if "acked" not in marks and list(self._uplink.acks(0)):
                 marks["acked"] = time.perf_counter()
             return len(marks) == len(Trip._fields)
 
         look_for(look, f"feature {self._number}")
-        (found,) = read
-        if found.sequence_number != self._number or found.feature != value:
+        if found != value:
             raise RuntimeError(f"feature {self._number} came back as another one")
         return _trip(begin_s, marks)
 
     def close(self) -> None:
         """Close both ends."""
         self._uplink.close()
-        self._reader.close()
+        self._stopped.set()
+        self._thread.join()
+        self._tables.close()
+        self._folder.cleanup()
 
 
 class OursDown:
