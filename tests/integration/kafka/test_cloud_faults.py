@@ -19,6 +19,7 @@ from kafka.admin import ConfigResource
 from kafka.errors import NonEmptyGroupError
 
 from kafka import TopicPartition
+from walle_stream.errors import StoreFullError
 from walle_stream.wire.record import encode_record
 
 pytestmark = [
@@ -334,6 +335,24 @@ def test_a_damaged_disk_is_one_line_and_a_new_one_begins(cluster, topic, truth, 
         assert code == 6
         assert "is damaged: restore it from a copy or use a new --data-dir" in line
     with Worker(tmp_path, cluster, topic, name="new") as worker:
+        worker.wait_ready()
+        truth.wait(worker)
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost_or_twice(cluster, topic, truth, tmp_path):
+    full = (
+        "import resource, sys; from walle_stream.cli.__main__ import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000)); sys.exit(main())"
+    )
+    with Worker(tmp_path, cluster, topic, program=("-c", full, "cloud")) as worker:
+        worker.wait_ready()
+        for device in DEVICES:
+            truth.send(device, 800)
+        truth.cluster.flush()
+        code, line = end_of(worker)
+        assert code == StoreFullError.exit_code
+        assert "full disk" in line
+    with Worker(tmp_path, cluster, topic) as worker:
         worker.wait_ready()
         truth.wait(worker)
 
