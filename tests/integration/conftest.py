@@ -2,13 +2,13 @@ import io
 import json
 import os
 import subprocess
-import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.integration.forks import Forks
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -36,23 +36,27 @@ _QUERIES = frozenset({"dead-letters", "features", "ledger", "schema", "state", "
 
 
 @pytest.fixture(scope="session")
-def walle():
+def forked(tmp_path_factory):
+    """Run ``python -m MODULE ARGUMENTS`` in a process of its own, and return what it said."""
+    forks, folder = Forks(), tmp_path_factory.mktemp("forks")
+
+    def run(module, *arguments, environ=None, cwd=".", given="", timeout=120):
+        environ = {**os.environ, **(environ or {})}
+        return forks.run(folder, module, [*map(str, arguments)], environ, cwd, given, timeout)
+
+    yield run
+    forks.close()
+
+
+@pytest.fixture(scope="session")
+def walle(forked):
     """Run the command line: ``run`` in a process of its own, what only reads in this one."""
 
-    def run(*arguments, check=True, environ=None, timeout=120, **options):
-        arguments = [*map(str, arguments)]
-        if set(arguments[:1]) & _QUERIES and environ is None and options.keys() <= {"cwd"}:
-            done = _run_here(arguments, **options)
+    def run(*arguments, check=True, cwd=".", **options):
+        if {*arguments[:1]} & _QUERIES and not options:
+            done = _run_here([*map(str, arguments)], cwd)
         else:
-            done = subprocess.run(
-                [sys.executable, "-m", "walle_stream.cli", *arguments],
-                capture_output=True,
-                text=True,
-                env={**os.environ, **(environ or {})},
-                timeout=timeout,
-                check=False,
-                **options,
-            )
+            done = forked("walle_stream.cli", *arguments, cwd=cwd, **options)
         if check:
             assert done.returncode == 0, done.stderr
         return done
@@ -60,7 +64,7 @@ def walle():
     return run
 
 
-def _run_here(arguments, cwd="."):
+def _run_here(arguments, cwd):
     out, errors = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
     stdout = os.dup(1)  # what the command does when its output fails is not for pytest's
     try:

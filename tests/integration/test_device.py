@@ -83,7 +83,7 @@ def test_standard_input_and_a_file_come_one_after_the_other(walle, device, shop,
     file.write_text("".join(parts[0]))
     for number, part in enumerate(parts):
         if number == 1:
-            report = device(tmp_path / "d", input="".join(part))
+            report = device(tmp_path / "d", given="".join(part))
         else:
             report = device(tmp_path / "d", "--events", file)
         assert report["run_events"] == len(part)
@@ -106,7 +106,7 @@ def test_bad_input_gets_one_line(walle, device, shop, tmp_path):
     )
     text = f"{place}: the event is of device"
     refused(tmp_path / "a", "--events", shop / "all.jsonl", code=4, text=f"all.jsonl:{text}")
-    refused(tmp_path / "b", code=4, text=f"stdin:{text}", input=whole)
+    refused(tmp_path / "b", code=4, text=f"stdin:{text}", given=whole)
     refused(tmp_path / "c", "--events", tmp_path / "no", code=4, text="correct --events")
     refused(shop / "whole", "--events", shop / "own.jsonl", code=4, text="made by walle run")
     done = walle("run", "shop", "--data-dir", tmp_path / "a", check=False)
@@ -118,12 +118,12 @@ def test_bad_input_gets_one_line(walle, device, shop, tmp_path):
 def test_what_stands_before_a_line_of_another_device_is_committed(walle, device, shop, tmp_path):
     lines = (shop / "own.jsonl").read_text().splitlines(keepends=True)
     other = lines[0].replace(DEVICE, "other")
-    done = device(tmp_path / "d", check=False, input="".join([*lines[:50], other, *lines[50:]]))
+    done = device(tmp_path / "d", check=False, given="".join([*lines[:50], other, *lines[50:]]))
     assert "stdin:51: " in done.stderr
-    report = device(tmp_path / "d", input="".join(lines[50:]))
+    report = device(tmp_path / "d", given="".join(lines[50:]))
     assert report["events"] == len(lines)
     assert features(walle, tmp_path / "d") == of_device(walle, shop / "whole")
-    again = device(tmp_path / "d", input="".join(lines))
+    again = device(tmp_path / "d", given="".join(lines))
     assert again["source_rows"] == 2 * len(lines)
     assert features(walle, tmp_path / "d") == of_device(walle, shop / "whole")
 

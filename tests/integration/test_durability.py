@@ -1,11 +1,8 @@
 """Power cuts: a process is killed, and what no flush had reached is cut off its logs."""
 
 import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -23,11 +20,11 @@ pytestmark = pytest.mark.integration
 class Runs:
     """Runs of the main job over one data directory, each in a process that notes its flushes."""
 
-    def __init__(self, folder, sample):
-        self.data_dir, self.notes, self.sample = folder / "d", folder / "notes", sample
+    def __init__(self, forked, folder, sample):
+        self.forked, self.sample = forked, sample
+        self.data_dir, self.notes = folder / "d", folder / "notes"
 
     def run(self, sync, crash="", file=ROOT / "configs/ipv.yaml", *more):
-        environ = {**os.environ, "PYTHONHASHSEED": "0"} | ({"WALLE_CRASH": crash} if crash else {})
         settings = [
             f"spec.source.path={self.sample}",
             f"spec.state.sync={sync}",
@@ -35,30 +32,24 @@ class Runs:
             "spec.runtime.batchEvents=400",
             *more,
         ]
-        command = [sys.executable, "-m", "tests.integration.noting_syncs", self.notes]
-        command += ["run", file, "--data-dir", self.data_dir, "--json"]
+        command = ["run", file, "--data-dir", self.data_dir, "--json"]
         command += [each for setting in settings for each in ("--set", setting)]
-        return subprocess.run(
-            command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False
-        )
+        module, environ = "tests.integration.noting_syncs", {"WALLE_CRASH": crash}
+        return self.forked(module, self.notes, *command, environ=environ)
 
     def features(self):
-        command = [sys.executable, "-m", "walle_stream.cli", "features", "list", "--json"]
-        done = subprocess.run(
-            [*command, "--data-dir", self.data_dir], capture_output=True, check=True
-        )
-        return done.stdout
+        return list(features_lines(self.data_dir))
 
 
 @pytest.fixture
-def runs(tmp_path, sample):
-    return Runs(tmp_path, sample)
+def runs(forked, tmp_path, sample):
+    return Runs(forked, tmp_path, sample)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, sample):
+def whole(forked, tmp_path_factory, sample):
     """All features, of a run that nothing happened to."""
-    runs = Runs(tmp_path_factory.mktemp("whole"), sample)
+    runs = Runs(forked, tmp_path_factory.mktemp("whole"), sample)
     assert runs.run("false").returncode == 0
     return runs.features()
 
@@ -100,7 +91,7 @@ def test_a_cloud_side_whose_disk_is_gone_gets_everything_again(job, sample, tmp_
     again = job(data_dir, sample, "state.sync=interval")
     assert again["resent_features"] == again["features"] == first["features"]
     assert (again["cloud"]["gaps"], again["untold_losses"]) == (0, 0)
-    assert b"\n".join(features_lines(data_dir)) + b"\n" == whole
+    assert list(features_lines(data_dir)) == whole
     assert "calls were sent again" in walle("status", data_dir).stdout
 
 
@@ -116,7 +107,7 @@ def test_a_partition_of_an_older_copy_is_no_former_owner(job, sample, tmp_path, 
     report = job(data_dir, sample)
     assert report["forgotten_frames"] > 0
     assert (report["cloud"]["frames_refused"], report["untold_losses"]) == (0, 0)
-    assert b"\n".join(features_lines(data_dir)) + b"\n" == whole
+    assert list(features_lines(data_dir)) == whole
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -137,7 +128,7 @@ def test_an_old_copy_of_the_cloud_side_gets_what_the_tunnel_has_deleted(
         name: report["cloud"][name] for name in ("gaps", "missing_features", "missing_frames")
     }
     assert set(losses.values()) | {report["untold_losses"]} == {0}, losses
-    assert b"\n".join(features_lines(tmp_path / "d")) + b"\n" == whole
+    assert list(features_lines(tmp_path / "d")) == whole
 
 
 def test_features_that_come_out_different_are_a_loss_with_a_code_of_its_own(runs, tmp_path, walle):

@@ -1,11 +1,8 @@
 """Calls of the cloud and models of the host, in whole runs and through ``kill -9``."""
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -119,18 +116,17 @@ POINTS = (
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_replies_are_neither_lost_nor_doubled_by_kills(folder, tmp_path, point):
+def test_replies_are_neither_lost_nor_doubled_by_kills(walle, folder, tmp_path, point):
     file = pipeline(folder, SCRIPT, SPEC)
     expected = features(run_pipeline(file, tmp_path / "whole"))
     data_dir = tmp_path / "killed"
     kills = 0
     for visit in (1, 2, 5, 0):
-        command = [sys.executable, "-m", "walle_stream.cli", "run", str(file)]
-        command += ["--data-dir", str(data_dir), "--set", "spec.runtime.batchEvents=2"]
-        environ = {**os.environ, "WALLE_CRASH": f"{point}:{visit}"} if visit else dict(os.environ)
-        done = subprocess.run(command, env=environ, capture_output=True, timeout=60, check=False)
+        command = ("run", file, "--data-dir", data_dir, "--set", "spec.runtime.batchEvents=2")
+        crash = {"WALLE_CRASH": f"{point}:{visit}" if visit else ""}
+        done = walle(*command, environ=crash, check=False)
         kills += done.returncode == -signal.SIGKILL
-        assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
+        assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     assert kills >= 2
     assert features(run_pipeline(file, data_dir)) == expected
 

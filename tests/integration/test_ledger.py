@@ -1,11 +1,8 @@
 """The ledger of bytes: the bars, counted again from the tunnel's log, and through ``kill -9``."""
 
 import json
-import os
 import shutil
 import struct
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -224,15 +221,13 @@ def test_two_tasks_and_their_calls_add_up_to_what_left(tmp_path):
 KILLED = ["commit.before:5", "commit.after:9", "send.before:7", "send.after:3", "cloud.after:2"]
 
 
-def test_kills_change_nothing_in_it(tmp_path):
+def test_kills_change_nothing_in_it(walle, tmp_path):
     overrides = [*SMALL, "spec.runtime.batchEvents=50"]
     expected = run(SHOP, tmp_path / "whole", overrides).ledger
-    command = [sys.executable, "-m", "walle_stream.cli", "run", "shop", "--ledger", "--json"]
+    command = ["run", "shop", "--ledger", "--json", "--data-dir", tmp_path / "d"]
     command += [each for override in overrides for each in ("--set", override)]
-    command += ["--data-dir", str(tmp_path / "d")]
     for point in [*KILLED, ""]:
-        environ = {**os.environ, "WALLE_CRASH": point}
-        done = subprocess.run(command, env=environ, capture_output=True, timeout=120, check=False)
+        done = walle(*command, environ={"WALLE_CRASH": point}, check=False)
         assert done.returncode == (-9 if point else 0), done.stderr
     found = read_ledger(tmp_path / "d")
     assert found.unassigned_bytes == 0

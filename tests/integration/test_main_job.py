@@ -5,8 +5,6 @@ import gzip
 import importlib.util
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -150,12 +148,9 @@ class Reference(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory, unseen):
-    root = Path(__file__).resolve().parents[2]
+def reference(tmp_path_factory, unseen, walle):
     data_dir = tmp_path_factory.mktemp("reference") / "d"
-    command = [sys.executable, "-m", "walle_stream.cli", "run", str(root / "configs/ipv.yaml")]
-    command += ["--set", f"spec.source.path={unseen}", "--data-dir", str(data_dir), "--json"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    walle("run", "ipv", "--set", f"spec.source.path={unseen}", "--data-dir", data_dir)
     return Reference(data_dir, bytes_of(data_dir))
 
 

@@ -1,7 +1,6 @@
 """``walle send`` without a broker: before, in and after a run, and through ``kill -9``."""
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -71,7 +70,7 @@ def test_before_in_and_after_a_run(walle, file, tmp_path):
     [first] = told(rows)["phone-1"]
     assert first["value"] == {"n": 1}
     walle("send", file, "--all", '"all"', "--name", "x", *how)
-    walle("send", file, "--where", "device=*-2", "-", *how, input='"two"')
+    walle("send", file, "--where", "device=*-2", "-", *how, given='"two"')
     walle("send", file, "--all", '"all"', "--name", "x", *how)
     walle("send", file, "phone-1", '"fail"', *how)
     walle("send", file, "phone-1", '"last"', "--task", "visit", *how)
@@ -139,13 +138,10 @@ def test_kills_lose_and_double_nothing(walle, file, tmp_path, point, visits):
     data = batch.read_bytes()
     kills = 0
     for visit in (*visits, 0):
-        command = [sys.executable, "-m", "walle_stream.cli", "run", file, "--data-dir", data_dir]
-        environ = {**os.environ, "WALLE_CRASH": f"{point}:{visit}"} if visit else dict(os.environ)
-        done = subprocess.run(
-            list(map(str, command)), env=environ, capture_output=True, timeout=60, check=False
-        )
+        crash = {"WALLE_CRASH": f"{point}:{visit}" if visit else ""}
+        done = walle("run", file, "--data-dir", data_dir, environ=crash, check=False)
         kills += done.returncode == -signal.SIGKILL
-        assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
+        assert done.returncode in {0, -signal.SIGKILL}, done.stderr
         batch.write_bytes(data)  # as if it had died before the file was deleted
     walle(*send, "--json")
     rows = run_pipeline(file, data_dir)
@@ -197,7 +193,7 @@ def test_a_sender_that_is_killed_sends_the_rest_under_its_name(walle, file, tmp_
 )
 def test_what_cannot_be_sent_is_one_line(walle, file, tmp_path, arguments, code, says):
     (tmp_path / "bad.jsonl").write_text('{"device_id":"a","value":1}\n{"device":"a"}\n')
-    how = {"cwd": tmp_path, "input": '"' + "x" * 1_000_000 + '"', "check": False}
+    how = {"cwd": tmp_path, "given": '"' + "x" * 1_000_000 + '"', "check": False}
     done = walle("send", file, *arguments, "--data-dir", "d", **how)
     assert done.returncode == code
     # what stands before a line that is wrong was sent

@@ -1,9 +1,6 @@
 """What a task says of failed runs, in whole pipelines; records of dead letters in a file."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -88,13 +85,9 @@ def run(folder):
     LocalRun(Assembly.load(folder / "pipeline.yaml"), RunOptions(folder / "d", 1)).run()
 
 
-def die(folder, crash):
-    command = [sys.executable, "-m", "walle_stream.cli", "run", folder / "pipeline.yaml"]
-    done = subprocess.run(
-        [*map(str, command), "--data-dir", str(folder / "d")],
-        env={**os.environ, "WALLE_CRASH": crash, "PYTHONHASHSEED": "0"},
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+def die(walle, folder, crash):
+    command = ("run", folder / "pipeline.yaml", "--data-dir", folder / "d")
+    done = walle(*command, environ={"WALLE_CRASH": crash}, check=False)
     assert done.returncode in {0, -9}, done.stderr
     return done.returncode == -9
 
@@ -129,14 +122,14 @@ def test_a_task_may_leave_no_letters(make):
     assert (counters.task_failures, counters.dead_letters) == (6, 1)
 
 
-def test_deaths_among_the_attempts_change_nothing(make):
+def test_deaths_among_the_attempts_change_nothing(walle, make):
     # the model answers as the process lives, so it is left out: what fails, fails always
     models = "def flaky(x):\n    return x\n"
     whole = make("whole", "{retry: {attempts: 3, backoff: 1ms}}", models)
     run(whole)
     folder = make("killed", "{retry: {attempts: 3, backoff: 1ms}}", models)
     points = ("vm.before:2", "vm.after:2", "commit.before:3", "commit.after:1", "vm.after:1")
-    assert sum(die(folder, point) for point in points) >= 3
+    assert sum(die(walle, folder, point) for point in points) >= 3
     run(folder)
     assert [*canonical_state(folder / "d")] == [*canonical_state(whole / "d")]
 

@@ -1,6 +1,5 @@
 """ONNX files as models of the host, in whole runs: scripts ask, the engine answers."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -141,23 +140,22 @@ def test_batches_and_hosts_change_nothing(tmp_path):
     assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
 
 
-def killed_on_the_way(file, data_dir):
+def killed_on_the_way(walle, file, data_dir):
     """Run a pipeline to its end, through two kills."""
     kills = 0
     for visit in (1, 4, 0):
-        command = [sys.executable, "-m", "walle_stream.cli", "run", str(file), "--set", FEW[0]]
-        command += ["--data-dir", str(data_dir), "--set", "spec.runtime.batchEvents=200"]
-        environ = {**os.environ, "WALLE_CRASH": f"commit.after:{visit}"} if visit else os.environ
-        done = subprocess.run(command, env=environ, capture_output=True, timeout=60, check=False)
+        command = ("run", file, "--set", FEW[0], "--set", "spec.runtime.batchEvents=200")
+        crash = {"WALLE_CRASH": f"commit.after:{visit}" if visit else ""}
+        done = walle(*command, "--data-dir", data_dir, environ=crash, check=False)
         kills += done.returncode == -signal.SIGKILL
-        assert done.returncode in {0, -signal.SIGKILL}, done.stderr.decode()
+        assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     assert kills == 2
 
 
-def test_kills_change_nothing(tmp_path):
+def test_kills_change_nothing(walle, tmp_path):
     file = shipped_configs() / "intent.yaml"
     run_pipeline(file, tmp_path / "a", FEW)
-    killed_on_the_way(file, tmp_path / "b")
+    killed_on_the_way(walle, file, tmp_path / "b")
     assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
 
 
@@ -198,9 +196,9 @@ def test_rows_of_many_visits_are_evaluated_together_and_give_the_same(batched, t
         assert outcome(tmp_path / name) == expected
 
 
-def test_kills_change_nothing_where_rows_are_evaluated_together(batched, tmp_path):
+def test_kills_change_nothing_where_rows_are_evaluated_together(walle, batched, tmp_path):
     run_pipeline(batched, tmp_path / "a", FEW)
-    killed_on_the_way(batched, tmp_path / "b")
+    killed_on_the_way(walle, batched, tmp_path / "b")
     assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
 
 

@@ -2,9 +2,6 @@
 
 import collections
 import json
-import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -41,8 +38,8 @@ BAD = {
 class Job:
     """A pipeline in a folder: a source topic with bad records in it, a topic for dead letters."""
 
-    def __init__(self, folder, address, topics):
-        self.folder, self.topics, self.address = folder, topics, address
+    def __init__(self, folder, address, topics, walle):
+        self.folder, self.topics, self.address, self.walle = folder, topics, address, walle
         self.data_dir, self.file = folder / "d", folder / "p.yaml"
         self.source, self.letters = topics.make(2), topics.make(3)
         topics.write(self.source, list(self.written()))
@@ -91,12 +88,8 @@ class Job:
         self.file.write_text(yaml.safe_dump_all(documents))
 
     def run(self, crash=""):
-        command = [sys.executable, "-m", "walle_stream.cli", "run", self.file, "--json"]
-        environ = {**os.environ, "WALLE_CRASH": crash, "PYTHONHASHSEED": "0"}
-        done = subprocess.run(
-            [*map(str, command), "--data-dir", str(self.data_dir)],
-            env=environ, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
+        command = ("run", self.file, "--json", "--data-dir", self.data_dir)
+        done = self.walle(*command, environ={"WALLE_CRASH": crash}, check=False)
         assert done.returncode in {0, -9 if crash else 0}, done.stderr
         return done.returncode
 
@@ -138,8 +131,8 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path, address, topics):
-    return Job(tmp_path, address, topics)
+def job(tmp_path, address, topics, walle):
+    return Job(tmp_path, address, topics, walle)
 
 
 def expected_origins(job):
