@@ -20,13 +20,6 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray`
 
 
 @pytest.fixture(scope="session")
-def feed() -> Path:
-    """The whole KuaiRand feed where the workspace has it, else the shipped sample."""
-    whole = ROOT.parent / "shared" / "data" / "kuairand" / "feed.csv.gz"
-    return whole if whole.exists() else ROOT / "configs/samples/kuairand_feed.csv.gz"
-
-
-@pytest.fixture(scope="session")
 def sample() -> Path:
     return ROOT / "configs/samples/kuairand_feed.csv.gz"
 

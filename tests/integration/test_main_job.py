@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.integration.conftest import ROOT
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -46,12 +47,23 @@ def bytes_of(data_dir):
     return b"\n".join(canonical_state(data_dir))
 
 
+@pytest.fixture(scope="module", params=["sample", pytest.param("whole", marks=pytest.mark.full)])
+def feed(request, sample):
+    """The shipped sample of the KuaiRand feed, and all of it where the workspace has it."""
+    if request.param == "sample":
+        return sample
+    whole = ROOT.parent / "shared/data/kuairand/feed.csv.gz"
+    if not whole.exists():
+        pytest.skip("the whole feed lies beside the checkout in the workspace only")
+    return whole
+
+
 @pytest.fixture(scope="module")
 def recomputed(feed):
     return naive_ipv.recompute(feed)
 
 
-def test_the_whole_feed_gives_the_reference_counts_and_features(job, recomputed, feed, tmp_path):
+def test_a_published_feed_gives_the_reference_counts_and_features(job, recomputed, feed, tmp_path):
     report = job(tmp_path / "d", feed)
     counts, expected = recomputed
     assert {name: report[name] for name in counts} == counts
@@ -71,9 +83,9 @@ def test_the_whole_feed_gives_the_reference_counts_and_features(job, recomputed,
     assert features_of(tmp_path / "d") == expected
 
 
-def test_the_reference_counts_of_the_published_feed(recomputed, feed):
-    if "shared" not in feed.parts:
-        pytest.skip("the whole feed lies beside the checkout in the workspace only")
+@pytest.mark.full
+@pytest.mark.parametrize("feed", ["whole"], indirect=True)
+def test_the_reference_counts_of_the_whole_feed(recomputed):
     counts, expected = recomputed
     features = [feature for history in expected.values() for feature in history]
     assert counts["source_rows"] == 170_073
@@ -154,42 +166,37 @@ def reference(tmp_path_factory, unseen, walle):
     return Reference(data_dir, bytes_of(data_dir))
 
 
-@pytest.mark.parametrize("batch_events", [1, 7, 500, 5_000])
-def test_the_bytes_do_not_depend_on_the_batch_size(job, unseen, reference, tmp_path, batch_events):
-    job(tmp_path / "d", unseen, f"runtime.batchEvents={batch_events}")
+@pytest.mark.parametrize(
+    ("hosts", "runtime"),
+    [
+        (1, {"batchEvents": 1}),
+        (3, {"batchEvents": 7}),
+        (16, {"batchEvents": 500}),
+        (2, {"batchEvents": 5_000}),
+        (1, {"batchEvents": 50, "activeDevices": 0}),
+    ],
+)
+def test_the_bytes_depend_neither_on_batches_nor_hosts_nor_passivation(
+    job, unseen, reference, tmp_path, hosts, runtime
+):
+    settings = [f"runtime.{key}={value}" for key, value in runtime.items()]
+    job(tmp_path / "d", unseen, *settings, hosts=hosts)
     assert bytes_of(tmp_path / "d") == reference.content
 
 
-@pytest.mark.parametrize("hosts", [1, 3, 16])
-def test_the_bytes_do_not_depend_on_the_number_of_hosts(job, unseen, reference, tmp_path, hosts):
-    job(tmp_path / "d", unseen, hosts=hosts)
-    assert bytes_of(tmp_path / "d") == reference.content
-
-
-def test_the_bytes_do_not_depend_on_passivation(job, unseen, reference, tmp_path):
-    job(tmp_path / "d", unseen, "runtime.activeDevices=0", "runtime.batchEvents=50")
-    assert bytes_of(tmp_path / "d") == reference.content
-
-
-@pytest.mark.parametrize("limits", [[0, 1], [17, 1, 900], [2_999], [100_000]])
-def test_a_limit_and_then_the_rest_is_the_whole_run(job, unseen, reference, tmp_path, limits):
+def test_limits_and_then_the_rest_are_the_whole_run_and_one_more_does_nothing(
+    job, unseen, reference, tmp_path
+):
     total = len(unseen.read_text().splitlines()) - 1
+    limits = [0, 17, 1, 900, 100_000]
     for count, limit in enumerate(limits, start=1):
-        report = job(tmp_path / "d", unseen, limit=limit)
-        assert report["source_rows"] == min(sum(limits[:count]), total)
-    job(tmp_path / "d", unseen)
+        whole = job(tmp_path / "d", unseen, limit=limit)
+        assert whole["source_rows"] == min(sum(limits[:count]), total)
     assert bytes_of(tmp_path / "d") == reference.content
-
-
-def test_a_second_run_does_nothing(job, unseen, tmp_path):
-    first = job(tmp_path / "d", unseen)
-    before = bytes_of(tmp_path / "d")
-    second = job(tmp_path / "d", unseen)
-    assert second["run_events"] == 0
-    assert {k: second[k] for k in ("events", "features")} == {
-        k: first[k] for k in ("events", "features")
-    }
-    assert bytes_of(tmp_path / "d") == before
+    again = job(tmp_path / "d", unseen)
+    assert again["run_events"] == 0
+    assert all(again[name] == whole[name] for name in ("events", "features"))
+    assert bytes_of(tmp_path / "d") == reference.content
 
 
 def test_the_rows_add_up(job, unseen, tmp_path):
