@@ -1,4 +1,4 @@
-"""Fifty power cuts; `make chaos-power` does 1,000. Mutants show that a sync left out is seen."""
+"""Some power cuts; `make chaos-power` does 1,000. Mutants show that a sync left out is seen."""
 
 import json
 import random
@@ -201,10 +201,11 @@ def campaign(folder, *arguments):
 
 @pytest.mark.chaos
 @needs_compiler
-def test_fifty_cuts_lose_nothing_that_was_promised(tmp_path):
-    done, parts = campaign(tmp_path, "--cuts", "50", "--seed", "3")
+def test_cuts_lose_nothing_that_was_promised(tmp_path):
+    done, parts = campaign(tmp_path, "--cuts", "25", "--seed", "3")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sum(part["kills"] for part in parts.values()) == 50
+    assert sum(part["kills"] for part in parts.values()) == 25
+    assert all(part["kills"] for part in parts.values())
 
 
 @needs_compiler
@@ -212,7 +213,7 @@ def test_fifty_cuts_lose_nothing_that_was_promised(tmp_path):
     ("workload", "skip"),
     [
         ("pipeline-true", "data/partitions/*.log"),
-        ("pipeline-true", "data/tunnel/*.log"),
+        pytest.param("pipeline-true", "data/tunnel/*.log", marks=pytest.mark.full),
         ("release-store", "releases.db*"),
         ("repository", "repository/public/metadata"),
     ],
@@ -225,14 +226,14 @@ def test_a_sync_left_out_is_caught(workload, skip, tmp_path):
 
 @needs_compiler
 def test_a_campaign_that_is_killed_goes_on(tmp_path):
-    arguments = ["--workload", "release-store=30", "--folder", tmp_path / "kept"]
+    arguments = ["--workload", "release-store=12", "--folder", tmp_path / "kept"]
     command = [sys.executable, "-m", "tests.power", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY) as killed:
         assert "wrong" in killed.stderr.readline()  # its first cuts are done
         killed.kill()
     _, parts = campaign(tmp_path, *arguments)
     assert json.loads((tmp_path / "report.json").read_bytes())["resumes"] == 1
-    assert (parts["release-store"]["kills"], parts["release-store"]["lives"]) == (30, 2)
+    assert (parts["release-store"]["kills"], parts["release-store"]["lives"]) == (12, 2)
 
 
 @pytest.mark.slow
