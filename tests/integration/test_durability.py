@@ -58,8 +58,17 @@ def report_of(done):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("sync", ["true", "interval", "false"])
-@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("sync", "share"),
+    [
+        ("true", 0.0),
+        pytest.param("true", 0.5, marks=pytest.mark.full),
+        pytest.param("interval", 0.0, marks=pytest.mark.full),
+        ("interval", 0.5),
+        ("false", 0.0),
+        ("false", 0.5),
+    ],
+)
 def test_after_a_power_cut_every_feature_is_there(runs, whole, sync, share):
     crashes = ["commit.after:30", "send.after:60", "ack.before:12", "close.before:3"]
     crash = random.Random(f"{sync} {share}").choice(crashes)
@@ -73,7 +82,7 @@ def test_after_a_power_cut_every_feature_is_there(runs, whole, sync, share):
         assert (report["resent_features"], report["forgotten_frames"]) == (0, 0), crash
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("share", [0.0, pytest.param(0.5, marks=pytest.mark.full)])
 def test_what_tunnel_and_cloud_forgot_is_sent_again(runs, whole, share):
     assert runs.run("false", "close.before:9").returncode == -9
     for part in ("tunnel", "cloud"):

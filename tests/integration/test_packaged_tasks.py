@@ -130,8 +130,7 @@ def test_a_package_gives_the_features_and_the_state_of_its_source(
     assert bytes_of(tmp_path / "d") == of_source["bytes"]
 
 
-@pytest.mark.parametrize("is_package_first", [False, True])
-@pytest.mark.parametrize("cut", [1, 1_750])
+@pytest.mark.parametrize(("is_package_first", "cut"), [(False, 1), (True, 1_750)])
 def test_source_and_package_go_on_where_the_other_stopped(
     device, run_part, of_source, tmp_path, is_package_first, cut
 ):

@@ -30,10 +30,9 @@ def features(walle, file, data_dir, hosts, *, limits=()):
     return walle("features", "list", "--data-dir", data_dir, "--json", "--limit", 10**6).stdout
 
 
-@pytest.mark.parametrize("hosts", [1, 3])
-def test_packed_events_give_the_same_features(walle, files, tmp_path, hosts):
-    lines = features(walle, files / "shop.jsonl", tmp_path / "lines", hosts)
-    packed = features(walle, files / "shop.wev", tmp_path / "packed", hosts)
+def test_packed_events_give_the_same_features(walle, files, tmp_path):
+    lines = features(walle, files / "shop.jsonl", tmp_path / "lines", 1)
+    packed = features(walle, files / "shop.wev", tmp_path / "packed", 3)
     assert packed == lines
     assert lines.count("\n") > 500
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def reached(path):
                 yield from (each.name for each in names)
 
 
+@cache
 def files_of_the_engine():
     """The engine's, and all of ours that they import, and so on."""
     found, waiting = set(), [ROOT / "walle_stream/__init__.py", *ENGINE.rglob("*.py")]
@@ -47,9 +49,6 @@ def files_of_the_engine():
             near = (place.with_suffix(".py"), place / "__init__.py", place.parent / "__init__.py")
             waiting += [each for each in near if name.startswith("walle_stream") and each.exists()]
     return sorted(found)
-
-
-FILES = files_of_the_engine()
 
 
 def runs(python, code):
@@ -108,20 +107,20 @@ def test_what_it_has_not_is_an_attribute_error():
 
 
 def test_every_module_is_of_the_oldest_python():
-    assert len(FILES) > 50
-    for path in FILES:
+    assert len(files_of_the_engine()) > 50
+    for path in files_of_the_engine():
         ast.parse(path.read_text(), feature_version=OLDEST)
 
 
 def test_what_the_engine_imports_is_among_them():
-    names = {path.relative_to(ROOT).as_posix() for path in FILES}
+    names = {path.relative_to(ROOT).as_posix() for path in files_of_the_engine()}
     assert {"walle_stream/errors/engine.py", "walle_stream/wire/graph.py"} <= names
     assert not [each for each in names if each.startswith("walle_stream/app/")]
 
 
 def test_the_oldest_python_compiles_it(oldest_python):
     code = "import sys\nfor path in sys.argv[1:]: compile(open(path).read(), path, 'exec')"
-    command = [oldest_python, "-c", code, *map(str, FILES)]
+    command = [oldest_python, "-c", code, *map(str, files_of_the_engine())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
