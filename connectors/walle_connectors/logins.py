@@ -97,7 +97,11 @@ def _secret(file: Path | None) -> str:
             text = stream.read(_SECRET_MAX).strip("\r\n")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BrokerUnreachableError(f"{file}: cannot be read: {reason}") from error
+        # one that is not there may be the secret itself, by mistake
+        named = "the named one" if isinstance(error, FileNotFoundError) else str(file)
+        raise BrokerUnreachableError(
+            f"`sasl`: `password` and `token` name files, and {named} cannot be read: {reason}"
+        ) from error
     if not text:
         raise BrokerUnreachableError(f"{file}: is empty: expected a password, or a token")
     return text

@@ -388,6 +388,14 @@ class Assembly:
         is_first = self.is_placed or self._start == self.partition_count
         return FirstRows(reader, self.mistakes()) if is_first else reader
 
+    def check_services(self) -> None:
+        """Import what answers calls, whoever is going to; blocks.
+
+        Raises:
+            WalleError: A service cannot be had; see ``load_services``.
+        """
+        load_services(self._spec.services, self._models)
+
     def mistakes(self) -> LikelyMistakes:
         """Return who looks for likely mistakes in the definition and in its events."""
         return LikelyMistakes(self.tasks, self._source, self._loaded.places)

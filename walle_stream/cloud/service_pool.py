@@ -7,8 +7,10 @@ While all of them hang, questions are answered with an error at once.
 
 import json
 import logging
+import traceback
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, Final, NamedTuple
 
@@ -181,8 +183,16 @@ class ServicePool:
             self.failed += 1
         error = _described(answer)
         ids = {"device_id": call.device_id, "task": call.task}
-        _log.warning("service %r failed: %s", self._name, error, extra=ids)
+        text = "service %r failed for device %r, task %r: %s%s"
+        place = _place(answer)
+        _log.warning(text, self._name, call.device_id, call.task, place, error, extra=ids)
         question.on_answer(Answer(error=error))
+
+
+def _place(error: BaseException) -> str:
+    # where a function raised it
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
 
 
 def _described(error: BaseException) -> str:

@@ -197,6 +197,7 @@ def open_broker(folder: Path) -> Broker:
         broker = _given(given)
         broker.await_ready(timeout_s=20.0)
         return broker
+    folder = folder.absolute()  # Docker takes no other
     provider = find_provider()
     certificates = Certificates(folder / "certificates")
     ports = Ports.draw()

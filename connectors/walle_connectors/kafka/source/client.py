@@ -62,7 +62,8 @@ def source_errors(name: str) -> Iterator[None]:
     except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
         raise BrokerUnreachableError(
             f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
-            "`tls` (a TLS listener answers nobody without it), and run again"
+            "`tls` and `sasl` (a listener answers nobody without what it asks for, nor a login "
+            "that it refuses), and run again"
         ) from error
     except errors.AuthorizationError as error:
         raise SourceError(
@@ -255,7 +256,8 @@ class TopicClient:
                 f"topic {self.topic!r} is not keyed by device: the record "
                 f"{self.topic}[{first.partition}]@{first.offset} is of device {name[:64]!r}, "
                 f"its key is {(first.key or b'')[:64]!r}, and so on; write records with the device "
-                "id as key, so that a device stays in one partition"
+                "id as key, so that a device stays in one partition, or correct `device` of the "
+                "mapping"
             )
 
     @property

@@ -23,15 +23,15 @@ def log():
 @pytest.mark.parametrize("format_", ["text", "json"])
 def test_lines_of_connectors_and_their_libraries_are_as_ours(name, format_, capsys):
     configure_logging(format_, "info", {"s3cret"})
-    logging.getLogger(f"{name}.part").warning("got %s", "s3cret")
+    logging.getLogger(f"{name}.part").critical("got %s", "s3cret")
     [line] = capsys.readouterr().err.splitlines()
     assert "s3cret" not in line
     if format_ == "json":
         found = json.loads(line)
         told = found["level"], found["logger"], found["message"]
-        assert told == ("warning", f"{name}.part", "got ***")
+        assert told == ("critical", f"{name}.part", "got ***")
     else:
-        assert line.endswith(f"Z WARNING {name}.part: got ***")
+        assert line.endswith(f"Z CRITICAL {name}.part: got ***")
 
 
 @pytest.mark.usefixtures("log")
@@ -43,6 +43,8 @@ def test_of_libraries_only_warnings_are_told(capsys):
     assert [line.partition(" INFO ")[2] for line in lines] == [
         f"{name}: news of {name}" for name in ("walle_connectors", "walle_deploy")
     ]
+    configure_logging("text", "info")
+    logging.getLogger("kafka").error("no broker at this address yet")
     configure_logging("text", "error")
     for name in OTHERS:
         logging.getLogger(name).warning("warning of %s", name)

@@ -122,6 +122,6 @@ def test_at_a_start_it_is_said_in_a_line():
 
 
 def test_brokers_that_do_not_answer_may_want_tls():
-    hint = "correct `tls` .a TLS listener answers nobody without it"
+    hint = "correct `tls` and `sasl`"
     with pytest.raises(BrokerUnreachableError, match=hint), source_errors("raw"):
         raise errors.KafkaTimeoutError("late")
