@@ -2,8 +2,7 @@
 
 What it writes is what the connector makes, in the order of arrival: lines for peers,
 for other tools, and for looking at; packed for the connector ``events``, which need not
-parse the payloads then. It says what it measured of the payloads:
-which share of them changes with every event.
+parse the payloads then.
 """
 
 import argparse
@@ -12,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 from pydantic import ValidationError
 from rich.console import Console
@@ -20,9 +18,7 @@ from rich.progress import track
 
 from walle_connectors.file_stream import written
 from walle_connectors.simulator.formats import FORMATS, make_format
-from walle_connectors.simulator.measuring import PayloadMeter, PayloadReport
 from walle_connectors.simulator.model import SimulatorModel
-from walle_connectors.simulator.payload import HOW_MADE
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.errors import SourceError, SpecFileError
 
@@ -62,7 +58,6 @@ def run(options: argparse.Namespace) -> int:
     model = _model(options.set)
     timeline, shape = Timeline(model), make_format(options.format, model)
     lines = size_bytes = 0
-    meter = PayloadMeter()
     console = Console(stderr=True)
     windows = track(
         range(timeline.windows), "simulating", console=console, disable=not sys.stderr.isatty()
@@ -76,35 +71,13 @@ def run(options: argparse.Namespace) -> int:
             for line in timeline.lines(window):
                 size_bytes += file.write(shape.add(line.data))
                 lines += 1
-                meter.add(line.data)
             size_bytes += file.write(shape.flush())
-    report = meter.report()
     if options.json:
         made = {"file": str(options.out), "events": lines, "bytes": size_bytes}
-        sys.stdout.write(json.dumps({**made, "payload": _payload(report)}) + "\n")
+        sys.stdout.write(json.dumps(made) + "\n")
     else:
-        changing = (
-            f"; {report.changing_share:.1%} of the payloads changes with every event"
-            if report.bytes
-            else ""
-        )
-        sys.stdout.write(f"{options.out}: {lines:,} events, {size_bytes:,} bytes{changing}\n")
+        sys.stdout.write(f"{options.out}: {lines:,} events, {size_bytes:,} bytes\n")
     return 0
-
-
-def _payload(report: PayloadReport) -> dict[str, Any]:
-    return {
-        "events": report.events,
-        "bytes": report.bytes,
-        "changing_bytes": report.changing_bytes,
-        "changing_share": round(report.changing_share, 4),
-        "packed_bytes": report.packed_bytes,
-        "packed_share": round(report.packed_share, 4),
-        "members": {
-            name: {**msgspec.structs.asdict(member), "made": HOW_MADE[name]}
-            for name, member in report.members.items()
-        },
-    }
 
 
 def _model(overrides: list[str]) -> SimulatorModel:

@@ -14,20 +14,6 @@ from typing import Any, Final
 CHANGING_SHARE: Final = 0.6
 """At least this share of a payload differs from event to event or is incompressible."""
 
-HOW_MADE: Final = {
-    "model": "one of a few names, drawn once per device",
-    "os": "a version number, drawn once per device",
-    "app": "a version number, drawn once per device",
-    "screen": "one of three sizes, drawn once per device",
-    "experiments": "a digit for each experiment, drawn once per device",
-    "battery": "a random number per event",
-    "rssi": "a random number per event",
-    "free_mb": "a random number per event",
-    "gyro": "random numbers of up to 5 digits and a sign, new with every event",
-    "trace": "random bytes in base64, new with every event",
-}
-"""By member of the payload."""
-
 _MODELS: Final = ("PX-7", "PX-8 Pro", "Nova 12", "Lite 5G", "Mate 40", "Reno 9")
 _EXPERIMENTS: Final = ("rank", "cart", "feed", "search", "price", "badge", "video", "coupon")
 
