@@ -6,6 +6,7 @@ from a tag would read them. Place in the flow: ``walle task commit``.
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +15,14 @@ import msgspec
 from walle_deploy.model.names import TaskRef
 from walle_deploy.tasks.definitions import Definition, read_definition, user_paths
 from walle_deploy.tasks.folders import WorkingFolder, open_folder
-from walle_deploy.tasks.merging import listed, merge_files, refuse_conflicts
 from walle_deploy.tasks.mirrors import HEADS
 from walle_deploy.tasks.publishing import fetch_branch, push
 from walle_deploy.tasks.recovery import Move, move, note_commit, recover
 from walle_deploy.tasks.trees import export_files, list_tree
-from walle_stream.errors import ConflictError
+from walle_stream.errors import ConflictError, GitError
 
 _CHECK: Final = "walle-check"
+_NAMED: Final = 5
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -54,7 +55,6 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
     with open_folder(folder) as work:
         mended = recover(work)
         tree, head, upstream = work.staged_tree(), work.head(), fetch_branch(work)
-        refuse_conflicts(work)
         is_behind = bool(upstream) and not work.is_ancestor(upstream, head)
         if tree == work.tree_of(head) and head == upstream:
             return Committed(work.ref, head, (), mended=mended)
@@ -64,7 +64,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
         parent = head
         if is_behind:
             mine = make_commit(work, tree, head, "as the files are")
-            tree, parent, before = merge_files(work, mine, upstream), upstream, tree
+            tree, parent, before = _merged(work, mine, upstream), upstream, tree
             if tree == work.tree_of(upstream):  # nothing of one's own is left
                 move(work, Move(before, tree, upstream, work.ref.task, upstream))
                 return Committed(work.ref, upstream, (), is_rebased=True, mended=mended)
@@ -74,7 +74,7 @@ def commit_folder(folder: Path, message: str = "", *, rebase: bool = False) -> C
         files = _changed(work, work.tree_of(upstream), tree)
         commit = head
         if is_behind or tree != work.tree_of(head):
-            commit = make_commit(work, tree, parent, message or f"Change {listed(files)}")
+            commit = make_commit(work, tree, parent, message or f"Change {_listed(files)}")
         target = Move(before, tree, commit, work.ref.task, commit)
         note_commit(work, target)
         push(work, HEADS + work.ref.task, commit, upstream)
@@ -114,6 +114,27 @@ def make_commit(work: WorkingFolder, tree: str, parent: str, message: str) -> st
     return work.git.run("commit-tree", tree, *before, stdin=text).decode().strip()
 
 
+def _merged(work: WorkingFolder, mine: str, upstream: str) -> str:
+    """Return the tree of a commit of one's own, merged with the one of the group.
+
+    Raises:
+        ConflictError: Both changed the same lines.
+        GitError: git cannot merge.
+    """
+    process = work.git.attempt("merge-tree", "--write-tree", "--name-only", "-z", upstream, mine)
+    parts = process.stdout.decode(errors="replace").split("\0")
+    if process.returncode == 0:
+        return parts[0]
+    if process.returncode != 1:
+        raise GitError(f"{work.ref}: git merge-tree failed: install git 2.38 or newer")
+    files = sorted({*parts[1 : parts.index("", 1)]})
+    raise ConflictError(
+        f"{work.ref}: others changed the same lines of {_listed(files)}; nothing of yours was "
+        "changed: git add --all, git commit, git pull --rebase and choose there, then walle task "
+        "commit"
+    )
+
+
 def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> ConflictError:
     form = "--format=%an, %ar: %s"
     last = work.git.line("log", "-1", "--no-show-signature", form, upstream)
@@ -121,8 +142,14 @@ def _somebody_was_first(work: WorkingFolder, head: str, upstream: str) -> Confli
     files = _changed(work, work.tree_of(head), work.tree_of(upstream))
     return ConflictError(
         f"{work.ref}: others committed meanwhile ({count}; the last by {last[:200]}) and changed "
-        f"{listed(files)}; nothing of yours was changed: walle task commit --rebase puts it on top"
+        f"{_listed(files)}; nothing of yours was changed: walle task commit --rebase puts it on top"
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}" or "nothing"
 
 
 def _changed(work: WorkingFolder, before: str, after: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ already that of after. What is to be done is noted in the folder's lock first.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -14,9 +13,6 @@ from walle_deploy.tasks.folders import WorkingFolder
 from walle_deploy.tasks.mirrors import HEADS, TAGS
 from walle_deploy.tasks.publishing import fetch_branch, upstream_tag
 from walle_stream.errors import ConflictError
-
-CONFLICTS_FILE: Final = "walle-conflicts"
-"""In the clone's ``.git``: JSON, ``format`` (1) and ``files`` in which marks of a conflict are."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -31,8 +27,6 @@ class Move(msgspec.Struct, frozen=True):
     """The task; empty: at a version."""
     upstream: str = ""
     """What the group's branch is at."""
-    conflicts: str = ""
-    """Content of ``CONFLICTS_FILE``; empty: there are no marks."""
 
 
 def move(work: WorkingFolder, target: Move) -> None:
@@ -95,11 +89,6 @@ def _move(work: WorkingFolder, target: Move) -> None:
         git.run("update-ref", "--no-deref", "HEAD", target.commit)
     git.run("read-tree", target.commit)
     git.attempt("update-index", "-q", "--refresh")
-    marks = git.folder / CONFLICTS_FILE
-    if target.conflicts:
-        marks.write_text(target.conflicts)
-    else:
-        marks.unlink(missing_ok=True)
 
 
 def _update_files(work: WorkingFolder, before: str, after: str) -> None:

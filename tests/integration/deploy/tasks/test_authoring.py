@@ -112,40 +112,23 @@ def test_who_comes_second_is_told_and_can_go_on_top(bench, somebody):
     assert (ada / "b.txt").exists()
 
 
-def test_changes_of_the_same_lines_are_left_to_the_author_with_marks(bench):
+def test_changes_of_the_same_lines_are_left_to_git(bench):
     ada, bea = bench.begin(), bench.author("bea")
-    bench.commit(ada, {"words.txt": "ada\n"})
-    with pytest.raises(ConflictError, match=r"same lines of words\.txt"):
-        bench.commit(bea, {"words.txt": "bea\n", "more.txt": "more\n"}, rebase=True)
-    text = (bea / "words.txt").read_text()
-    assert "<<<<<<<" in text
-    assert "ada\n" in text
-    with pytest.raises(ConflictError, match=r"words\.txt: still has marks"):
-        commit_folder(bea)
-    done = bench.commit(bea, {"words.txt": "ada and bea\n"})
-    assert done.files == ("more.txt", "words.txt")
+    bench.commit(ada, {"words.txt": "ada\n", "w.bin": b"\0 ada"})
+    mine = {"words.txt": "bea\n", "w.bin": b"\0 bea", "more.txt": "more\n"}
+    with pytest.raises(ConflictError, match=r"same lines of w\.bin, words\.txt; nothing of yours"):
+        bench.commit(bea, mine, rebase=True)
+    assert (bea / "words.txt").read_text() == "bea\n"
+    bench.git("add", "--all", folder=bea)
+    bench.git("commit", "--quiet", "-m", "Bea's", folder=bea)
+    with pytest.raises(subprocess.CalledProcessError):
+        bench.git("pull", "--quiet", "--rebase", folder=bea)
+    bench.git("checkout", "--theirs", "w.bin", folder=bea)
+    (bea / "words.txt").write_text("ada and bea\n")
+    bench.git("add", "--all", folder=bea)
+    bench.git("-c", "core.editor=true", "rebase", "--continue", folder=bea)
+    assert commit_folder(bea).files == ("more.txt", "w.bin", "words.txt")
     assert bench.git("show", "ipv:words.txt") == "ada and bea"
-
-
-def test_of_files_that_cannot_be_merged_both_are_kept_until_the_author_chose(bench):
-    ada = bench.begin()
-    bench.commit(ada, {"w.bin": b"\0 old", "gone.txt": "old\n", "mine.txt": "old\n"})
-    bea = bench.author("bea")
-    (ada / "mine.txt").unlink()
-    bench.commit(ada, {"w.bin": b"\0 ada", "gone.txt": "ada\n"})
-    (bea / "gone.txt").unlink()
-    with pytest.raises(ConflictError, match=r"changed gone.txt, mine.txt, w.bin, too: yours is"):
-        bench.commit(bea, {"w.bin": b"\0 bea", "mine.txt": "bea\n"}, rebase=True)
-    assert (bea / "w.bin").read_bytes() == b"\0 bea"
-    assert (bea / "w.bin.theirs").read_bytes() == b"\0 ada"
-    assert (bea / "mine.txt").read_text() == "bea\n"
-    assert not (bea / "gone.txt").exists()
-    (bea / "gone.txt.theirs").rename(bea / "gone.txt")
-    with pytest.raises(ConflictError, match=r"w\.bin\.theirs is still there: move it over w\.bin"):
-        commit_folder(bea)
-    (bea / "w.bin.theirs").unlink()
-    assert commit_folder(bea).files == ("mine.txt", "w.bin")
-    assert bench.git("show", "ipv:gone.txt") == "ada"
 
 
 def test_all_of_a_folder_is_committed_from_any_place_in_it(bench, monkeypatch):
