@@ -5,7 +5,7 @@ Walle, section 4.2: devices send business requests anyway, so no request is made
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from secrets import randbelow
 from typing import Any, Final
 
@@ -24,7 +24,6 @@ PUSH_HEADER_BYTES: Final = 3_072
 """Longest value of the header: proxies take a head of 4 KiB by default (nginx:
 ``proxy_buffer_size``), and answer 502 to a longer one; the rest of it is the business's."""
 
-_RECEIPTS: Final = ',"receipts":{}'
 _CACHE: Final = (b"cache-control", b"no-store")
 _log = logging.getLogger(__name__)
 
@@ -117,41 +116,31 @@ def encode_push(push: Push, max_bytes: int, begin: int = 0) -> tuple[bytes, list
     Returns:
         base64url of JSON, empty where nothing fits; the tasks that would not even fit alone.
     """
-    encoded = msgspec.json.encode(push)
     room = max_bytes * 3 // 4
-    if len(encoded) <= room:
-        return _base64(encoded), []
-    # and a comma but before the first
-    room += 1 - len(msgspec.json.encode(msgspec.structs.replace(push, tasks=(), receipts={})))
-    if push.receipts:
-        room += 1 - len(_RECEIPTS)
-    fitting, receipts, too_long, left = [], dict[str, str](), [], room
-    for task in _rotated(push.tasks, begin):
-        own = {name: token for name, token in push.receipts.items() if name == task.task}
-        length = len(msgspec.json.encode(task)) + 1 + _length(own)
-        if length > room:
-            too_long.append(task.task)
-        elif length <= left:
-            fitting.append(task)
-            receipts |= own
-            left -= length
+    if len(msgspec.json.encode(push)) <= room:
+        return _base64(push), []
+    parts = [
+        Push((task,), receipts={k: v for k, v in push.receipts.items() if k == task.task})
+        for task in _rotated(push.tasks, begin)
+    ]
     alone = push.receipts.keys() - {task.task for task in push.tasks}
-    for name in _rotated(sorted(alone), begin):
-        own = {name: push.receipts[name]}
-        if _length(own) <= left:
-            receipts |= own
-            left -= _length(own)
-    if not fitting and not receipts:
-        return b"", too_long
-    encoded = msgspec.json.encode(
-        msgspec.structs.replace(push, tasks=tuple(fitting), receipts=receipts)
-    )
-    return _base64(encoded), too_long
+    parts += [
+        Push((), receipts={name: push.receipts[name]}) for name in _rotated(sorted(alone), begin)
+    ]
+    bare = fitting = msgspec.structs.replace(push, tasks=(), receipts={})
+    too_long = []
+    for part in parts:
+        grown = _joined(fitting, part)
+        if len(msgspec.json.encode(grown)) <= room:
+            fitting = grown
+        elif len(msgspec.json.encode(_joined(bare, part))) > room:
+            too_long += [task.task for task in part.tasks]
+    return (b"" if fitting is bare else _base64(fitting)), too_long
 
 
-def _length(receipts: Mapping[str, str]) -> int:
-    # without its braces, with a comma
-    return len(msgspec.json.encode(receipts)) - 1 if receipts else 0
+def _joined(push: Push, part: Push) -> Push:
+    tasks, receipts = push.tasks + part.tasks, push.receipts | part.receipts
+    return msgspec.structs.replace(push, tasks=tasks, receipts=receipts)
 
 
 def _rotated[T](items: Sequence[T], begin: int) -> Sequence[T]:
@@ -159,8 +148,8 @@ def _rotated[T](items: Sequence[T], begin: int) -> Sequence[T]:
     return [*items[begin:], *items[:begin]]
 
 
-def _base64(data: bytes) -> bytes:
-    return urlsafe_b64encode(data).rstrip(b"=")
+def _base64(push: Push) -> bytes:
+    return urlsafe_b64encode(msgspec.json.encode(push)).rstrip(b"=")
 
 
 async def _live(app: ASGIApp, service: ReleaseService, call: tuple[Scope, Receive, Send]) -> None:
