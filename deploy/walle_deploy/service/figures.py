@@ -54,22 +54,16 @@ class Figure(msgspec.Struct, frozen=True, array_like=True):
 def render_figures(figures: Iterable[Figure]) -> str:
     """Return figures in Prometheus' text format; every metric is in it."""
     metrics = Metrics()
-    counters = {
-        name: metrics.counter(f"walle_release_{name}", text, ["worker", label])
-        for name, (text, label) in _COUNTERS.items()
+    made = {
+        name: add(f"walle_release_{name}", text, ["worker", label][: 2 if label else 1])
+        for add, every in ((metrics.counter, _COUNTERS), (metrics.gauge, _GAUGES))
+        for name, (text, label) in every.items()
     }
-    gauges = {
-        name: metrics.gauge(f"walle_release_{name}", text, ["worker", label][: 2 if label else 1])
-        for name, (text, label) in _GAUGES.items()
-    }
+    labels = {name: label for name, (_, label) in (_COUNTERS | _GAUGES).items()}
     for figure in figures:
-        if figure.name in _COUNTERS:
-            labels = {"worker": figure.worker, _COUNTERS[figure.name][1]: figure.label}
-            counters[figure.name].raise_to(figure.value, **labels)
-        elif figure.name in _GAUGES:
-            name = _GAUGES[figure.name][1]
-            labels = {"worker": figure.worker} | ({name: figure.label} if name else {})
-            gauges[figure.name].set(figure.value, **labels)
+        if figure.name in made:  # a worker that was started anew may be newer
+            own = {"worker": figure.worker, labels[figure.name]: figure.label}
+            made[figure.name].set(figure.value, **own)
     return metrics.render()
 
 

@@ -101,7 +101,7 @@ def render_metrics(run: ObservedRun) -> str:
         if name in {"task_runs", "task_failures"}:
             continue  # the sums of those above
         text = f"Cumulative for the data directory: {name}."
-        metrics.counter(f"walle_{name}_total", text).raise_to(value)
+        metrics.counter(f"walle_{name}_total", text).set(value)
     text = "Features and frames that the cloud side lacks, or has others for."
     metrics.gauge("walle_cloud_losses", text).set(run.cloud_losses)
     show_lags(metrics, run.sink_lags)
@@ -111,7 +111,7 @@ def render_metrics(run: ObservedRun) -> str:
         for status in statuses:
             gauge.set(getattr(status, name), partition=str(status.number))
     for name, value in msgspec.structs.asdict(counts).items():
-        metrics.counter(f"walle_vm_{name}_total", f"Of this process: {name}.").raise_to(value)
+        metrics.counter(f"walle_vm_{name}_total", f"Of this process: {name}.").set(value)
     labels = ["task", "vm"]
     running = metrics.gauge("walle_vm_running", "1 while a run is at hand.", labels)
     calls = metrics.gauge("walle_vm_calls", "Batches that a VM has run.", labels)
@@ -121,14 +121,14 @@ def render_metrics(run: ObservedRun) -> str:
         running.set(machine.is_running, **vm)
         calls.set(machine.calls, **vm)
         runs.set(machine.runs, **vm)
-    latency = metrics.histogram(
+    below = [sum(s.latencies.count_below(bound) for s in statuses) for bound in _BUCKETS_MS]
+    metrics.histogram(
         "walle_exit_to_commit_ms",
         "From the delivery of a page exit, or of what released it, to its commit.",
         _BUCKETS_MS,
+        [*below, sum(status.latencies.count for status in statuses)],
+        sum(status.latencies.sum_ms for status in statuses),
     )
-    below = [sum(s.latencies.count_below(bound) for s in statuses) for bound in _BUCKETS_MS]
-    everything = sum(status.latencies.count for status in statuses)
-    latency.replace([*below, everything], sum(status.latencies.sum_ms for status in statuses))
     return metrics.render()
 
 
@@ -136,7 +136,7 @@ def _add_tasks(metrics: Metrics, tasks: Sequence[TaskFigures]) -> None:
     for name, text in _TASK_COUNTERS.items():
         counter = metrics.counter(f"walle_task_{name}_total", text, ["task"])
         for task in tasks:
-            counter.raise_to(getattr(task, name), task=task.task)
+            counter.set(getattr(task, name), task=task.task)
 
 
 def _add_unread(metrics: Metrics, hosts: Sequence[HostStatus]) -> None:
