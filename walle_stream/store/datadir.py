@@ -18,7 +18,6 @@ it are damage. The lock goes with its process, however that dies (but a child
 made by a bare ``os.fork`` shares it). Readers take no lock.
 """
 
-import errno
 import fcntl
 import os
 import secrets
@@ -41,9 +40,9 @@ from walle_stream.errors import (
     StoreLockedError,
     StoreMissingError,
 )
-from walle_stream.store.files import make_folder, put_file, sync_folder
+from walle_stream.store.files import FULL_DISK, make_folder, put_file, sync_folder
 from walle_stream.store.in_hand import InHand
-from walle_stream.store.locks import wait_for_locks
+from walle_stream.store.locks import is_file, try_lock, wait_for_locks
 from walle_stream.store.replayed import REPLAYED_NAME
 
 DATA_DIR_VERSION: Final = 2
@@ -60,7 +59,6 @@ _PARTITIONS: Final = "partitions"
 _MADE: Final = frozenset(
     {_PARTITIONS, "tunnel", "cloud", _PACKAGES, _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
 )
-_FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _RETRY_S: Final = 0.05
 
 type _Pair = tuple[str, str]
@@ -231,8 +229,8 @@ class DataDir(AbstractContextManager["DataDir"]):
             return None
         try:
             # for a moment: a run that starts just now tries again
-            has_one_owner = not _try_lock(lock, fcntl.LOCK_SH)
-            if not has_one_owner and _try_lock(lock, fcntl.LOCK_EX):
+            has_one_owner = not try_lock(lock, fcntl.LOCK_SH)
+            if not has_one_owner and try_lock(lock, fcntl.LOCK_EX):
                 return None
             text = os.pread(lock, 32, 0).decode(errors="replace").strip()
             if has_one_owner:
@@ -353,7 +351,7 @@ def _map_os_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, StoreError):  # StoreMissingError is a FileNotFoundError too
             raise
-        if error.errno in _FULL:
+        if error.errno in FULL_DISK:
             raise StoreFullError(
                 f"the disk of {path} is full ({error}): free space and run again"
             ) from error
@@ -385,9 +383,9 @@ def _lock(path: Path, timeout_s: float, *, is_shared: bool) -> int:
             undo.callback(os.close, lock)
             # who makes a directory has it for himself until then
             is_made = is_shared and (path / "meta.json").exists()
-            if _try_lock(lock, fcntl.LOCK_SH if is_made else fcntl.LOCK_EX):
+            if try_lock(lock, fcntl.LOCK_SH if is_made else fcntl.LOCK_EX):
                 # unless its owner has discarded the directory meanwhile
-                if _is_file(lock, path / "LOCK"):
+                if is_file(lock, path / "LOCK"):
                     # the pid serves the message of another process only, and the disk may be full
                     with suppress(OSError):
                         os.ftruncate(lock, 0)
@@ -401,21 +399,6 @@ def _lock(path: Path, timeout_s: float, *, is_shared: bool) -> int:
                     "stop it, or give another --data-dir"
                 )
         time.sleep(_RETRY_S)
-
-
-def _try_lock(lock: int, kind: int) -> bool:
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_file(opened: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(opened), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _read_meta(path: Path) -> Meta | None:

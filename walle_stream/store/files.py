@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+FULL_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Numbers of the system's errors of a full disk."""
+
 _NO_FLUSH: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 

@@ -1,4 +1,4 @@
-"""Waits for the owner of databases that is dying, without opening them.
+"""Locks of the kernel on files; waits for the owner of databases that is dying.
 
 A process that was cut off from its run goes on for some seconds and holds its
 databases. RocksDB's lock is a lock of the kernel on a file: it goes with the
@@ -51,6 +51,33 @@ def wait_for_locks(databases: Sequence[Path], timeout_s: float = LOCKS_TIMEOUT_S
                     timeout_s,
                 )
             time.sleep(_RETRY_S)
+
+
+def try_lock(lock: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file, if nobody else has it; return whether it is locked."""
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_within(lock: int, timeout_s: float) -> bool:
+    """Lock an open file for oneself; return whether that was done in time. Blocks."""
+    deadline_ms = monotonic_ms() + timeout_s * 1000.0
+    while not try_lock(lock):
+        if monotonic_ms() >= deadline_ms:
+            return False
+        time.sleep(_RETRY_S)
+    return True
+
+
+def is_file(opened: int, path: Path) -> bool:
+    """Return whether an open file, or folder, is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _is_locked(path: Path) -> bool:

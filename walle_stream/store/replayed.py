@@ -4,8 +4,6 @@ It stands beside the databases, not in them, since a run may have these open: wh
 replays appends, one at a time. A line is one letter.
 """
 
-import errno
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +13,10 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import StoreCorruptedError, StoreError, StoreFullError, StoreLockedError
-from walle_stream.store.files import sync_folder
+from walle_stream.store.files import FULL_DISK, sync_folder
+from walle_stream.store.locks import try_lock
 
 REPLAYED_NAME: Final = "replayed.jsonl"
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class ReplayedLetters:
@@ -44,12 +42,10 @@ class ReplayedLetters:
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error}: correct its rights") from error
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not try_lock(descriptor):
                 raise StoreLockedError(
                     f"another process replays dead letters of {data_dir}: wait for its end"
-                ) from error
+                )
             sync_folder(data_dir)
             yield cls(path, descriptor)
         finally:
@@ -80,7 +76,7 @@ class ReplayedLetters:
                 view = view[os.write(self._descriptor, view) :]
             os.fsync(self._descriptor)
         except OSError as error:
-            kind = StoreFullError if error.errno in _FULL else StoreError
+            kind = StoreFullError if error.errno in FULL_DISK else StoreError
             raise kind(
                 f"{self._path} cannot be written ({error}): what was replayed last is not marked, "
                 "and would be replayed again"

@@ -19,10 +19,11 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from walle_deploy.trust.layout import FULL, blob_path, full_disk, locked
+from walle_deploy.trust.layout import blob_path, full_disk, locked
 from walle_stream.clock import wall_ms
 from walle_stream.errors import IntegrityError
-from walle_stream.store.files import make_folder, place_file
+from walle_stream.store.files import FULL_DISK, make_folder, place_file
+from walle_stream.store.locks import is_file
 
 KEPT_MS: Final = 3_600_000
 """A file that nothing names is removed when nobody asked for it for so long."""
@@ -65,7 +66,7 @@ class BlobStore:
                     fill(file, have_bytes)
                 file.flush()
             except OSError as error:
-                if error.errno in FULL:
+                if error.errno in FULL_DISK:
                     part.unlink()  # the space is needed for something else
                 raise
             if not _is_right(part, sha256, size_bytes):
@@ -116,16 +117,9 @@ def _sole_file(path: Path) -> Iterator[BinaryIO]:
         with path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             # who held it before may have renamed or removed it
-            if _is_same(path, file):
+            if is_file(file.fileno(), path):
                 yield file
                 return
-
-
-def _is_same(path: Path, file: BinaryIO) -> bool:
-    try:
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
 
 
 def _is_right(path: Path, sha256: str, size_bytes: int) -> bool:

@@ -24,6 +24,7 @@ from walle_deploy.tasks.recovery import Move, move, recover
 from walle_deploy.tasks.trees import list_tree
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
+from walle_stream.store.locks import is_file
 
 
 class Clone(msgspec.Struct, frozen=True):
@@ -227,7 +228,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
                 f"{folder} was made by somebody else at this moment: give another folder"
             ) from error
     finally:
-        if os.fstat(descriptor).st_ino == _inode(part):
+        if is_file(descriptor, part):
             shutil.rmtree(part, ignore_errors=True)
         os.close(descriptor)
 
@@ -237,13 +238,6 @@ def _locked(part: Path) -> int:
         part.mkdir(exist_ok=True)
         descriptor = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if os.fstat(descriptor).st_ino == _inode(part):
+        if is_file(descriptor, part):
             return descriptor
         os.close(descriptor)  # it was moved into place while we waited
-
-
-def _inode(path: Path) -> int:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return 0

@@ -6,9 +6,7 @@ lock and finds a note knows that its writer died, and takes away the ``*.lock`` 
 that were made since. Plain git commands of users do not look at it.
 """
 
-import fcntl
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -16,6 +14,7 @@ from typing import Final, Self
 import msgspec
 
 from walle_stream.errors import ConflictError, GitError
+from walle_stream.store.locks import lock_within
 
 _NAME: Final = "walle.lock"
 _FORMAT: Final = "1"
@@ -87,19 +86,11 @@ class RepositoryLock:
         return note
 
     def _wait(self) -> None:
-        until = time.monotonic() + self._wait_s
-        while True:
-            try:
-                fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise ConflictError(
-                        f"another walle command works in {self._path.parent} since over "
-                        f"{self._wait_s:g} s: wait for it, or end it"
-                    ) from None
-                time.sleep(0.02)
-            else:
-                return
+        if not lock_within(self.descriptor, self._wait_s):
+            raise ConflictError(
+                f"another walle command works in {self._path.parent} since over "
+                f"{self._wait_s:g} s: wait for it, or end it"
+            )
 
 
 def _take_locks_away(own: Path, since_ns: int) -> None:

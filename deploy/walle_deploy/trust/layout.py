@@ -13,21 +13,19 @@
 ``public`` is what a static server serves to everybody; nothing else of it may be served.
 """
 
-import errno
 import fcntl
 import hashlib
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ConflictError, RefNotFoundError, StoreFullError
 from walle_stream.store import files
-from walle_stream.store.files import make_folder, place_file
+from walle_stream.store.files import FULL_DISK, make_folder, place_file
+from walle_stream.store.locks import lock_within
 
 METADATA: Final = "public/metadata"
 TARGETS: Final = "public/targets"
@@ -35,9 +33,6 @@ TREE: Final = "public/metadata/tree"
 PRIVATE: Final = "private"
 EXCLUSIVE: Final = f"{PRIVATE}/exclusive"
 RETIRED: Final = f"{PRIVATE}/retired"
-
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Numbers of the system's errors of a full disk."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
@@ -58,7 +53,7 @@ def full_disk(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in FULL_DISK:
             raise
         raise StoreFullError(
             f"{path}: the disk is full: nothing was changed: free some space"
@@ -120,7 +115,7 @@ def locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
 
 
 @contextmanager
-def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
+def sole_writer(folder: Path, wait_s: float = 10.0) -> Iterator[None]:
     """Hold a repository's lock; a killed process gives it back.
 
     Raises:
@@ -133,19 +128,12 @@ def sole_writer(folder: Path, wait_ms: int = 10_000) -> Iterator[None]:
         raise RefNotFoundError(
             f"{folder}: cannot be made: {error.strerror}: name another folder"
         ) from error
-    until = monotonic_ms() + wait_ms
     with (folder / "LOCK").open("ab") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if monotonic_ms() >= until:
-                    raise ConflictError(
-                        f"{folder}: another command is writing to this repository: "
-                        "run this one again when it has ended"
-                    ) from error
-                time.sleep(0.02)
+        if not lock_within(lock.fileno(), wait_s):
+            raise ConflictError(
+                f"{folder}: another command is writing to this repository: run this one again "
+                "when it has ended"
+            )
         yield
 
 

@@ -7,7 +7,6 @@ Place in the flow: ``LocalRun.install`` stores packages and tells the hosts; a p
 meets a set asks for its programs (``actors.plan.partition_sets.ProgramSource``).
 """
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -24,10 +23,9 @@ from walle_stream.errors import PackageError, StoreError, StoreFullError
 from walle_stream.faults import crash_point
 from walle_stream.ports import InstalledTask
 from walle_stream.spec.isolation import Policy
-from walle_stream.store.files import make_folder, put_file, sync_folder
+from walle_stream.store.files import FULL_DISK, make_folder, put_file, sync_folder
 from walle_stream.vm.pool import VmPool
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DIGITS: Final = 12
 
 
@@ -152,7 +150,7 @@ class InstalledPrograms:
             # for good: a commit that names it must not outlive it in a power cut
             put_file(path, data, on_part=lambda: crash_point("package.part"))
         except OSError as error:
-            kind = StoreFullError if error.errno in _FULL else StoreError
+            kind = StoreFullError if error.errno in FULL_DISK else StoreError
             raise kind(
                 f"{path}: cannot be written: {error.strerror or error}: nothing was installed; "
                 "make room and install again"

@@ -5,7 +5,6 @@ are read here, ``vm.package.build`` checks and packs.
 """
 
 import ast
-import errno
 import os
 import sys
 import sysconfig
@@ -23,7 +22,7 @@ from walle_stream.spec.connectors import ConnectorModels
 from walle_stream.spec.loader import load_pipeline, load_task
 from walle_stream.spec.models import Task
 from walle_stream.spec.suggestions import suggest
-from walle_stream.store.files import put_file
+from walle_stream.store.files import FULL_DISK, put_file
 from walle_stream.vm import gate
 from walle_stream.vm.bundle import guest_bundle
 from walle_stream.vm.package.build import ask_interpreter, build_package
@@ -35,7 +34,6 @@ from walle_stream.vm.package.reader import (
     read_package,
 )
 
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 # of a standard library's folder: not the interpreter's, made from the rest, or only for its tests
 _NOT_COUNTED: Final = frozenset(
     {"site-packages", "__pycache__", "test", "tests", "idle_test", "lib-dynload"}
@@ -122,7 +120,7 @@ def write_package(data: bytes, path: Path) -> None:
     try:
         put_file(path, data)
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL_DISK:
             raise
         raise PackageError(
             f"{path}: cannot be written: {error.strerror or error}: give another -o", str(path)
