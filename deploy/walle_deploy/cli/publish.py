@@ -36,31 +36,46 @@ def add(commands: Any) -> None:
 
 
 def run_publish(options: argparse.Namespace) -> int:
-    """Publish a version."""
-    from walle_deploy.assembly.publishing import publish_tag  # noqa: PLC0415 - an extra
+    """Build a version from its tag, sign it, and let releases know it; blocks.
+
+    Done again, also after a kill in the middle, it changes nothing that is there.
+
+    Raises:
+        ConflictError: The version was published with other files, or its tag was moved.
+        WalleError: It cannot be built, or signed, or the store does not answer.
+    """
     from walle_deploy.cli.output import print_json, print_line  # noqa: PLC0415 - msgspec is heavy
     from walle_deploy.cli.release_api import given_releases  # noqa: PLC0415 - beside it
     from walle_deploy.model.names import TaskRef  # noqa: PLC0415 - beside it
-    from walle_deploy.model.releases import VersionFiles  # noqa: PLC0415 - beside it
     from walle_deploy.service.operating import VERSIONS_PATH  # noqa: PLC0415 - beside it
+    from walle_deploy.tasks.building import build_version  # noqa: PLC0415 - beside it
     from walle_deploy.tasks.groups import Group  # noqa: PLC0415 - beside it
-    from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - an extra
+    from walle_deploy.trust.publishing import (  # noqa: PLC0415 - an extra
+        ExclusiveFile,
+        publish_version,
+    )
+    from walle_deploy.trust.repository import TrustedRepository  # noqa: PLC0415 - the same
+    from walle_stream.faults import crash_point  # noqa: PLC0415 - beside it
 
     ref, group = TaskRef.parse(options.ref), Group.parse(options.group)
     with given_releases(options, make=True) as releases:
-
-        def make_known(task: str, version: str, files: VersionFiles) -> None:
-            by = options.by or ""
-            releases.change(VERSIONS_PATH, task=task, version=version, files=files, by=by)
-
         repository = TrustedRepository(options.repository, options.keys)
-        published = publish_tag(group, ref, repository, make_known, options.python)
-    commit, files = published.commit, published.files
-    if not print_json(options, {"ref": str(ref), "commit": commit, "files": files}):
+        built = build_version(group, ref, options.python)
+        crash_point("publish.built")
+        exclusive = [
+            ExclusiveFile(owner, file.resource, built.contents[file.target])
+            for owner, own in built.files.exclusive.items()
+            for file in own
+        ]
+        files = publish_version(repository, ref, built.package, exclusive)
+        crash_point("publish.signed")
+        change = {"task": ref.name, "version": ref.version, "files": files}
+        releases.change(VERSIONS_PATH, **change, by=options.by or "")
+    if not print_json(options, {"ref": str(ref), "commit": built.commit, "files": files}):
         package = files.shared[0]
         own = f", exclusive files for {len(files.exclusive):,}" if files.exclusive else ""
         print_line(
-            f"published {ref} of commit {commit[:12]}: {package.size_bytes:,} bytes, "
+            f"published {ref} of commit {built.commit[:12]}: {package.size_bytes:,} bytes, "
             f"SHA-256 {package.sha256[:12]}{own}"
         )
     return 0
