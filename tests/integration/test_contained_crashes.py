@@ -6,8 +6,8 @@ import signal
 import msgspec
 import pytest
 
-from walle_stream.app.queries.letters import dead_letters
 from walle_stream.app.queries.query import canonical_state, features_lines
+from walle_stream.app.queries.replay import dead_letters
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import VmStartError
 from walle_stream.testing.kit import run_pipeline

@@ -7,8 +7,8 @@ import pytest
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
-from walle_stream.app.queries.letters import dead_letters
 from walle_stream.app.queries.query import canonical_state, features_lines, run_state
+from walle_stream.app.queries.replay import dead_letters
 from walle_stream.errors import SpecFileError
 from walle_stream.testing.scripted import broken, write_script
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from walle_stream.app.figures.status import read_status
-from walle_stream.app.queries.letters import dead_letters
 from walle_stream.app.queries.query import canonical_state, features_lines
+from walle_stream.app.queries.replay import dead_letters
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import ClusterError, EngineError, ModelError
 from walle_stream.testing.kit import run_pipeline

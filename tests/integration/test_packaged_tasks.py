@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from walle_stream.app.queries.letters import dead_letters
 from walle_stream.app.queries.query import canonical_state
+from walle_stream.app.queries.replay import dead_letters
 from walle_stream.vm.package.reader import SCRIPT as MEMBER
 from walle_stream.vm.package.reader import SEAL
 

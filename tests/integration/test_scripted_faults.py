@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from tests.integration.scripted_visits import PIPELINE
-from walle_stream.app.queries.letters import dead_letters
 from walle_stream.app.queries.query import canonical_state, features_lines, run_state
+from walle_stream.app.queries.replay import dead_letters
 from walle_stream.testing.scripted import Gates, abort, broken, pause, write_script
 
 pytestmark = pytest.mark.integration

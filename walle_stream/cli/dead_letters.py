@@ -10,9 +10,15 @@ from typing import Any
 import msgspec
 
 from walle_stream.actors.rows.letter_rows import encode_letter
-from walle_stream.app.queries.letters import dead_letters, kept_letters
 from walle_stream.app.queries.record_file import RecordFile
-from walle_stream.app.queries.replay import Mark, ReplayReport, Wanted, replay
+from walle_stream.app.queries.replay import (
+    Mark,
+    ReplayReport,
+    Wanted,
+    dead_letters,
+    kept_letters,
+    replay,
+)
 from walle_stream.app.resources import find_definition
 from walle_stream.errors import SpecFileError
 from walle_stream.ports import KeptLetter, RecordReturn

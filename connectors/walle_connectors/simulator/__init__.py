@@ -8,7 +8,7 @@ simulate`` writes them as JSON Lines, so that others read the same input.
 from typing import Final
 
 from walle_connectors.simulator.model import SimulatorModel
-from walle_connectors.simulator.source import SimulatorSource
+from walle_connectors.simulator.reader import SimulatorSource
 
 
 class SimulatorConnector:

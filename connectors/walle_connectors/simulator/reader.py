@@ -1,16 +1,19 @@
 """Reads a simulated shop, partition by partition, from any offset on."""
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import ClassVar, Final, override
 
 import msgspec
 
+from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.pace import Pace
 from walle_connectors.simulator.timeline import START_MS, WINDOW_MS, Timeline
 from walle_stream.events import Event
 from walle_stream.ports import Unread
-from walle_stream.reading import Lane, LaneReader, Opening, Position
+from walle_stream.reading import Lane, LaneReader, LaneSource, Opening, Position
+from walle_stream.reading.dead_letters import text_digest
 from walle_stream.reading.offsets import Count
 
 _WINDOWS_KEPT: Final = 4
@@ -104,3 +107,30 @@ class SimulatorReader(LaneReader[ShopPosition]):
 
 def _has_end(done: ShopPosition, windows: int) -> bool:
     return done.is_end and done.window == windows
+
+
+class SimulatorSource(LaneSource):
+    """Events of a simulated shop."""
+
+    name = "the simulated shop"
+
+    def __init__(self, model: SimulatorModel) -> None:
+        """Keep the definition."""
+        self._model = model
+
+    @override
+    @property
+    def fingerprint(self) -> Mapping[str, str | int]:
+        """What the events follow from."""
+        text = self._model.model_dump_json(exclude={"connector", "sessions", "rate"})
+        return {"simulator": text_digest(text.encode())}
+
+    @override
+    def difference(self, stored: Mapping[str, str | int]) -> str:
+        """Say how it differs; one that goes on for more sessions is the same."""
+        return super().difference(stored) and "keys of spec.source differ (sessions may grow)"
+
+    @override
+    def _reader(self, opening: Opening) -> SimulatorReader:
+        pace = None if self._model.rate is None else Pace(self._model.rate)
+        return SimulatorReader(Timeline(self._model), opening, pace)

@@ -95,11 +95,9 @@ def _add_shared(name: str, verb: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    name = options.verb
-    module = "release_changes" if name in _CHANGING else "release_verbs"
-    function = "run_change" if name in _CHANGES else f"run_{name}"
+    function = "run_change" if options.verb in _CHANGES else f"run_{options.verb}"
     try:
-        point = import_module(f"walle_deploy.cli.{module}")
+        point = import_module("walle_deploy.cli.release_verbs")
     except ModuleNotFoundError as error:
         missing = f"{error.name} is not installed: {how_to_install('deploy')}"
         raise DeployError(missing) from error

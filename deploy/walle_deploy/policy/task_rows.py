@@ -1,23 +1,25 @@
-"""The rows of one task, made of its releases when a class of devices needs them."""
+"""The rows of one task, made of its releases when a class of devices needs them.
 
+``_specialise`` puts a class's answers into the static leaves of a policy's tree; what remains is
+a small test of single devices, often nothing at all.
+"""
+
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from walle_deploy.model.receipts import Group as Side
 from walle_deploy.model.releases import ActiveRelease
+from walle_deploy.policy.facts import Facts
 from walle_deploy.policy.hashing import MASK
 from walle_deploy.policy.rows import Candidate, Choices, Guarded, Names, Offer, Row, Standing
-from walle_deploy.policy.specialising import (
-    Outcomes,
-    can_hold,
-    guard_of,
-    specialise,
-    static_leaves,
-    test_of,
-)
-from walle_deploy.policy.tree import Node, Static
+from walle_deploy.policy.tree import Dynamic, Group, Guard, Node, Not, Static, Test
+from walle_deploy.policy.truth import Truth, all_of, any_of, negated
 
 _ROWS_MAX: Final = 256
 """Of a task; what its policies tell apart is mostly a handful."""
+
+type Outcomes = tuple[tuple[Truth, ...], ...]
+"""For each field of ``compiling.FIELDS`` what its tests say of a class."""
 
 
 class CompiledRelease(NamedTuple):
@@ -41,7 +43,7 @@ class TaskRows:
         self._name = name
         self._names = names
         self._compiled = compiled
-        leaves = {leaf: None for item in compiled for leaf in static_leaves(item.node)}
+        leaves = {leaf: None for item in compiled for leaf in _static_leaves(item.node)}
         leaves |= {item.code: None for item in compiled if item.code is not None}
         self._leaves = tuple(leaves)
         self._rows: dict[tuple[bool | None, ...], Guarded] = {}
@@ -61,14 +63,14 @@ class TaskRows:
         opened, every = [], []
         unfit: dict[str, None] = {}
         for item in self._compiled:
-            node = specialise(item.node, outcomes)
-            if item.limit < 0 or not can_hold(node):
+            node = _specialise(item.node, outcomes)
+            if item.limit < 0 or not _can_hold(node):
                 continue
             if item.code is not None and outcomes[item.code.field][item.code.number] is False:
                 unfit[item.release.release_id] = None
                 continue
-            guard = guard_of(node)
-            test = None if node is True else test_of(node)
+            guard = _guard_of(node)
+            test = None if node is True else _test_of(node)
             release = item.release
             is_watched = release.is_watched
             candidate = Candidate(
@@ -91,3 +93,102 @@ class TaskRows:
             return Guarded(None, tuple(unfit))
         row = Row(self._name, Choices.of(opened), Choices.of(every), is_watched)
         return Guarded(row, tuple(unfit))
+
+
+def _specialise(node: Node, outcomes: Outcomes) -> Node:
+    """Return what is left of a tree for a class of devices: no static leaf."""
+    match node:
+        case Static(field, number):
+            return outcomes[field][number]
+        case Group(is_all, parts):
+            left, truths = _split(parts, outcomes)
+            known = all_of(truths) if is_all else any_of(truths)
+            if not left or known is (not is_all):
+                return known
+            rest = (*left, None) if known is None else left
+            return rest[0] if len(rest) == 1 else Group(is_all, rest)
+        case Not(part):
+            inner = _specialise(part, outcomes)
+            is_constant = inner is None or isinstance(inner, bool)
+            return negated(inner) if is_constant else Not(inner)  # type: ignore[arg-type]
+        case _:
+            return node
+
+
+def _split(parts: tuple[Node, ...], outcomes: Outcomes) -> tuple[tuple[Node, ...], list[Truth]]:
+    left: list[Node] = []
+    truths: list[Truth] = []
+    for part in parts:
+        result = _specialise(part, outcomes)
+        if result is None or isinstance(result, bool):
+            truths.append(result)
+        else:
+            left.append(result)
+    return tuple(left), truths
+
+
+def _static_leaves(node: Node) -> Iterator[Static]:
+    """Yield the static leaves of a tree."""
+    match node:
+        case Static():
+            yield node
+        case Group(_, parts):
+            for part in parts:
+                yield from _static_leaves(part)
+        case Not(part):
+            yield from _static_leaves(part)
+        case _:
+            pass
+
+
+def _can_hold(node: Node) -> bool:
+    """Tell whether a specialised tree may be true of some device."""
+    match node:
+        case Group(is_all, parts):
+            return (all if is_all else any)(map(_can_hold, parts))
+        case None | False:
+            return False
+        case _:
+            return True
+
+
+def _guard_of(node: Node) -> Guard | None:
+    """Return ids one of which a device must have for the tree to be true, if there are any."""
+    match node:
+        case Dynamic(_, guard):
+            return guard
+        case Group(True, parts):
+            guards = [guard for part in parts if (guard := _guard_of(part)) is not None]
+            return min(guards, key=lambda guard: len(guard.ids), default=None)
+        case _:
+            return None
+
+
+def _test_of(node: Node) -> Test:
+    """Return a specialised tree as a function."""
+    match node:
+        case Dynamic(test, _):
+            return test
+        case Group(is_all, parts):
+            return _joined(tuple(map(_test_of, parts)), decisive=not is_all)
+        case Not(part):
+            inner = _test_of(part)
+            return lambda facts: negated(inner(facts))
+        case constant:
+            return lambda _: constant  # type: ignore[return-value]  # no static leaf is left
+
+
+def _joined(tests: tuple[Test, ...], *, decisive: bool) -> Test:
+    """Return the disjunction of tests, which one that is true decides; else the conjunction."""
+
+    def test(facts: Facts) -> Truth:
+        truth: Truth = not decisive
+        for part in tests:
+            outcome = part(facts)
+            if outcome is decisive:
+                return outcome
+            if outcome is None:
+                truth = None
+        return truth
+
+    return test

@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from walle_deploy.identity.budgets import Budget
+from walle_deploy.identity.budgets import AddressBudget, Budget, BudgetsSpec, DeviceBudget
 from walle_deploy.identity.proven import ANYBODY, DeviceAuthenticator, Proven
 from walle_deploy.identity.proxies import FORWARDED, Proxies, ProxyAuthenticator, neighbours
-from walle_deploy.identity.rates import AddressBudget, BudgetsSpec, DeviceBudget
 from walle_deploy.identity.settings import OpenSpec
 from walle_deploy.identity.tokens import TokenAuthenticator
 from walle_deploy.operators.authenticator import OperatorAuthenticator

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
-from walle_deploy.identity.rates import BudgetsSpec
+from walle_deploy.identity.budgets import BudgetsSpec
 from walle_deploy.identity.settings import AuthenticationSpec, Network, OpenSpec, ProxySpec
 from walle_deploy.model.addresses import checked_url
 from walle_deploy.operators.settings import OperatorsSpec

@@ -11,8 +11,8 @@ from tests.integration.kafka.source_rows import row
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.dead_letters import sink
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
-from walle_stream.app.queries.letters import kept_letters
 from walle_stream.app.queries.query import open_partitions, run_state
+from walle_stream.app.queries.replay import kept_letters
 from walle_stream.errors import TopicError
 from walle_stream.ports import DeadLetter, KeptLetter
 from walle_stream.store import keys

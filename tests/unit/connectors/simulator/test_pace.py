@@ -1,5 +1,5 @@
 from walle_connectors.simulator import SimulatorModel, pace
-from walle_connectors.simulator.source import SimulatorSource
+from walle_connectors.simulator.reader import SimulatorSource
 
 
 class Clock:
