@@ -1,9 +1,8 @@
 """``walle dead-letters``: list what could not be processed, and give it to the source again."""
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,10 @@ def replaying(options: argparse.Namespace) -> int:
             is_again=options.again,
             takes_pages=options.to is not None,
         )
-        with _progress() as on_progress:
+        # imported where used: the other commands have no progress
+        from walle_stream.cli.render import count_progress  # noqa: PLC0415
+
+        with count_progress("replayed", "letters") as on_progress:
             # a file counts with its end, and so do the marks of what is in it
             note: Mark = waiting.extend if is_file else mark
             report = replay(letters(), done, wanted, target, note, on_progress)
@@ -160,22 +162,6 @@ def _part(loaded: _Loaded, connector: str, name: str, place: str) -> Callable[[A
             "write the records into a file with --to OUT"
         )
     return part
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    # imported where used: the other commands have no progress
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    is_quiet = sys.stderr is None or not sys.stderr.isatty()
-    with Progress(console=Console(stderr=True), disable=is_quiet, transient=True) as bar:
-        shown = bar.add_task("replaying", total=None)
-
-        def update(count: int) -> None:
-            bar.update(shown, completed=count, description=f"replayed {count:,} letters")
-
-        yield update
 
 
 def _show(options: argparse.Namespace, report: ReplayReport) -> None:

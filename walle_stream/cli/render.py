@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import override
 
 from rich.console import Console
@@ -53,6 +53,17 @@ def run_progress() -> Iterator[Callable[[float, int], None]]:
             bar.update(shown, completed=ratio if ratio >= 0 else None, events=events)
 
         yield update
+
+
+@contextmanager
+def count_progress(verb: str, noun: str) -> Iterator[Callable[[int], None]]:
+    """Tell a person how many there were so far; silent when stderr is no terminal.
+
+    Yields what shows a number, as in ``sent 1,000 messages``.
+    """
+    is_quiet = sys.stderr is None or not sys.stderr.isatty()
+    with console.status("", spinner="dots") if not is_quiet else nullcontext() as shown:
+        yield lambda count: shown.update(f"{verb} {count:,} {noun}") if shown else None
 
 
 def run_table(report: RunReport) -> Table:

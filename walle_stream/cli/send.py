@@ -2,8 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +75,15 @@ def _value(text: str) -> msgspec.Raw:
 
 
 def _send_lines(sender: MessageSender, file: str) -> None:
+    # imported where used: a single message has no progress
+    from walle_stream.cli.render import count_progress  # noqa: PLC0415
+
     with ExitStack() as stack:
+        on_progress = stack.enter_context(count_progress("sent", "messages"))
         lines = sys.stdin.buffer if file == STDIN else stack.enter_context(Path(file).open("rb"))
-        for number, line in enumerate(stack.enter_context(_progress(lines)), 1):
+        for number, line in enumerate(lines, 1):
+            if number % _SHOWN_EVERY == 0:
+                on_progress(number)
             if not line.strip():
                 continue
             try:
@@ -90,22 +95,3 @@ def _send_lines(sender: MessageSender, file: str) -> None:
                     f"{file}:{number}: {error}: what stands before it was sent; correct it and "
                     "send all again with the same --name"
                 ) from error
-
-
-@contextmanager
-def _progress(lines: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
-    # imported where used: a single message has no progress
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    is_quiet = sys.stderr is None or not sys.stderr.isatty()
-    with Progress(console=Console(stderr=True), disable=is_quiet, transient=True) as bar:
-        shown = bar.add_task("sending", total=None)
-
-        def passing() -> Iterator[bytes]:
-            for count, line in enumerate(lines):
-                if count % _SHOWN_EVERY == 0:
-                    bar.update(shown, completed=count, description=f"sent {count:,} messages")
-                yield line
-
-        yield passing()
