@@ -1,11 +1,12 @@
 """Did you mean: the known name that is nearest to a wrong one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
 _NAME_MAX: Final = 100
 _NAMES_MAX: Final = 20
+_SHOWN_MAX: Final = 10
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -18,6 +19,18 @@ def suggest(name: str, known: Iterable[str]) -> str:
         return ""
     more = ", ..." if len(names) > _NAMES_MAX else ""
     return f": allowed are {', '.join(names[:_NAMES_MAX])}{more}"
+
+
+def instead(name: str, known: Sequence[str]) -> str:
+    """Return the end of a message: what could be meant, or what there is, the last ten of it."""
+    close = nearest(name, known)
+    if close is not None:
+        return f", did you mean {close!r}?"
+    if not known:
+        return ": there is none at all"
+    shown = ", ".join(known[-_SHOWN_MAX:])
+    is_all = len(known) <= _SHOWN_MAX
+    return f"; there are: {shown}" if is_all else f"; the last of {len(known)} are: {shown}"
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:

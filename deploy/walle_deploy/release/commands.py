@@ -6,7 +6,7 @@ other. ``create(..., supersede=True)`` ends the one in progress.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import json as packed
@@ -26,10 +26,9 @@ from walle_deploy.store.rows import StoredRelease
 from walle_deploy.store.writer import WriteTransaction
 from walle_stream.errors import ConflictError, ForbiddenError, RefNotFoundError, ReleaseStateError
 from walle_stream.faults import crash_point
-from walle_stream.spec.suggestions import nearest
+from walle_stream.spec.suggestions import instead
 
 _REQUESTS: Final = "requests"
-_SHOWN_MAX: Final = 10
 
 type Guard = Callable[[WriteTransaction], None]
 """Refuses a change within its transaction by raising."""
@@ -347,7 +346,7 @@ def find_release(transaction: ReadTransaction, release_id: str) -> StoredRelease
     if stored is None:
         names = [release.release_id for release in transaction.releases()]
         raise RefNotFoundError(
-            f"there is no release {json.dumps(release_id)}{_instead(release_id, names)}"
+            f"there is no release {json.dumps(release_id)}{instead(release_id, names)}"
         )
     return stored
 
@@ -356,17 +355,5 @@ def _check_published(transaction: ReadTransaction, task: str, version: str) -> N
     versions = transaction.versions(task)
     if version not in versions:
         raise RefNotFoundError(
-            f"{task}@{version} was not published{_instead(version, list(versions))}"
+            f"{task}@{version} was not published{instead(version, list(versions))}"
         )
-
-
-def _instead(name: str, known: Sequence[str]) -> str:
-    """Return what could be meant, or what there is: at most ten, the newest."""
-    close = nearest(name, known)
-    if close is not None:
-        return f", did you mean {close!r}?"
-    if not known:
-        return ": there is none at all"
-    shown = ", ".join(known[-_SHOWN_MAX:])
-    is_all = len(known) <= _SHOWN_MAX
-    return f"; there are: {shown}" if is_all else f"; the newest of {len(known)} are: {shown}"

@@ -7,7 +7,7 @@ and everything that reads versions.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,13 @@ from walle_deploy.tasks.git import Git, git_error
 from walle_deploy.tasks.groups import Group, cache_folder, is_name
 from walle_deploy.tasks.locks import RepositoryLock
 from walle_stream.errors import ConflictError, GitError, RefNotFoundError
-from walle_stream.spec.suggestions import nearest
+from walle_stream.spec.suggestions import instead
 
 HEADS: Final = "refs/heads/"
 TAGS: Final = "refs/tags/"
 _ABSENT: Final = re.compile(
     r"not appear to be a git repository|does not exist|[Nn]ot found|could not be found"
 )
-_LISTED: Final = 20
 
 
 @dataclass(frozen=True)
@@ -81,23 +80,20 @@ class Mirror:
         return sorted(name.removeprefix(start) for name in self.refs if name.startswith(start))
 
     def _no_task(self, ref: TaskRef) -> RefNotFoundError:
-        names = self.tasks()
         return RefNotFoundError(
-            f"there is no task {ref.name} in {self.url}{_near(ref.task, names)}; "
-            f"{_named('it has', names)}"
+            f"there is no task {ref.name} in {self.url}{instead(ref.task, self.tasks())}"
         )
 
     def _no_version(self, ref: TaskRef, known: str) -> RefNotFoundError:
         if HEADS + ref.task not in self.refs:
             return self._no_task(ref)
-        names = self.versions(ref.task)
         if known:
             return RefNotFoundError(
                 f"somebody deleted the version {ref} in {self.url}: its tag was {known[:12]} when "
-                f"it was first seen here; {_named('there are', names)}"
+                "it was first seen here"
             )
         return RefNotFoundError(
-            f"there is no version {ref}{_near(ref.version, names)}; {_named('there are', names)}"
+            f"there is no version {ref}{instead(ref.version, self.versions(ref.task))}"
         )
 
 
@@ -165,8 +161,7 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
                     "--get-regexp insteadof)"
                 )
             raise RefNotFoundError(
-                f"there is no scenario {scenario!r} in {group.address}"
-                f"{_near(scenario, names)}; {_named('it has', names)}"
+                f"there is no scenario {scenario!r} in {group.address}{instead(scenario, names)}"
             )
         failed: GitError = git_error(arguments, process.stderr, process.returncode)
         raise failed
@@ -176,12 +171,6 @@ def remote_refs(git: Git, group: Group, scenario: str) -> dict[str, str]:
         (name.decode(errors="replace"), object_id.decode()) for object_id, _, name in lines if name
     )
     return {name: object_id for name, object_id in named if _is_ours(name)}
-
-
-def _near(name: str, names: Sequence[str]) -> str:
-    # without what is allowed: all of them are named behind it
-    close = nearest(name, names)
-    return "" if close is None else f", did you mean {close!r}?"
 
 
 def _is_ours(name: str) -> bool:
@@ -220,10 +209,3 @@ def _fetch(git: Git, url: str, refs: Mapping[str, str]) -> None:
         )
     if heads or tags:
         git.fetch(url, [*(f"+{name}:{name}" for name in heads), *(f"{n}:{n}" for n in tags)])
-
-
-def _named(start: str, names: list[str]) -> str:
-    if not names:
-        return f"{start} none"
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{start} {', '.join(names[:_LISTED])}{more}"

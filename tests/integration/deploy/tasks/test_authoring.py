@@ -57,7 +57,7 @@ def test_a_task_from_its_beginning_to_a_version_by_hand(walle, bench, tmp_path, 
     refused = walle("task", "tag", "v1", "ipv", cwd=tmp_path, check=False)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (18, 1)
     assert walle("task", "log", "shop/ipw", cwd=tmp_path, check=False).stderr == (
-        f"walle: there is no task shop/ipw in {bench.bare}, did you mean 'ipv'?; it has ipv\n"
+        f"walle: there is no task shop/ipw in {bench.bare}, did you mean 'ipv'?\n"
     )
 
 
@@ -287,7 +287,7 @@ def test_the_name_of_a_version_that_was_deleted_is_used_up(bench, monkeypatch):
         with pytest.raises(ConflictError, match=r"somebody deleted in .*: names are used up"):
             tag_version(author, "v1")
     [task] = list_tasks(bench.group, "shop")
-    with pytest.raises(RefNotFoundError, match=r"deleted the version shop/ipv@v1 .*; there are v2"):
+    with pytest.raises(RefNotFoundError, match=r"deleted the version shop/ipv@v1 "):
         log_task(bench.group, TaskRef("shop", "ipv", "v1"))
     found = {each.name: each.problem for each in task.versions}
     assert found == {"v1": "deleted", "v2": "moved", "v3": ""}
@@ -359,7 +359,7 @@ def test_a_version_can_be_looked_at_and_a_folder_brought_on(bench):
     (seen / "a.txt").write_text("mine")
     with pytest.raises(ConflictError, match="changes that are not committed"):
         checkout_task(bench.group, IPV, seen)
-    with pytest.raises(RefNotFoundError, match=r"no version shop/ipv@v3.*there are v1, v2"):
+    with pytest.raises(RefNotFoundError, match=r"no version shop/ipv@v3, did you mean 'v[12]'"):
         checkout_task(bench.group, TaskRef("shop", "ipv", "v3"), bench.root / "x")
     assert not (bench.root / "x").exists()
 
@@ -430,7 +430,9 @@ def test_within_a_tasks_folder_log_and_diff_need_no_arguments(walle, bench, tmp_
 
 
 def test_nobody_is_asked_for_a_name_and_a_group_that_is_not_there_is_one_line(bench, tmp_path):
-    with pytest.raises(RefNotFoundError, match=r"no scenario 'shop' in .*it has none|no group"):
+    with pytest.raises(
+        RefNotFoundError, match=r"no scenario 'shop' in .*there is none at all|no group"
+    ):
         list_tasks(bench.group, "shop")
     (tmp_path / "gitconfig").write_text("[user]\n useConfigOnly = true\n")
     with pytest.raises(GitError, match="git does not know who you are"):

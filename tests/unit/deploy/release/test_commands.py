@@ -212,7 +212,7 @@ def test_what_is_not_there_is_answered_with_what_is_at_most_ten_and_once(command
     with pytest.raises(RefNotFoundError) as caught:
         commands.create(release(version="nosuch"))
     assert caught.value.message.endswith(
-        "; the newest of 28 are: w" + ", w".join(map(str, range(25, 35)))
+        "; the last of 28 are: w" + ", w".join(map(str, range(25, 35)))
     )
     with pytest.raises(RefNotFoundError, match='no release "x": there is none at all'):
         commands.pause("x")
