@@ -23,37 +23,27 @@ BACKOFF_MAX_S: Final = 60.0
 """Longest pause of a device whose service does not answer."""
 
 
-class _Failing:
-    def __init__(self) -> None:
-        self.now: set[int] = set()
-        self.ever: set[int] = set()
-
-
 class Failures:
     """Why devices fail, logged once for all that fail alike: a service has thousands."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._reasons: dict[tuple[str, str], _Failing] = {}
         self._of: dict[int, tuple[str, str]] = {}
+        """Of each device that fails now the reason: class and text of the error."""
+        self._now: Counter[tuple[str, str]] = Counter()
+        """How many devices fail for each reason."""
         self._lock = threading.Lock()
 
     def add(self, index: int, device: str, error: Exception) -> None:
         """Take note of a failure; the first one for its reason is logged."""
         with self._lock:
             reason = self._reason(index, error)
-            before = self._of.get(index)
-            if reason == before:
+            if reason == self._of.get(index):
                 return
-            if before is not None:
-                self._leave(index, before)
-            failing = self._reasons.get(reason)
-            is_new = failing is None
-            if failing is None:
-                failing = self._reasons[reason] = _Failing()
-            failing.now.add(index)
-            failing.ever.add(index)
+            self._leave(index)
+            is_new = reason not in self._now
             self._of[index] = reason
+            self._now[reason] += 1
         if is_new:
             # what is none of ours is a mistake of ours: its place is needed
             trace = None if isinstance(error, WalleError) else error
@@ -70,27 +60,24 @@ class Failures:
             return
         with self._lock:
             reason = self._of[index]
-            count = self._leave(index, reason)
-        if count:
-            _log.warning("%s; that is over, %d device(s) had it", reason[1], count)
+            self._leave(index)
+            is_over = reason not in self._now
+        if is_over:
+            _log.warning("%s; that is over", reason[1])
 
     def _reason(self, index: int, error: Exception) -> tuple[str, str]:
         kind, text = type(error).__name__, str(error)
-        known = sum(reason[0] == kind for reason in self._reasons)
-        if (kind, text) in self._reasons or known < REASONS_MAX:
+        known = sum(reason[0] == kind for reason in self._now)
+        if (kind, text) in self._now or known < REASONS_MAX:
             return kind, text
         before = self._of.get(index)
         return before if before is not None and before[0] == kind else (kind, "other reasons")
 
-    def _leave(self, index: int, reason: tuple[str, str]) -> int:
-        """Return how many had it where this was the last one, else 0."""
-        del self._of[index]
-        failing = self._reasons[reason]
-        failing.now.discard(index)
-        if failing.now:
-            return 0
-        del self._reasons[reason]
-        return len(failing.ever)
+    def _leave(self, index: int) -> None:
+        reason = self._of.pop(index, None)
+        if reason is not None:
+            self._now[reason] -= 1
+            self._now += Counter()  # without those that nobody has
 
 
 class Fleet:
