@@ -25,7 +25,7 @@ class GrowingState:
         Raises:
             StoreError: One cannot be read, or the last run did not end by itself.
         """
-        self._databases = databases
+        self.databases = databases
         found = {number: databases.old(number) for number in range(before)}
         self._states = {
             number: PartitionState(path) for number, path in found.items() if path is not None
@@ -49,22 +49,9 @@ class GrowingState:
         ``targets`` are the partitions that share what one has; see ``PartitionState.split``.
         """
         for number, state in self._states.items():
-            paths = {target: self._databases.new(target) for target in targets[number]}
+            paths = {target: self.databases.new(target) for target in targets[number]}
             state.split(paths, home, begin)
             yield number
-
-    @property
-    def is_published(self) -> bool:
-        """Whether there are databases for the new number."""
-        return self._databases.is_published
-
-    def publish(self) -> None:
-        """Let the new databases count, for who has the new number."""
-        self._databases.publish()
-
-    def forget(self) -> None:
-        """Remove the old databases."""
-        self._databases.forget()
 
 
 @contextmanager

@@ -53,14 +53,8 @@ class HostState(Protocol):
         """Make the new databases, and yield each partition that is done."""
 
     @property
-    def is_published(self) -> bool:
-        """Whether there are databases for the new number."""
-
-    def publish(self) -> None:
-        """Let the new databases count."""
-
-    def forget(self) -> None:
-        """Remove the old ones."""
+    def databases(self) -> GrowingDatabases:
+        """The databases, old and new."""
 
 
 type OpenState = Callable[
@@ -126,17 +120,17 @@ class Growth:
             client = TopicClient(self._source)
             stack.callback(client.close)
             state = stack.enter_context(open_state(self._loaded, data_dir, self._after))
-            if self._is_grown() and (state is None or state.is_published):
+            if self._is_grown() and (state is None or state.databases.is_published):
                 tell("the topics have grown already")
                 return
             ends = client.bounds(range(self._before))
-            grown: list[HostState | GrowingDatabases] = []
+            grown: list[GrowingDatabases] = []
             if state is not None:
                 self._expect_read(ends, state, client.identity.cluster)
                 begin = _begin(client)
                 for number in state.split(self._targets, self._home, begin):
                     tell(f"partition {number}: its devices are shared out")
-                grown.append(state)
+                grown.append(state.databases)
             if self._tunnel is not None:
                 grown += self._split_tables(stack, self._tunnel, cloud, snapshots, tell)
             for each in reversed(grown):
