@@ -7,6 +7,8 @@ in the same order, at the same times. That the topic is what the file is, is che
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
@@ -15,6 +17,7 @@ import msgspec
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import ChaosError
+from walle_stream.spec.connectors import load_connector
 from walle_stream.types import partition_of
 
 _LATE_MS: Final = 30_000
@@ -35,6 +38,30 @@ class Line(msgspec.Struct, frozen=True):
 class _Head(msgspec.Struct):
     device_id: str
     ingest_time_ms: int
+
+
+def place_alike(lines: bytes, partitions: int) -> bytes:
+    """Rename devices so that a run without a broker places them where their messages go.
+
+    Args:
+        lines: JSON Lines of events.
+        partitions: Of the topics.
+    """
+    by_key = load_connector("kafka").device_partition
+
+    @cache
+    def renamed(device_id: str) -> str:
+        names = (f"{device_id}-{number}" for number in count())
+        return next(
+            each for each in names if partition_of(each, partitions) == by_key(each, partitions)
+        )
+
+    decode = msgspec.json.Decoder(_Head).decode
+    found = []
+    for line in lines.splitlines(keepends=True):
+        old = decode(line).device_id
+        found.append(line.replace(f'"{old}"'.encode(), f'"{renamed(old)}"'.encode(), 1))
+    return b"".join(found)
 
 
 def read_lines(file: Path, partitions: int) -> list[Line]:

@@ -54,6 +54,8 @@ class LifeParts(msgspec.Struct, frozen=True):
     """The steady ones first."""
     clouds: Sequence[Member]
     """Workers of the cloud side; look-ups go to the first."""
+    sender: Member
+    """Sends messages to devices."""
     feed: Feed
     standing: Standing
     """How far the hosts' partitions are."""
@@ -61,6 +63,8 @@ class LifeParts(msgspec.Struct, frozen=True):
     """Topic of the input."""
     features: str
     """Topic of the tunnel."""
+    messages: str
+    """Topic of its way down."""
     group: str
     """Of the cloud side."""
     web: str
@@ -97,6 +101,7 @@ class KafkaLife:
             "host": self._host,
             "cloud": self._cloud,
             "cloud-stop": self._stop_cloud_worker,
+            "sender": self._sender,
             "broker": self._broker,
             "stop": self._stop,
             "join": self._join,
@@ -105,8 +110,8 @@ class KafkaLife:
         }
         for cloud in parts.clouds:
             cloud.start()
-        for host in parts.hosts[:STEADY]:
-            host.start()
+        for member in (*parts.hosts[:STEADY], parts.sender):
+            member.start()
 
     @property
     def is_live(self) -> bool:
@@ -188,6 +193,10 @@ class KafkaLife:
         cloud.stop()
         self._later(_CLOUD_SESSION_MS + chance.uniform(500.0, 4_000.0), cloud.go_on)
         return True
+
+    def _sender(self, chance: random.Random) -> bool:
+        self._phase = "its start"
+        return self._parts.sender.kill(chance.uniform(0.0, _AWAY_MS))
 
     def _ready_cloud(self, chance: random.Random) -> Member | None:
         found = [
@@ -272,7 +281,7 @@ class KafkaLife:
 
     @property
     def _members(self) -> Iterable[Member]:
-        return (*self._parts.hosts, *self._parts.clouds)
+        return (*self._parts.hosts, *self._parts.clouds, self._parts.sender)
 
     def _look(self) -> RunEnd | None:
         if self._end is not None:
@@ -304,13 +313,14 @@ class KafkaLife:
             return
         self._drain_ms = monotonic_ms() + DRAIN_S * 1000.0
         self._mend()
-        for host in parts.hosts:
-            host.terminate()
+        for member in (*parts.hosts, parts.sender):
+            member.terminate()
         self._step = self._stop_hosts
 
     def _stop_hosts(self) -> None:
-        if not any(host.is_alive for host in self._parts.hosts):
+        if not any(each.is_alive for each in (*self._parts.hosts, self._parts.sender)):
             self._step = self._end_source
+            self._parts.sender.start(is_bounded=True)
             self._begin_end()
 
     def _begin_end(self) -> None:
@@ -319,12 +329,27 @@ class KafkaLife:
 
     def _end_source(self) -> None:
         parts = self._parts
-        if any(host.is_wanted or host.is_alive for host in parts.hosts):
+        if any(each.is_wanted or each.is_alive for each in (*parts.hosts, parts.sender)):
             return
-        if parts.standing.is_drained:
+        if not parts.standing.is_drained:
+            self._begin_end()
+        elif self._is_told():
             self._step = self._merge
         else:
-            self._begin_end()
+            for host in parts.hosts[:STEADY]:
+                host.start()
+            self._step = self._settle
+
+    def _settle(self) -> None:
+        if self._may_ask() and self._is_told():
+            for host in self._parts.hosts:
+                host.terminate()
+            self._step = self._end_source
+
+    def _is_told(self) -> bool:
+        parts = self._parts
+        sent = parts.place.ends(parts.messages, parts.partitions)
+        return sent is not None and parts.standing.is_told(sent)
 
     def _merge(self) -> None:
         parts = self._parts
@@ -356,6 +381,8 @@ class KafkaLife:
                 found[f"{member.name.partition('-')[0]} ended with {code}"] += times
         if self._doubled:
             found["input written twice"] = self._doubled
+        if dropped := self._parts.standing.dropped:
+            found["messages and replies that came twice"] = dropped
         return found
 
     def _may_ask(self) -> bool:

@@ -1,17 +1,38 @@
 """How far the partitions of a life's hosts are, read from their databases."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.errors import StoreMissingError
 from walle_stream.store.partition import PartitionStore
 
 
-class Standing:
-    """The partitions of one or several data directories. One thread; nobody writes meanwhile."""
+class _Standing(NamedTuple):
+    epoch: int = 0
+    is_ended: bool = False
+    frames: int = 0
+    """Unsent."""
+    calls: int = 0
+    """Without a reply."""
+    taken: int = 0
+    """Records of the way down."""
+    dropped: int = 0
+    """Of them."""
+    folder: Path = Path()
 
-    def __init__(self, folders: list[Path], partitions: int) -> None:
+    def __str__(self) -> str:
+        return (
+            f"{'ended' if self.is_ended else 'not ended'} with {self.frames} frames unsent, "
+            f"{self.calls} calls open and {self.taken} records of the way down taken"
+        )
+
+
+class Standing:
+    """The partitions of one or several data directories. One thread; hosts may write meanwhile."""
+
+    def __init__(self, folders: Sequence[Path], partitions: int) -> None:
         """Look at nothing yet.
 
         Args:
@@ -24,29 +45,55 @@ class Standing:
     @property
     def is_drained(self) -> bool:
         """Whether each partition has passed its end and has no frame to send."""
-        return all(is_ended and not frames for _, is_ended, frames in self._last())
+        return all(each.is_ended and not each.frames for each in self._last())
+
+    def is_told(self, sent: Sequence[int]) -> bool:
+        """Return whether each call has its reply, and each message was taken.
+
+        Args:
+            sent: Records of the way down, by partition.
+        """
+        return all(
+            not each.calls and each.taken == count
+            for each, count in zip(self._last(), sent, strict=True)
+        )
+
+    @property
+    def dropped(self) -> int:
+        """Records of the way down that were dropped: messages and replies that came twice."""
+        return sum(each.dropped for each in self._last())
+
+    @property
+    def owners(self) -> list[Path]:
+        """By partition, the data directory where it was opened last."""
+        return [each.folder for each in self._last()]
 
     def __str__(self) -> str:
         """Say it for a person."""
-        return ", ".join(
-            f"partition {number} {'ended' if is_ended else 'not ended'} with {frames} frames unsent"
-            for number, is_ended, frames in self._last()
-        )
+        return ", ".join(f"partition {number} {each}" for number, each in enumerate(self._last()))
 
-    def _last(self) -> Iterator[tuple[int, bool, int]]:
+    def _last(self) -> Iterator[_Standing]:
         for number in range(self._partitions):
             # where it was opened last; others have an earlier state
-            found = [each for folder in self._folders if (each := _look(folder, number))]
-            yield number, *(max(found)[1:] if found else (False, 0))
+            yield max(_look(folder, number) for folder in self._folders)
 
 
-def _look(folder: Path, number: int) -> tuple[int, bool, int] | None:
+def _look(folder: Path, number: int) -> _Standing:
     path = folder / "partitions" / f"{number:02d}"
     try:
         rows = PartitionRows(PartitionStore.open(path, read_only=True))
     except StoreMissingError:
-        return None
+        return _Standing()
     try:
-        return rows.epoch, rows.head().is_ended, len(rows.outbox())
+        head = rows.head()
+        return _Standing(
+            rows.epoch,
+            head.is_ended,
+            len(rows.outbox()),
+            sum(1 for _ in rows.calls()),
+            head.downlink_position,
+            head.counters.dropped_messages,
+            folder,
+        )
     finally:
         rows.close()

@@ -5,10 +5,10 @@ once, for the run that nobody kills, and into a topic in every life. ``KafkaTarg
 hosts of one machine, which share a data directory; with ``KafkaMachinesTarget`` each host
 has its own, and state moves as snapshots: there an owner that was cut off goes on writing.
 
-Roles: ``host``, ``cloud`` and ``broker`` are killed; ``stop`` and ``cloud-stop`` (SIGSTOP for
-longer than the group waits), ``join`` (another host comes and goes), ``cut`` (a host without a
-network) and
-``pause`` (a broker that answers nothing) are faults beside them, which count as such.
+Roles: ``host``, ``cloud``, ``broker`` and ``sender`` are killed; ``stop`` and ``cloud-stop``
+(SIGSTOP for longer than the group waits), ``join`` (another host comes and goes), ``cut`` (a
+host without a network) and ``pause`` (a broker that answers nothing) are faults beside them,
+which count as such.
 """
 
 import os
@@ -16,7 +16,7 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,15 +35,18 @@ from walle_stream.errors import (
     TopicError,
     TunnelError,
 )
-from walle_stream.testing.chaos.kafka.feed import Feed, Line, read_lines
+from walle_stream.testing.chaos.kafka.exchange import with_exchange
+from walle_stream.testing.chaos.kafka.feed import Feed, Line, place_alike, read_lines
 from walle_stream.testing.chaos.kafka.life import TABLE, KafkaLife, LifeParts
 from walle_stream.testing.chaos.kafka.members import Member
 from walle_stream.testing.chaos.kafka.place import HOSTS_MAX, Place
+from walle_stream.testing.chaos.kafka.sender import PER_DEVICE, main, send_messages
 from walle_stream.testing.chaos.kafka.standing import Standing
 from walle_stream.testing.chaos.kafka.table import KEPT, reference_lines
 from walle_stream.testing.chaos.local import MARK, LocalRunning, LocalTarget, documents
 from walle_stream.testing.chaos.plan import ChaosPlan
 from walle_stream.testing.chaos.targets import Role
+from walle_stream.types import partition_of
 
 EVENTS_PER_S: Final = 400.0
 """How fast the input comes. Slow: everything goes on all the time while it is broken."""
@@ -54,7 +57,6 @@ _WORKERS: Final = 2
 
 _SOURCE: Final = "spec.source."
 _PATIENCE_S: Final = 20
-_OF_DEVICES: Final = (b'{"device_id"', b'{"deadline"')
 
 _HOST_ENDS: Final = {
     StoreLockedError.exit_code: "the partition's last owner is stopped, and holds its database",
@@ -66,6 +68,9 @@ _CLOUD_ENDS: Final = {
     CloudStalledError.exit_code: "records waited, and it made no progress",
     TunnelError.exit_code: "a broker that was only starting answered with an error",
     TopicError.exit_code: "the broker was only starting, and knew of no topics yet",
+}
+_SENDER_ENDS: Final = {
+    code: why for code, why in _CLOUD_ENDS.items() if code != CloudStalledError.exit_code
 }
 
 
@@ -89,6 +94,7 @@ class KafkaTarget(LocalTarget):
         own = tuple(each for each in plan.overrides if each not in given)
         super().__init__(msgspec.structs.replace(plan, overrides=own), folder)
         self._home = folder / "kafka"
+        self._devices = self._home / "devices.txt"
         self._pipeline = _pipeline(self._file)
         self._input_keys = _input_keys(self._pipeline, given)
         self._place: Place | None = None
@@ -97,10 +103,11 @@ class KafkaTarget(LocalTarget):
 
     @property
     def roles(self) -> Sequence[Role]:
-        """Hosts, cloud app and broker; a broker that was given is left alone."""
+        """Hosts, cloud app, sender and broker; a broker that was given is left alone."""
         roles = [
             Role("host", ends_run=False, weight=0.5),
             Role("cloud", ends_run=False, weight=0.4),
+            Role("sender", ends_run=False, weight=0.2),
             Role("stop", ends_run=False, weight=0.1, is_kill=False),
             Role("cloud-stop", ends_run=False, weight=0.1, is_kill=False),
             Role("join", ends_run=False, weight=0.1, is_kill=False),
@@ -136,9 +143,11 @@ class KafkaTarget(LocalTarget):
         del role, crash
         self._home.mkdir(exist_ok=True)
         file = self._input()
+        self._lines = self._lines or read_lines(file, _PARTITIONS)
+        names = dict.fromkeys(line.device.decode() for line in self._lines)
+        self._devices.write_text("".join(f"{name}\n" for name in names))
         if _is_reference(data_dir):
             return self._start_reference(data_dir, file)
-        self._lines = self._lines or read_lines(file, _PARTITIONS)
         if self._place is None:
             self._place = Place(self._home / "broker", {MARK: str(self._folder)})
         self._life = self._start_life(data_dir, self._place)
@@ -153,23 +162,15 @@ class KafkaTarget(LocalTarget):
         return RunState(1, is_complete=not life.is_live)
 
     def outcome(self, data_dir: Path) -> Mapping[str, Sequence[bytes]]:
-        """Return all features, what the cloud side knows of each device, and the hosts' state.
+        """Return all features, what the cloud side knows of each device, and its state.
 
         Args:
             data_dir: Of a life that is over, or of the run that nobody killed.
         """
-        found: dict[str, Sequence[bytes]] = {}
         if _is_reference(data_dir):
-            found |= reference_lines(data_dir)
-        else:
-            table = (data_dir / TABLE).read_bytes()
-            found |= msgspec.json.decode(table, type=dict[str, list[bytes]])
-            data_dir /= "data"
-        if not self.has_own_data:
-            # by device: counters tell of bytes and origins, which a topic has others of than a file
-            state = (line for line in canonical_state(data_dir) if line.startswith(_OF_DEVICES))
-            found["state"] = sorted(state)
-        return found
+            return {**reference_lines(data_dir), "state": sorted(_state_lines([data_dir]))}
+        table = msgspec.json.decode((data_dir / TABLE).read_bytes(), type=dict[str, list[bytes]])
+        return {**table, "state": sorted(_state_lines(self._data_dirs(data_dir)))}
 
     # What a life is made of
 
@@ -178,6 +179,7 @@ class KafkaTarget(LocalTarget):
         if not file.exists():
             new = file.with_suffix(".new")
             self._walle("simulate", str(new), *_sets(self._input_keys))
+            new.write_bytes(place_alike(new.read_bytes(), _PARTITIONS))
             new.rename(file)
         return file
 
@@ -185,15 +187,20 @@ class KafkaTarget(LocalTarget):
         spec = {**self._pipeline["spec"], "source": {"connector": "events", "path": str(file)}}
         spec.pop("tunnel", None)
         self._file = self._write(self._home / "reference.yaml", spec, "reference")
+        confirmed = self._home / "reference-confirmed"
+        confirmed.unlink(missing_ok=True)
+        send_messages(self._file, self._devices, confirmed, data_dir=data_dir)
         return super().start(data_dir)
 
     def _start_life(self, folder: Path, place: Place) -> KafkaLife:
         (folder / "said").mkdir(parents=True, exist_ok=True)
         name = f"chaos-{self._token}-{folder.name}"
-        events, features = f"{name}-events", f"{name}-features"
+        topics = events, features, messages = [
+            f"{name}-{what}" for what in ("events", "features", "messages")
+        ]
         has_topics = folder / "topics"
         if not has_topics.exists():
-            for topic in (events, features):
+            for topic in topics:
                 place.make(topic, _PARTITIONS)
             has_topics.touch()
         written = place.ends(events, _PARTITIONS)
@@ -211,17 +218,19 @@ class KafkaTarget(LocalTarget):
             "sessionTimeout": f"{place.session_ms}ms",
             "pollInterval": "20s",
         }
-        tunnel = {"connector": "kafka", "brokers": place.address, "topic": features}
+        tunnel = {
+            "connector": "kafka",
+            "brokers": place.address,
+            "topic": features,
+            "downTopic": messages,
+        }
         spec = {**self._pipeline["spec"], "source": source, "tunnel": tunnel}
         if self.has_own_data:
             snapshots = {"path": str(folder / "snapshots"), "every": "1s"}
             spec["state"] = {**spec.get("state", {}), "snapshots": snapshots}
         file = self._write(folder / "pipeline.yaml", spec, name)
         webs = [f"127.0.0.1:{_free_port()}" for _ in range(_WORKERS)]
-        data = [
-            folder / (f"data-{index}" if self.has_own_data else "data")
-            for index in range(HOSTS_MAX)
-        ]
+        data = self._data_dirs(folder)
         return KafkaLife(
             LifeParts(
                 place=place,
@@ -230,10 +239,12 @@ class KafkaTarget(LocalTarget):
                     for index in range(HOSTS_MAX)
                 ],
                 clouds=[self._cloud(n, file, folder, web) for n, web in enumerate(webs)],
+                sender=self._sender(file, folder),
                 feed=Feed(place.client, events, self._lines, EVENTS_PER_S, written),
                 standing=Standing(list(dict.fromkeys(data)), _PARTITIONS),
                 events=events,
                 features=features,
+                messages=messages,
                 group=f"walle-cloud-{name}",
                 web=webs[0],
                 lines=self._lines,
@@ -274,6 +285,22 @@ class KafkaTarget(LocalTarget):
             command += ["--snapshots", str(folder / "snapshots-cloud"), "--snapshot-every", "1"]
         return self._member(f"cloud-{index}", lambda _is_bounded: command, folder, _CLOUD_ENDS)
 
+    def _sender(self, file: Path, folder: Path) -> Member:
+        count = len({line.device for line in self._lines}) * PER_DEVICE
+        per_s = count * EVENTS_PER_S / len(self._lines)
+        command = [sys.executable, "-P", "-c", f"from {main.__module__} import main; main()"]
+        command += [str(file), str(self._devices), str(folder / "confirmed")]
+
+        def paced(is_bounded: bool) -> list[str]:
+            return command if is_bounded else [*command, "--per-s", str(per_s)]
+
+        return self._member("sender", paced, folder, _SENDER_ENDS)
+
+    def _data_dirs(self, folder: Path) -> list[Path]:
+        if not self.has_own_data:
+            return [folder / "data"] * HOSTS_MAX
+        return [folder / f"data-{index}" for index in range(HOSTS_MAX)]
+
     def _member(
         self,
         name: str,
@@ -285,12 +312,14 @@ class KafkaTarget(LocalTarget):
 
     def _write(self, path: Path, spec: Mapping[str, Any], name: str) -> Path:
         runtime = {**spec.get("runtime", {}), "partitions": _PARTITIONS}
+        spec, exchange = with_exchange(spec, self._home)
         pipeline = {
             **self._pipeline,
             "metadata": {"name": name},
             "spec": {**spec, "runtime": runtime},
         }
         rest = [each for each in documents(self._source_file) if each.get("kind") != "Pipeline"]
+        rest.append(exchange)
         for task in rest:
             if "script" in (task.get("spec") or {}):
                 task["spec"]["script"] = str(self._source_file.parent / task["spec"]["script"])
@@ -328,6 +357,22 @@ _WALLE: Final = (sys.executable, "-P", "-m", "walle_stream.cli")
 
 def _is_reference(data_dir: Path) -> bool:
     return data_dir.name == "reference"
+
+
+class _Whose(msgspec.Struct):
+    device_id: str = ""
+    deadline: str = ""
+
+
+def _state_lines(folders: Sequence[Path]) -> Iterator[bytes]:
+    # of devices: counters tell of bytes and origins, which a topic has others of than a file
+    owners, decode = Standing(folders, _PARTITIONS).owners, msgspec.json.Decoder(_Whose).decode
+    for folder in set(owners):
+        for line in canonical_state(folder):
+            whose = decode(line)
+            device_id = whose.device_id or whose.deadline
+            if device_id and owners[partition_of(device_id, _PARTITIONS)] == folder:
+                yield line
 
 
 def _sets(overrides: Sequence[str]) -> list[str]:

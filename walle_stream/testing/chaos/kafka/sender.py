@@ -1,0 +1,71 @@
+"""Sends messages to devices, as a process to kill.
+
+The number of confirmed messages stands in a file. The next process goes on behind them, under
+the same name. So what was sent and not confirmed has the same numbers again, and what was
+confirmed is not sent again: it must have arrived.
+"""
+
+import argparse
+import signal
+from pathlib import Path
+from time import sleep
+from typing import Final
+
+from walle_stream.app.messages import MessageSender
+from walle_stream.errors import WalleError
+from walle_stream.testing.chaos.kafka.exchange import TASK
+
+PER_DEVICE: Final = 20
+"""Messages that each device gets, from 1."""
+
+_TOGETHER: Final = 10
+
+
+def send_messages(
+    file: Path,
+    devices_file: Path,
+    confirmed: Path,
+    *,
+    per_s: float = 0.0,
+    data_dir: Path | None = None,
+) -> None:
+    """Send the messages that were not confirmed, and wait until all are; blocks.
+
+    Args:
+        file: The pipeline's definition.
+        devices_file: Those that get messages, a line each.
+        confirmed: File with the number of those that were confirmed; written now and then.
+        per_s: Messages per second; 0 for as fast as it goes.
+        data_dir: Of the run, without a broker.
+
+    Raises:
+        WalleError: The way to the devices cannot be opened, or is closed.
+    """
+    devices = devices_file.read_text().splitlines()
+    with MessageSender(file, data_dir=data_dir, name="chaos") as sender:
+        sender.count = int(confirmed.read_text()) if confirmed.exists() else 0
+        while sender.count < len(devices) * PER_DEVICE:
+            turn, index = divmod(sender.count, len(devices))
+            sender.send(devices[index], turn + 1, task=TASK)
+            if sender.count % _TOGETHER == 0 or index == len(devices) - 1:
+                sender.flush()
+                new = confirmed.with_suffix(".new")
+                new.write_text(str(sender.count))
+                new.replace(confirmed)
+                sleep(_TOGETHER / per_s if per_s else 0.0)
+
+
+def main() -> None:
+    """Send messages, then wait for SIGTERM; the exit codes are those of ``walle send``."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("devices", type=Path, help="a line each")
+    parser.add_argument("confirmed", type=Path)
+    parser.add_argument("--per-s", type=float, default=0.0, help="else at once, and end")
+    given = parser.parse_args()
+    try:
+        send_messages(given.file, given.devices, given.confirmed, per_s=given.per_s)
+    except WalleError as error:
+        parser.exit(error.exit_code, f"{error}\n")
+    if given.per_s:
+        signal.pause()
