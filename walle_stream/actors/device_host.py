@@ -279,6 +279,19 @@ class DeviceHost(Actor):
                 partition.abandon()
                 self._left[number] = partition.status()
 
+    def settle(self) -> bool:
+        """Take what came down; see ``Placement.settle``."""
+        self.on_idle()
+        return not self._open_calls and not self._is_behind
+
+    @property
+    def _open_calls(self) -> int:
+        return sum(each.parts[Figures].open_calls for each in self._partitions.values())
+
+    @property
+    def _is_behind(self) -> bool:
+        return any(each.parts[Calls].is_behind for each in self._partitions.values())
+
     def peek(self) -> list[PartitionStatus]:
         """Return the partitions' figures as of their last commits; any thread, at once.
 
@@ -454,15 +467,10 @@ class DeviceHost(Actor):
         return answer
 
     def _settle(self, deadline_ms: float) -> int:
-        while True:
-            self.on_idle()
-            parts = [partition.parts for partition in self._partitions.values()]
-            missing = sum(each[Figures].open_calls for each in parts)
-            is_behind = any(each[Calls].is_behind for each in parts)
-            if not (missing or is_behind) or monotonic_ms() >= deadline_ms:
-                return missing
-            if not is_behind:
+        while not self.settle() and monotonic_ms() < deadline_ms:
+            if not self._is_behind:
                 Flag().wait(SETTLE_POLL_S)
+        return self._open_calls
 
     def on_stop(self) -> None:
         """Close what a failure left open; commits nothing."""

@@ -196,6 +196,14 @@ class Placement(Protocol):
     def lose(self, partitions: Sequence[int]) -> None:
         """Close partitions without a commit: somebody else has them already."""
 
+    def settle(self) -> bool:
+        """Take what came down for the partitions; waits for nothing.
+
+        Returns:
+            Whether every call of the cloud has its reply. A bounded reader keeps its partitions
+            until then, for some seconds: nobody else would take the replies.
+        """
+
 
 class PlacingSource(Source, Protocol):
     """A source whose own group protocol may say which host has which partition."""

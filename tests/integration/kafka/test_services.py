@@ -15,6 +15,8 @@ from cloud_worker import DEADLINE_S, Cluster, Worker, envelope, send, wait_until
 
 from walle_connectors.kafka.topic_reader import TopicReader
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.queries.query import canonical_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.testing.kit import run_pipeline
@@ -104,13 +106,14 @@ class Exchange:
                 at[1].append(each.offset)
         return found
 
-    def pipeline(self, tunnel):
+    def pipeline(self, tunnel, source=None):
         folder = self.folder
         documents = list(
             yaml.safe_load_all((shipped_configs() / "template" / "pipeline.yaml").read_text())
         )
         spec = documents[0]["spec"]
         spec["source"]["path"] = str(shipped_configs() / "template" / spec["source"]["path"])
+        spec["source"] = source or spec["source"]
         spec |= {"services": self.services, "tunnel": tunnel, "runtime": {"partitions": PARTITIONS}}
         documents[1]["spec"]["script"] = str(folder / "visit.py")
         (folder / "visit.py").write_text(SCRIPT)
@@ -118,9 +121,9 @@ class Exchange:
         file.write_text(yaml.safe_dump_all(documents))
         return file
 
-    def device_pipeline(self):
+    def device_pipeline(self, source=None):
         tunnel = {"connector": "kafka", "brokers": list(self.model.brokers)}
-        return self.pipeline({**tunnel, "topic": self.up, "downTopic": self.down})
+        return self.pipeline({**tunnel, "topic": self.up, "downTopic": self.down}, source)
 
     def close(self):
         self.reader.close()
@@ -161,6 +164,20 @@ def test_what_comes_by_kafka_is_what_an_embedded_run_answers(exchange, tmp_path)
         )
         assert worker.stop() == 0
         assert "Traceback" not in worker.output()
+
+
+def test_a_bounded_group_waits_for_its_replies(exchange, tmp_path):
+    raw = exchange.cluster.topic("raw", PARTITIONS)
+    timeline = Timeline(SimulatorModel(devices=5, sessions=1, payload_bytes=0))
+    for line in (line for window in range(timeline.windows) for line in timeline.lines(window)):
+        device = json.loads(line.data)["device_id"].encode()
+        exchange.cluster.producer.send(raw, line.data, key=device)
+    exchange.cluster.flush()
+    source = {"connector": "kafka", "brokers": list(exchange.model.brokers), "topic": raw}
+    file = exchange.device_pipeline({**source, "group": raw, "stopAtEnd": True})
+    with exchange.worker() as worker:
+        worker.wait_ready()
+        assert any('"reply"' in feature for _, feature in run_until_answered(file, tmp_path / "d"))
 
 
 def test_every_call_is_answered_once_at_the_device_through_kills(exchange, tmp_path):

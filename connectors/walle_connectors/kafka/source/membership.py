@@ -50,6 +50,7 @@ STAND_IN_SHARE: Final = 1 / 3
 _WAIT_S: Final = 0.005
 _TELL_LAG_MS: Final = 5_000.0
 _ALONE_MS: Final = 10_000.0  # so long a bounded run waits for partitions
+_SETTLE_MS: Final = 10_000.0  # so long it waits for replies at its end
 _LAST_TELL_MS: Final = 1_000
 _ASK_MS: Final = 10_000
 
@@ -83,7 +84,7 @@ class GroupReader(KafkaReader):
         self._told: dict[int, int] = {}
         self._tell_at_ms = monotonic_ms() + _TELL_LAG_MS
         self._alone_since_ms = 0.0
-        self._is_told = False
+        self._leave_at_ms = 0.0
         self._progress = -1.0
         logging.getLogger("kafka.coordinator.consumer").addFilter(_is_no_move)
         with source_errors(model.topic):
@@ -112,8 +113,6 @@ class GroupReader(KafkaReader):
         if not self._polls.take(_WAIT_S):
             return ()  # it was away for long
         try:
-            if self._is_told:
-                self._leave()
             batches = super().read()
         except BaseException as error:
             self._failure = error
@@ -184,16 +183,21 @@ class GroupReader(KafkaReader):
 
     @override
     def _finish(self) -> None:
-        # what was told now is its owner's to commit before partitions are given back
+        # what was told now is its owner's to commit before partitions are given back, and the
+        # replies to what its runs then ask; after a limit the next run takes them
         if self._ready:
-            self._is_told = True
-        else:
+            self._leave_at_ms = monotonic_ms() + _SETTLE_MS
+        elif (
+            self._row >= self._last_row
+            or self._placement.settle()
+            or monotonic_ms() >= self._leave_at_ms
+        ):
             self._leave()
 
     def _leave(self) -> None:
         # at once, not when it is closed: a member that no longer polls would hold up the others
         self._progress = max(super().progress, 0.0)
-        self._is_told, self._is_done = False, True
+        self._is_done = True
         self._give_back()
         with source_errors(self._client.topic):
             self._consumer.unsubscribe()
@@ -255,6 +259,7 @@ class GroupReader(KafkaReader):
             return
         if numbers[-1] >= self._client.identity.partition_count:
             raise self._client.grown()
+        self._leave_at_ms = monotonic_ms() + _SETTLE_MS  # they may have ended before
         try:
             offsets = self._assigned(numbers, generation)
             if offsets is not None and self._claim(sorted(set(numbers) - offsets.keys())):
