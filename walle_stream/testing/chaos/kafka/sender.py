@@ -49,10 +49,11 @@ def send_messages(
             sender.send(devices[index], turn + 1, task=TASK)
             if sender.count % _TOGETHER == 0 or index == len(devices) - 1:
                 sender.flush()
+                # before they count as confirmed: a kill mostly leaves some in doubt
+                sleep(_TOGETHER / per_s if per_s else 0.0)
                 new = confirmed.with_suffix(".new")
                 new.write_text(str(sender.count))
                 new.replace(confirmed)
-                sleep(_TOGETHER / per_s if per_s else 0.0)
 
 
 def main() -> None:

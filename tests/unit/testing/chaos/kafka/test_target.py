@@ -31,7 +31,7 @@ def test_a_broker_that_is_another_s_is_not_broken(tmp_path, monkeypatch):
 def test_only_processes_that_die_are_kills(tmp_path, monkeypatch):
     monkeypatch.delenv("WALLE_KAFKA", raising=False)
     roles = KafkaTarget(plan(), tmp_path).roles
-    assert {role.name for role in roles if role.is_kill} == {"host", "cloud", "broker"}
+    assert {role.name for role in roles if role.is_kill} == {"host", "cloud", "broker", "sender"}
     assert not any(role.ends_run for role in roles)
 
 
