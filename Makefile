@@ -67,7 +67,7 @@ kafka: setup ## tests against a real Apache Kafka alone: Docker, or a JDK and Ma
 chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where it was stopped
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS) --folder walle-data/chaos --resume \
 	    --json bench/results/chaos.json $(ARGS)
-chaos-kafka: setup ## 300 kills of hosts, cloud app and broker, with rebalances and network cuts; goes on, too
+chaos-kafka: setup ## 300 kills of hosts, cloud app, sender and broker, with rebalances and network cuts; goes on, too
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS_KAFKA) --folder walle-data/chaos-kafka --resume \
 	    --json bench/results/chaos-kafka.json $(ARGS)
 chaos-release: setup ## 200 kills of release services, hosts, operators and file server; then every device is looked at

@@ -229,3 +229,11 @@ def test_the_sender_of_programs(file, tmp_path):
             sender.send("a\0", 1)
     rows = run_pipeline(file, data_dir, messages=[("phone-1", 3), ("", 4)])
     assert values(rows, "phone-1") == [{"n": 1}, [2], 3, 4]
+
+
+def test_a_sender_goes_on_behind_what_arrived(file, tmp_path):
+    for count, value in ((0, "one"), (1, "two"), (0, "one again")):
+        with MessageSender(file, data_dir=tmp_path / "d", name="mine") as sender:
+            sender.count = count
+            sender.send("phone-1", value)
+    assert values(run_pipeline(file, tmp_path / "d"), "phone-1") == ["one", "two"]

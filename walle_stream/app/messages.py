@@ -74,7 +74,8 @@ class MessageSender:
         spec, pipeline = loaded.pipeline.spec, loaded.pipeline.metadata.name
         self.name = name or uuid4().hex
         self.count = 0
-        """Messages that were sent."""
+        """Number of the last message that was sent. Whoever knows how many of a name were
+        acknowledged may set it before the first, to go on behind them."""
         self._partitions = range(1)
         self._waiting: list[UplinkFrame] = []
         self._bytes = self._missing = 0

@@ -1,4 +1,4 @@
-"""Ten kills of hosts, cloud app and broker, other faults among them; ``make chaos-kafka``: 300."""
+"""Ten kills of hosts, cloud app, sender and broker, other faults among them; ``make chaos-kafka``: 300."""
 
 import pytest
 

@@ -198,18 +198,7 @@ class KafkaTarget(LocalTarget):
         topics = events, features, messages = [
             f"{name}-{what}" for what in ("events", "features", "messages")
         ]
-        has_topics = folder / "topics"
-        if not has_topics.exists():
-            for topic in topics:
-                place.make(topic, _PARTITIONS)
-            has_topics.touch()
-        written = place.ends(events, _PARTITIONS)
-        if written is None:
-            # a container's data went with the campaign that was killed
-            raise ChaosError(
-                f"the broker does not have the topics of {folder.name}: a life goes on only where "
-                "the broker is a process (WALLE_KAFKA_PROVIDER=jdk); give another --folder"
-            )
+        written = _made(folder, place, topics)
         source = {
             "connector": "kafka",
             "brokers": place.address,
@@ -357,6 +346,23 @@ _WALLE: Final = (sys.executable, "-P", "-m", "walle_stream.cli")
 
 def _is_reference(data_dir: Path) -> bool:
     return data_dir.name == "reference"
+
+
+def _made(folder: Path, place: Place, topics: Sequence[str]) -> Sequence[int]:
+    # how many records the first one has
+    has_topics = folder / "topics"
+    if not has_topics.exists():
+        for topic in topics:
+            place.make(topic, _PARTITIONS)
+        has_topics.touch()
+    written = place.ends(topics[0], _PARTITIONS)
+    if written is None:
+        # a container's data went with the campaign that was killed
+        raise ChaosError(
+            f"the broker does not have the topics of {folder.name}: a life goes on only where "
+            "the broker is a process (WALLE_KAFKA_PROVIDER=jdk); give another --folder"
+        )
+    return written
 
 
 class _Whose(msgspec.Struct):

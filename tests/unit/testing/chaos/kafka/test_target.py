@@ -46,7 +46,12 @@ def test_before_anything_was_started_nothing_stands(tmp_path):
 
 def test_the_docs_name_the_ends_that_are_no_findings():
     text = (Path(__file__).parents[5] / "docs/testing.md").read_text()
-    found = re.search(r"A host may end with (.*?), the cloud app with (.*?); the", text, re.DOTALL)
-    host, cloud = found.groups()
-    for said, ends in ((host, target._HOST_ENDS), (cloud, target._CLOUD_ENDS)):
+    ends_of = {
+        "A host may end": target._HOST_ENDS,
+        "the cloud app": target._CLOUD_ENDS,
+        "the sender": target._SENDER_ENDS,
+    }
+    pattern = ", ".join(f"{who} with (.*?)" for who in ends_of) + "; the"
+    found = re.search(pattern, text, re.DOTALL)
+    for said, ends in zip(found.groups(), ends_of.values(), strict=True):
         assert {*map(int, re.findall(r"\b\d+\b(?! s)", said))} == ends.keys()
