@@ -107,7 +107,7 @@ class KafkaTarget(LocalTarget):
         roles = [
             Role("host", ends_run=False, weight=0.5),
             Role("cloud", ends_run=False, weight=0.4),
-            Role("sender", ends_run=False, weight=0.2),
+            Role("sender", ends_run=False, weight=0.1),
             Role("stop", ends_run=False, weight=0.1, is_kill=False),
             Role("cloud-stop", ends_run=False, weight=0.1, is_kill=False),
             Role("join", ends_run=False, weight=0.1, is_kill=False),
