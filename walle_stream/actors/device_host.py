@@ -79,7 +79,7 @@ class GetStatus(msgspec.Struct):
 
 
 class Settle(msgspec.Struct):
-    """Question: take all messages that are there, and wait for the replies to open calls.
+    """Question: wait for all messages that are there, and for the replies to open calls.
 
     Answers how many replies are missing.
     """
@@ -282,15 +282,12 @@ class DeviceHost(Actor):
     def settle(self) -> bool:
         """Take what came down; see ``Placement.settle``."""
         self.on_idle()
-        return not self._open_calls and not self._is_behind
+        is_behind = any(each.parts[Calls].is_behind for each in self._partitions.values())
+        return not self._open_calls and not is_behind
 
     @property
     def _open_calls(self) -> int:
         return sum(each.parts[Figures].open_calls for each in self._partitions.values())
-
-    @property
-    def _is_behind(self) -> bool:
-        return any(each.parts[Calls].is_behind for each in self._partitions.values())
 
     def peek(self) -> list[PartitionStatus]:
         """Return the partitions' figures as of their last commits; any thread, at once.
@@ -468,8 +465,7 @@ class DeviceHost(Actor):
 
     def _settle(self, deadline_ms: float) -> int:
         while not self.settle() and monotonic_ms() < deadline_ms:
-            if not self._is_behind:
-                Flag().wait(SETTLE_POLL_S)
+            Flag().wait(SETTLE_POLL_S)
         return self._open_calls
 
     def on_stop(self) -> None:

@@ -200,8 +200,8 @@ class Placement(Protocol):
         """Take what came down for the partitions; waits for nothing.
 
         Returns:
-            Whether every call of the cloud has its reply. A bounded reader keeps its partitions
-            until then, for some seconds: nobody else would take the replies.
+            Whether every call of the cloud has its reply, and all messages were taken. A bounded
+            reader keeps its partitions until then, for some seconds: nobody else would take them.
         """
 
 

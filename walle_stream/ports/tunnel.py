@@ -99,11 +99,17 @@ class DownlinkSender(Uplink, Protocol):
 
 @runtime_checkable
 class HasLog(Protocol):
-    """A ``Downlink`` whose log may be replaced by another, in which positions begin anew."""
+    """A ``Downlink`` whose log is elsewhere: it comes with delay, and may be replaced by another.
+
+    In another one positions begin anew.
+    """
 
     @property
     def log_id(self) -> str:
         """Which log the messages received last are of, or one behind it; empty while unknown."""
+
+    def is_behind(self, partition: int) -> bool:
+        """Return whether more may come of what was there when a partition was first asked for."""
 
 
 class Downlink(Protocol):

@@ -36,6 +36,10 @@ class KafkaDownlink:
         found = self._reader.take({partition: position}).get(partition, ())
         return [(each.offset + 1, _envelope(each)) for each in within(found, max_bytes)]
 
+    def is_behind(self, partition: int) -> bool:
+        """Return whether the topic was not read to the end that it had; see ``HasLog``."""
+        return self._reader is not None and self._reader.is_behind(partition)
+
     def release(self, partition: int, position: int) -> None:
         """Do nothing: the topic's retention decides; see ``Downlink.release``."""
 

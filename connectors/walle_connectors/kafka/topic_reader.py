@@ -51,12 +51,13 @@ class ReadRecord(NamedTuple):
 class _Queue:
     # records of one partition, ascending in offset
 
-    __slots__ = ("goal", "position", "records")
+    __slots__ = ("end", "goal", "position", "records")
 
     def __init__(self, position: int) -> None:
         self.position = position  # the next offset that the caller wants
         self.records: deque[ReadRecord] = deque()
         self.goal: int | None = position  # where the fetcher must seek; None: nowhere
+        self.end: int | None = None  # when it was new; -1 where that was read
 
     @property
     def next(self) -> int:
@@ -99,6 +100,12 @@ class TopicReader:
                 for partition, lane in sorted(self._lanes.items())
                 if lane.records
             }
+
+    def is_behind(self, partition: int) -> bool:
+        """Return whether a partition was not read yet to where it ended when it was asked for."""
+        with self._condition:
+            lane = self._lanes.get(partition)
+            return lane is not None and lane.end != -1
 
     def close(self) -> None:
         """Stop reading; may be called twice."""
@@ -168,6 +175,7 @@ class TopicReader:
         assigned: set[int] = set()
         while not self._stopped.is_set():
             self._assign(fetcher, assigned)
+            self._look_for_ends(client, assigned)
             found = fetcher.poll(_POLL_MS, _MOST) if assigned else Polled()
             lost = {*found.gone, *found.cut}
             if lost:
@@ -177,6 +185,7 @@ class TopicReader:
             if lost:
                 self._go_on_behind_loss(client, lost)
             self._keep(found.records)
+            self._note_ends(fetcher, assigned)
             self._wait(bool(assigned))
 
     def _assign(self, fetcher: Fetcher, assigned: set[int]) -> None:
@@ -195,6 +204,17 @@ class TopicReader:
             fetcher.assign(sorted(assigned))
         for partition, offset in moved.items():
             fetcher.seek(partition, offset)
+
+    def _look_for_ends(self, client: TopicClient, assigned: set[int]) -> None:
+        new = {number for number in assigned if self._lanes[number].end is None}
+        for number, each in (client.bounds(new) if new else {}).items():
+            self._lanes[number].end = each.end
+
+    def _note_ends(self, fetcher: Fetcher, assigned: set[int]) -> None:
+        # by position: the last offsets may be of no record
+        for lane, number in ((self._lanes[number], number) for number in assigned):
+            if lane.end not in {None, -1} and lane.end <= (fetcher.position(number) or 0):
+                lane.end = -1
 
     def _keep(self, found: Mapping[int, Records]) -> None:
         with self._condition:

@@ -146,6 +146,21 @@ def test_messages_are_taken_once_and_in_order_through_kills(walle, address, raw,
         assert f"{waiting} messages wait for devices" in walle("status", data_dir).stdout
 
 
+@pytest.mark.parametrize("group", [{}, {"group": "devices"}])
+def test_a_run_at_its_end_takes_what_was_sent_since(walle, address, raw, tmp_path, group):
+    topic, devices = raw
+    with fresh_model(address, PARTITIONS) as model:
+        source = {"connector": "kafka", "brokers": [address], "topic": topic, "stopAtEnd": True}
+        file = pipeline(tmp_path, model, {**source, **group})
+        run = ("run", file, "--data-dir", tmp_path / "d")
+        walle(*run)
+        walle("send", file, "--all", '"late"')
+        walle(*run)
+    found = told(walle, tmp_path / "d")
+    for who in devices:
+        assert [each["value"] for each in found[who]] == ["late"]
+
+
 def _poison(model):
     """Records that are no messages, as a foreign program would write them."""
 

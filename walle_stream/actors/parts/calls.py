@@ -40,8 +40,8 @@ class Calls(Part):
         """Begin."""
         self._downlink = downlink
         self._messages = Messages()
-        self.is_behind = False
-        """Whether the last look found something, or did not come to its end."""
+        self.is_behind = True
+        """Whether the last look found something, or more may be there."""
         self._passed = 0  # behind others' messages, which are no reason for a commit
         self._soon_until_ms = 0.0
 
@@ -74,6 +74,8 @@ class Calls(Part):
         if self._is_other_log(head):
             return True  # the head must say so: the next look begins at its beginning
         only, self.is_behind = opening.plan.only_device, bool(messages)
+        if not messages and isinstance(self._downlink, HasLog):
+            self.is_behind = self._downlink.is_behind(opening.number)
         for position, data in messages:
             if only and _device_of(data) not in {only, ""}:
                 head.downlink_position = position

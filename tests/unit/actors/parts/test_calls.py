@@ -58,6 +58,9 @@ class Down:
             for n in range(position, self.count)
         ]
 
+    def is_behind(self, _partition):
+        return False
+
 
 class Anonymous(Down):
     """One that does not."""

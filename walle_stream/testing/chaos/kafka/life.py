@@ -331,25 +331,11 @@ class KafkaLife:
         parts = self._parts
         if any(each.is_wanted or each.is_alive for each in (*parts.hosts, parts.sender)):
             return
-        if not parts.standing.is_drained:
-            self._begin_end()
-        elif self._is_told():
+        sent = parts.place.ends(parts.messages, parts.partitions)
+        if sent is not None and parts.standing.is_drained(sent):
             self._step = self._merge
         else:
-            for host in parts.hosts[:STEADY]:
-                host.start()
-            self._step = self._settle
-
-    def _settle(self) -> None:
-        if self._may_ask() and self._is_told():
-            for host in self._parts.hosts:
-                host.terminate()
-            self._step = self._end_source
-
-    def _is_told(self) -> bool:
-        parts = self._parts
-        sent = parts.place.ends(parts.messages, parts.partitions)
-        return sent is not None and parts.standing.is_told(sent)
+            self._begin_end()
 
     def _merge(self) -> None:
         parts = self._parts

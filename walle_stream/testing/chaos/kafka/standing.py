@@ -30,7 +30,7 @@ class _Standing(NamedTuple):
 
 
 class Standing:
-    """The partitions of one or several data directories. One thread; hosts may write meanwhile."""
+    """The partitions of one or several data directories. One thread; nobody writes meanwhile."""
 
     def __init__(self, folders: Sequence[Path], partitions: int) -> None:
         """Look at nothing yet.
@@ -42,19 +42,14 @@ class Standing:
         self._folders = folders
         self._partitions = partitions
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether each partition has passed its end and has no frame to send."""
-        return all(each.is_ended and not each.frames for each in self._last())
-
-    def is_told(self, sent: Sequence[int]) -> bool:
-        """Return whether each call has its reply, and each message was taken.
+    def is_drained(self, sent: Sequence[int]) -> bool:
+        """Return whether each partition has passed its end, and nothing is on its way.
 
         Args:
             sent: Records of the way down, by partition.
         """
         return all(
-            not each.calls and each.taken == count
+            each.is_ended and not each.frames + each.calls and each.taken == count
             for each, count in zip(self._last(), sent, strict=True)
         )
 
