@@ -85,6 +85,8 @@ class Settle(msgspec.Struct):
     """
 
     timeout_s: float
+    is_stopped: Callable[[], bool] = bool
+    """Whether to wait no longer; never, unless given. Asked in the host's thread."""
 
 
 class Close(msgspec.Struct):
@@ -215,7 +217,7 @@ class DeviceHost(Actor):
         if isinstance(message, GetStatus):
             return [partition.status() for partition in self._partitions.values()]
         if isinstance(message, Settle):
-            return self._settle(monotonic_ms() + message.timeout_s * 1000.0)
+            return self._settle(message)
         if isinstance(message, Close):
             return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
@@ -463,8 +465,9 @@ class DeviceHost(Actor):
             answer.programs |= partition.parts[Installations].programs()
         return answer
 
-    def _settle(self, deadline_ms: float) -> int:
-        while not self.settle() and monotonic_ms() < deadline_ms:
+    def _settle(self, asked: Settle) -> int:
+        deadline_ms = monotonic_ms() + asked.timeout_s * 1000.0
+        while not (self.settle() or monotonic_ms() >= deadline_ms or asked.is_stopped()):
             Flag().wait(SETTLE_POLL_S)
         return self._open_calls
 

@@ -361,7 +361,7 @@ class LocalRun:
         missing = 0
         for host in self._hosts:
             left_s = max(deadline_ms - monotonic_ms(), 0.0) / 1000.0
-            missing += self._ask(host, Settle(left_s))
+            missing += self._ask(host, Settle(left_s, self._stop.is_set))
             self._check_cloud()
         if missing:
             _log.warning(
