@@ -196,7 +196,7 @@ class HostProcess:
             # after a stop, or a limit, the next run takes the replies
             is_limited = self._options.limit is not None and not state.is_ended
             if not (is_limited or is_worn or self._stop.is_set()):
-                state.missing_replies = self._ask(Settle(REPLIES_TIMEOUT_S))
+                state.missing_replies = self._ask(Settle(REPLIES_TIMEOUT_S, self._stop.is_set))
             self._await_cloud()
             state.statuses = self._ask(Close(FLUSH_TIMEOUT_S))
             self._stack.close()
