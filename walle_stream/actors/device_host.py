@@ -137,7 +137,7 @@ class DeviceHost(Actor):
         open_partitions: Callable[[], list[PartitionHost]],
         policy: RestartPolicy,
         sizer: BatchSizer,
-        open_placed: Callable[[int, int, bool], PartitionHost] | None = None,
+        open_placed: Callable[[int, int], PartitionHost] | None = None,
         *,
         incarnation: str = "",
         may_begin_anew: bool = False,
@@ -145,8 +145,7 @@ class DeviceHost(Actor):
         """Describe the host; nothing is opened yet.
 
         ``open_partitions`` runs in the actor's thread. ``open_placed`` opens one partition of a
-        generation, which may be a new group's, where the source places them. The rest is as in
-        ``Placement``.
+        generation, where the source places them. The rest is as in ``Placement``.
         """
         self.name = name
         self._open = open_partitions
@@ -224,9 +223,7 @@ class DeviceHost(Actor):
 
     # Where the source places partitions; called by its reader, in this actor's thread
 
-    def assign(
-        self, partitions: Sequence[int], generation: int, *, is_anew: bool = False
-    ) -> Mapping[int, bytes]:
+    def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
         """Open partitions; see ``Placement.assign``.
 
         Raises:
@@ -237,7 +234,7 @@ class DeviceHost(Actor):
             raise TypeError(f"device host {self.name} takes no partitions")
         offsets = {}
         for number in partitions:
-            partition = self._open_placed(number, generation, is_anew)
+            partition = self._open_placed(number, generation)
             self._add(partition)
             self._left.pop(number, None)
             if partition.offset is not None:

@@ -25,11 +25,7 @@ from walle_stream.vm.pool import VmPool
 
 _GENERATION_SHIFT: Final = 32
 """An epoch is the generation of the placement, then a count of openings: who was placed
-later has the higher one, on whatever machine, and a group that begins anew goes on counting."""
-
-
-_RESTARTS: Final = 2**16 - 1
-"""Epochs that are left to an opening where generations do not keep it apart from the next one."""
+later has the higher one, on whatever machine."""
 
 
 class HostPlace(msgspec.Struct, frozen=True):
@@ -59,20 +55,20 @@ class PartitionOpener(msgspec.Struct, frozen=True):
     place: HostPlace
     uploads: Executor
 
-    def open(self, number: int, generation: int = 0, is_anew: bool = False) -> PartitionHost:
+    def open(self, number: int, generation: int = 0) -> PartitionHost:
         """Open a partition at its last commit; run in its host's thread.
 
-        A placement by the source has a generation ≥ 1. ``is_anew``: see ``Placement.assign``.
+        A placement by the source has a generation ≥ 1; see ``Placement.assign``.
 
         Raises:
-            SourceMovedError: It was opened in a later generation, as its snapshots say.
+            SourceMovedError: Its snapshots have that generation, or a later one.
         """
         path, place = self.data_dir.partition_path(number), self.place
         sync_ms, keeper = self.state.sync_ms, self._make_keeper(number)
         least = generation << _GENERATION_SHIFT
         if keeper is not None and generation:
             # now, not when a restart opens it once more: somebody may have it by then
-            least = _least_epoch(keeper.snapshots.last_epoch, number, generation, is_anew=is_anew)
+            _expect_later(keeper.snapshots.last_epoch, number, generation)
         if generation:
             self.in_hand.adopt(number)
         # the group took it from a process that may not know yet, and would be gone by itself
@@ -115,17 +111,14 @@ class PartitionOpener(msgspec.Struct, frozen=True):
         return SnapshotKeeper(snapshots, self.uploads, spec.every_ms)
 
 
-def _least_epoch(last: int, number: int, generation: int, *, is_anew: bool) -> int:
-    least = generation << _GENERATION_SHIFT
-    if last >> _GENERATION_SHIFT <= generation:
-        return least
-    if not is_anew:
+def _expect_later(epoch: int, number: int, generation: int) -> None:
+    last = epoch >> _GENERATION_SHIFT
+    if last >= generation:
         raise SourceMovedError(
-            f"partition {number} was opened in generation {last >> _GENERATION_SHIFT} of its "
-            f"group, and this host has it in generation {generation}"
+            f"partition {number} was opened in generation {last}, and this host has it in "
+            f"generation {generation}",
+            last,
         )
-    # the cloud side refuses what is older than the last opening's, whose own restarts count on
-    return (last | _RESTARTS) + 1
 
 
 def _fetch_state(keeper: SnapshotKeeper, path: Path, patience_s: float) -> None:

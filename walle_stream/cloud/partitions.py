@@ -93,11 +93,9 @@ class Partitions:
 
     # What the group gives and takes
 
-    def assign(
-        self, partitions: Sequence[int], generation: int, *, is_anew: bool = False
-    ) -> Mapping[int, bytes]:
+    def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
         """Open tables; see ``Placement.assign``. A place needs no generation: see the module."""
-        del generation, is_anew
+        del generation
         with self._lock:
             self._until_ms = None  # what was known of the group was before
         offsets = {}

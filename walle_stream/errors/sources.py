@@ -29,11 +29,17 @@ class SourceFormatError(SourceError, ValueError):
 
 
 class SourceMovedError(SourceError):
-    """A partition was opened in a later generation than the one that it was placed by.
+    """A partition has been opened in the generation that it was placed by, or a later one.
 
     Its reader catches it: either this host was put out of its group and does not know, or
     the group was made anew and counts from 1 again.
     """
+
+    def __init__(self, message: str = "", generation: int = 0) -> None:
+        """Keep the generation in which it was opened last."""
+        super().__init__(message)
+        self.args = (message, generation)
+        self.generation = generation
 
 
 class SourceNotFoundError(SourceError, FileNotFoundError):

@@ -165,23 +165,20 @@ class Placement(Protocol):
     """Whether a partition that the group has read before, but that has no offset here, may
     begin at its beginning: where state follows its partition, nothing was kept of it."""
 
-    def assign(
-        self, partitions: Sequence[int], generation: int, *, is_anew: bool = False
-    ) -> Mapping[int, bytes]:
+    def assign(self, partitions: Sequence[int], generation: int) -> Mapping[int, bytes]:
         """Open partitions, which nobody else has from now on; blocks on the store.
 
         Args:
             partitions: New ones.
-            generation: Of the group; grows with every placement, and goes into the
-                epoch of what the partitions send.
-            is_anew: The group, asked just now, says that this host is its member in
-                ``generation``: partitions opened in a later one were of a group before it.
+            generation: Of this placement, ≥ 1; higher than that of any owner before, as far
+                as the group knows. It goes into the epoch of what the partitions send.
 
         Returns:
             The committed offset of each that has one.
 
         Raises:
-            SourceMovedError: One was opened in a later generation; some may be open now.
+            SourceMovedError: One has been opened in this generation or a later one; some may be
+                open now.
             WalleError: One cannot be opened; the source must not be read on.
         """
 

@@ -16,8 +16,8 @@ from walle_connectors.brokers import Connection
 from walle_connectors.kafka.connecting import connect
 from walle_connectors.kafka.librdkafka import Driver
 from walle_connectors.kafka.source.client import TopicClient
-from walle_connectors.kafka.source.confluent import ConfluentFetcher
-from walle_connectors.kafka.source.fetching import Fetcher, Polled, PythonFetcher, Records
+from walle_connectors.kafka.source.drivers import open_fetcher
+from walle_connectors.kafka.source.fetching import Fetcher, Polled, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_stream.errors import SourceError
 
@@ -157,10 +157,7 @@ class TopicReader:
 
     def _make(self) -> tuple[TopicClient, Fetcher]:
         client = TopicClient(self._model, connection=self._connection, metadata_ms=_METADATA_MS)
-        if self._model.driver == "kafka-python":
-            return client, PythonFetcher(client, has_headers=True)
-        client.watch()
-        return client, ConfluentFetcher(self._model, has_headers=True)
+        return client, open_fetcher(client, self._model, has_headers=True)
 
     def _begin(self, topic_id: str) -> None:
         with self._condition:

@@ -22,6 +22,12 @@ def driver(request):
 
 
 @pytest.fixture
+def group_driver():
+    """The library that is a member of groups."""
+    return "kafka-python"
+
+
+@pytest.fixture
 def cluster(address):
     """A broker's topics of one test, which go with it."""
     from tests.integration.kafka.cloud_worker import Cluster

@@ -7,12 +7,21 @@ import pytest
 
 pytest.importorskip("kafka", reason="the extra `kafka` is not installed")
 
-from kafka.errors import CommitFailedError
-
 from tests.integration.kafka.source_rows import DEADLINE_S, Host, Ledger, row, source
 from walle_stream.errors import SourceError, SourceMovedError, StoreLockedError
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def live(address, topic, group_driver):
+    """Make a source of the topic's group, which does not end unless told, by either library."""
+
+    def make(**keys):
+        given = {"group": f"{topic}-group", "stopAtEnd": False, "driver": group_driver, **keys}
+        return source(address, topic, **given)
+
+    return make
 
 
 @pytest.fixture
@@ -41,15 +50,11 @@ def expect_all(ledger, count):
         assert taken == [number for number in range(count) if number % 8 % 4 == partition]
 
 
-def live(address, topic, **keys):
-    return source(address, topic, group=f"{topic}-group", stopAtEnd=False, **keys)
-
-
-def test_partitions_move_to_hosts_that_come_and_from_hosts_that_go(address, topics, topic):
+def test_partitions_move_to_hosts_that_come_and_from_hosts_that_go(topics, topic, live):
     ledger = Ledger()
-    first = Host("one", ledger, live(address, topic))
+    first = Host("one", ledger, live())
     turns([first], lambda: first.numbers == [0, 1, 2, 3])
-    second = Host("two", ledger, live(address, topic))
+    second = Host("two", ledger, live())
     turns([first, second], lambda: len(first.numbers) == len(second.numbers) == 2)
     # cooperative: what stayed was neither closed nor opened again
     moved = [what for what in ledger.story if what[:2] == ("one", "revoke")]
@@ -69,14 +74,14 @@ def test_partitions_move_to_hosts_that_come_and_from_hosts_that_go(address, topi
     assert {*first.threads, *second.threads} == {threading.current_thread()}
 
 
-def test_what_was_not_committed_when_it_was_revoked_is_committed_then(address, topic):
+def test_what_was_not_committed_when_it_was_revoked_is_committed_then(live):
     ledger = Ledger()
-    first = Host("one", ledger, live(address, topic))
+    first = Host("one", ledger, live())
     while not first.turn(commits=False):
         assert not ledger.uids
     first.reader.close()
     assert sum(map(len, ledger.uids.values())) > 0
-    second = Host("two", ledger, live(address, topic))
+    second = Host("two", ledger, live())
     turns([second], lambda: sum(map(len, ledger.uids.values())) >= 200)
     second.reader.close()
     expect_all(ledger, 200)
@@ -116,29 +121,29 @@ class Elsewhere(Bound):
 def die(host):
     """Nothing is committed or told; only the group need not wait until it notices."""
     host.reader._is_closed = True
-    host.reader._polls.stop()
+    host.reader._group.leave(gives_back=False)
     host.reader._client.close()
 
 
-def generation(host):
-    return host.reader._consumer.group_metadata().generation_id
+def is_member(host):
+    return host.reader._group.is_member
 
 
 def await_polls(host, timeout_ms):
     """Let a member be without a read for so long; the library counts by the same clock."""
     ended = time.monotonic() + timeout_ms / 1000
     while time.monotonic() < ended:
-        assert generation(host) >= 0, "the group has put the host out"
+        assert is_member(host), "the group has put the host out"
         threading.Event().wait(0.05)
 
 
-def test_a_host_that_waits_for_room_stays_a_member(address, topics, topic):
+def test_a_host_that_waits_for_room_stays_a_member(topics, topic, live):
     keys = {"pollInterval": "2s", "sessionTimeout": "6s"}
     ledger = Ledger()
-    first = Host("one", ledger, live(address, topic, **keys))
+    first = Host("one", ledger, live(**keys))
     turns([first], lambda: sum(map(len, ledger.uids.values())) >= 200)
     topics.write(topic, rows(range(200, 300)))
-    await_polls(first, 6_000)  # three times as long as it may be busy
+    await_polls(first, 7_000)  # longer than it may be busy
     topics.write(topic, rows(range(300, 400)))
     turns([first], lambda: sum(map(len, ledger.uids.values())) >= 400)
     first.reader.close()
@@ -146,16 +151,15 @@ def test_a_host_that_waits_for_room_stays_a_member(address, topics, topic):
     assert [what for _, what, _, _ in ledger.story] == ["assign", "revoke"]
 
 
-def test_a_host_that_gives_nothing_back_loses_what_it_had(address, topic):
+def test_a_host_that_gives_nothing_back_loses_what_it_had(live):
     keys = {"pollInterval": "4s", "sessionTimeout": "6s"}
     ledger = Ledger()
-    first = PutOut("one", ledger, live(address, topic, **keys))
+    first = PutOut("one", ledger, live(**keys))
     while not first.numbers:
         first.turn(commits=False)
     # it reads no more, while the group wants half of its partitions for another
-    second = Late("two", ledger, live(address, topic, **keys))
+    second = Late("two", ledger, live(**keys))
     turns([second], lambda: len(second.numbers) == 4)
-    assert generation(first) < 0
     while ("one", "lose") not in {each[:2] for each in ledger.story}:
         first.turn(commits=False)
     assert first.numbers == []
@@ -165,50 +169,48 @@ def test_a_host_that_gives_nothing_back_loses_what_it_had(address, topic):
     expect_all(ledger, 200)
 
 
-def test_a_bounded_run_of_a_group_ends_once_per_partition(address, topic):
+def test_a_bounded_run_of_a_group_ends_once_per_partition(live):
     ledger = Ledger()
-    hosts = [
-        Host(name, ledger, source(address, topic, group=f"{topic}-b")) for name in ("one", "two")
-    ]
+    hosts = [Host(name, ledger, live(stopAtEnd=True)) for name in ("one", "two")]
     turns(hosts, lambda: all(host.reader.is_done for host in hosts))
     for host in hosts:
         host.reader.close()
     expect_all(ledger, 200)
     assert sorted(ledger.ends) == [0, 1, 2, 3]
-    late = Host("three", ledger, source(address, topic, group=f"{topic}-b"))
+    late = Host("three", ledger, live(stopAtEnd=True))
     turns([late], lambda: late.reader.is_done)
     late.reader.close()
     assert sorted(ledger.ends) == [0, 1, 2, 3]
 
 
-def test_what_others_read_is_not_begun_anew_without_its_state(address, topic):
+def test_what_others_read_is_not_begun_anew_without_its_state(live):
     here = Ledger()
-    first = Bound("one", here, live(address, topic))
+    first = Bound("one", here, live())
     turns([first], lambda: sum(map(len, here.uids.values())) >= 200)
     first.reader.close()
     there = Ledger()
-    second = Elsewhere("two", there, live(address, topic))
+    second = Elsewhere("two", there, live())
     with pytest.raises(SourceError, match=r"was read up to offset 50 .* its state is not here"):
         turns([second], lambda: False)
     second.reader.close()
     assert not there.uids
     assert not there.owners
     # with what the first has kept it goes on
-    third = Bound("three", here, live(address, topic))
+    third = Bound("three", here, live())
     turns([third], lambda: len(third.numbers) == 4)
     third.reader.close()
 
 
-def test_who_dies_before_he_has_said_how_far_has_said_whose_it_is(address, topic):
-    first = Bound("one", Ledger(), live(address, topic))
+def test_who_dies_before_he_has_said_how_far_has_said_whose_it_is(live):
+    first = Bound("one", Ledger(), live())
     turns([first], lambda: len(first.numbers) == 4)
     die(first)
     # with the same data directory, in which nothing was committed
-    again = Bound("again", Ledger(), live(address, topic))
+    again = Bound("again", Ledger(), live())
     turns([again], lambda: len(again.numbers) == 4)
     die(again)
     there = Ledger()
-    second = Elsewhere("two", there, live(address, topic))
+    second = Elsewhere("two", there, live())
     with pytest.raises(SourceError, match=r"offset 0 by another member .* state is not here"):
         turns([second], lambda: False)
     second.reader.close()
@@ -216,52 +218,54 @@ def test_who_dies_before_he_has_said_how_far_has_said_whose_it_is(address, topic
 
 
 class Moved(Host):
-    """Somebody opened partition 1 in a later generation."""
+    """Somebody opened partition 1 in a later generation, where the group has forgotten it."""
 
-    def assign(self, partitions, generation, is_anew=False):
-        self._note("anew" if is_anew else "asked", partitions, generation)
-        if 1 in partitions and not is_anew:
-            raise SourceMovedError("partition 1 was opened in generation 9")
-        return super().assign(partitions, generation)
-
-    def lose(self, partitions):
-        super().lose([number for number in partitions if number in self.waiting])
+    def assign(self, partitions, generation):
+        found = super().assign(partitions, generation)
+        if 1 in partitions and generation <= 9:
+            raise SourceMovedError("partition 1 was opened in generation 9", 9)
+        return found
 
 
-def test_a_group_that_was_made_anew_is_told_from_a_host_that_was_put_out(
-    address, topic, monkeypatch
-):
+def test_a_group_that_was_made_anew_goes_on_above_what_its_state_has_seen(live):
     ledger = Ledger()
-    host = Moved("one", ledger, live(address, topic))
-    consumer, refused = host.reader._consumer, []
-    commit = consumer.commit
-
-    def commit_late(*arguments, **keys):
-        # as when others were told to take over in the meantime
-        if not refused:
-            refused.append(arguments)
-            raise CommitFailedError
-        return commit(*arguments, **keys)
-
-    monkeypatch.setattr(consumer, "commit", commit_late)
+    host = Moved("one", ledger, live())
     turns([host], lambda: sum(map(len, ledger.uids.values())) >= 200)
     host.reader.close()
     expect_all(ledger, 200)
-    story = [what for _, what, _, _ in ledger.story]
-    assert story.index("lose") < story.index("anew")
-    assert story[:2] == ["asked", "lose"]
-    assert story.count("asked") == 2
+    story = [(what, generation) for _, what, _, generation in ledger.story]
+    assert story == [("assign", 1), ("lose", 0), ("assign", 10), ("revoke", 0)]
+
+
+def test_who_is_no_member_any_more_opens_nothing(live, monkeypatch):
+    ledger = Ledger()
+    host = Host("one", ledger, live())
+    group, refused = host.reader._group, []
+    claim = group.claim
+
+    def claim_late(told):
+        # as where the group has put it out, which it has not heard of
+        if not refused:
+            refused.append(told)
+            return False
+        return claim(told)
+
+    monkeypatch.setattr(group, "claim", claim_late)
+    turns([host], lambda: sum(map(len, ledger.uids.values())) >= 200)
+    host.reader.close()
+    expect_all(ledger, 200)
+    assert [what for _, what, _, _ in ledger.story] == ["assign", "revoke"]
     assert len(refused) == 1
 
 
-def test_an_error_of_the_host_is_raised_and_ends_the_membership(address, topic):
+def test_an_error_of_the_host_is_raised_and_ends_the_membership(live):
     class Broken(Host):
         def assign(self, partitions, generation):
             super().assign(partitions, generation)
             raise StoreLockedError("held")
 
     ledger = Ledger()
-    broken = Broken("one", ledger, live(address, topic))
+    broken = Broken("one", ledger, live())
     with pytest.raises(StoreLockedError, match="held"):
         turns([broken], lambda: False)
     with pytest.raises(SourceError, match="after an error"):
@@ -269,16 +273,16 @@ def test_an_error_of_the_host_is_raised_and_ends_the_membership(address, topic):
     broken.reader.close()
     broken.reader.close()
     ledger.owners.clear()
-    second = Host("two", ledger, live(address, topic))
+    second = Host("two", ledger, live())
     turns([second], lambda: sum(map(len, ledger.uids.values())) >= 200)
     second.reader.close()
 
 
-def test_tools_see_the_lag(address, topics, topic):
+def test_tools_see_the_lag(address, topic, live):
     from kafka.admin import KafkaAdminClient
 
     ledger = Ledger()
-    host = Host("one", ledger, live(address, topic))
+    host = Host("one", ledger, live())
     turns([host], lambda: sum(map(len, ledger.uids.values())) >= 200)
     host.reader.close()
     admin = KafkaAdminClient(bootstrap_servers=address)
@@ -288,12 +292,12 @@ def test_tools_see_the_lag(address, topics, topic):
     assert sorted(each.offset for each in offsets.values()) == [50, 50, 50, 50]
 
 
-def test_reading_does_not_wait_for_the_group(address, topic):
+def test_reading_does_not_wait_for_the_group(live):
     ledger = Ledger()
-    first = Host("one", ledger, live(address, topic))
+    first = Host("one", ledger, live())
     turns([first], lambda: first.numbers == [0, 1, 2, 3])
     # the second one cannot join before the first has read: both are asked by one thread
-    second = Host("two", ledger, live(address, topic))
+    second = Host("two", ledger, live())
     while not second.numbers:
         second.turn()
         first.turn()

@@ -3,7 +3,7 @@
 import pytest
 
 from walle_stream.actors.parts.snapshots import SnapshotKeeper
-from walle_stream.app.partitions import _fetch_state, _least_epoch
+from walle_stream.app.partitions import _expect_later, _fetch_state
 from walle_stream.errors import SourceMovedError
 from walle_stream.store import partition
 from walle_stream.store.partition import PartitionStore
@@ -19,22 +19,9 @@ def test_a_last_owner_that_is_about_to_go_is_waited_for(tmp_path, monkeypatch):
     PartitionStore.open(path).close()
 
 
-@pytest.mark.parametrize(
-    ("last", "is_anew", "least"),
-    [
-        (0, False, 3 << 32),
-        (2 << 32, False, 3 << 32),
-        # opened before in the same one: the database counts on
-        ((3 << 32) + 5, False, 3 << 32),
-        # above what restarts of that opening may have taken
-        ((7 << 32) + 5, True, (7 << 32) + 65_536),
-        (2 << 32, True, 3 << 32),
-    ],
-)
-def test_an_epoch_is_above_what_anybody_had(last, is_anew, least):
-    assert _least_epoch(last, 0, 3, is_anew=is_anew) == least
-
-
-def test_who_comes_with_an_earlier_generation_is_refused():
-    with pytest.raises(SourceMovedError, match=r"4 was opened in generation 7 .* in generation 3"):
-        _least_epoch(7 << 32, 4, 3, is_anew=False)
+@pytest.mark.parametrize("last", [(3 << 32) + 5, 7 << 32])
+def test_a_generation_that_is_not_later_than_the_last_one_is_refused(last):
+    _expect_later((3 << 32) - 1, 4, 3)
+    with pytest.raises(SourceMovedError) as refused:
+        _expect_later(last, 4, 3)
+    assert refused.value.generation == last >> 32

@@ -8,6 +8,7 @@ from kafka.errors import KafkaError
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.source.client import Told
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import WalleError
 
@@ -42,7 +43,7 @@ class Owners:
         except (KafkaError, WalleError):
             return {}
         return {
-            place.partition: each.metadata
+            place.partition: owner
             for place, each in found.items()
-            if place.topic == self._topic and each.metadata
+            if place.topic == self._topic and (owner := Told.read(each.offset, each.metadata).owner)
         }

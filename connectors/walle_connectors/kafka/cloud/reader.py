@@ -8,16 +8,17 @@ else). Nothing that is kept hangs on it.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final, override
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, override
 
 import msgspec
 
 from walle_connectors.kafka.cloud.letters import RefusedRecords
 from walle_connectors.kafka.cloud.records import read_stretches
-from walle_connectors.kafka.source.client import TopicClient, source_errors
-from walle_connectors.kafka.source.fetching import PythonFetcher, Records
+from walle_connectors.kafka.source.client import Told, TopicClient
+from walle_connectors.kafka.source.fetching import Records
+from walle_connectors.kafka.source.group import Group
 from walle_connectors.kafka.source.membership import GroupReader
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.offsets import TopicPosition
@@ -32,7 +33,6 @@ from walle_stream.reading.offsets import encode_position
 _log = logging.getLogger(__name__)
 
 _POLL_RECORDS: Final = 2_000
-_ASK_MS: Final = 10_000
 _RENEWALS: Final = 4
 """So often in a session's time the group is told that this worker goes on."""
 
@@ -57,19 +57,19 @@ class CloudReader(GroupReader):
     def __init__(
         self,
         client: WorkerClient,
+        group: Group,
         model: KafkaSourceModel,
         tables: Partitions,
         letters: RefusedRecords | None,
         patience_ms: float,
     ) -> None:
-        """Join the group, taking the client; partitions come with the first reads.
+        """Join the group, taking it and the client; partitions come with the first reads.
 
         Refused records go to ``letters``, or only to the log; for ``patience_ms`` there may be
         records and no progress.
         """
         decoder = RecordDecoder(model.max_record_bytes)  # of events, which there are none of
-        super().__init__(client, model, decoder, tables, Opening({}, (), _POLL_RECORDS))
-        self._fetcher = PythonFetcher(client, has_headers=True)
+        super().__init__(client, group, model, decoder, tables, Opening({}, (), _POLL_RECORDS))
         self._beginning = msgspec.structs.replace(
             self._beginning,
             advice="give --on-missing earliest to go on with what is there (what is missing is "
@@ -84,33 +84,24 @@ class CloudReader(GroupReader):
     # Partitions
 
     @override
-    def _open(self, numbers: Sequence[int], generation: int) -> None:
-        super()._open(numbers, generation)
-        self._tell_at_ms = 0.0  # at once: nobody answers for them before
-
-    @override
-    def _claim(self, numbers: Sequence[int]) -> bool:
+    def _expect_own(self, told: Mapping[int, Told]) -> None:
         # no table is here: the topic must have all that was ever in it
-        for number, bounds in self._client.bounds(numbers).items():
-            if not bounds.begin or self._beginning.on_missing != "fail":
-                continue
-            place = self._client.place(number)
-            with source_errors(self._client.topic):
-                told = self._consumer.committed(place, timeout_ms=_ASK_MS)
-            if told:
+        for number, bounds in self._client.bounds(told).items():
+            offset = told[number].offset
+            if offset and bounds.begin and self._beginning.on_missing == "fail":
                 raise TunnelError(
-                    f"{self._client.topic}[{number}] was read up to offset {told} by a worker "
+                    f"{self._client.topic}[{number}] was read up to offset {offset} by a worker "
                     "whose table is not here, and retention deleted everything before "
                     f"{bounds.begin}: give --snapshots a folder that has the table, or "
                     "--on-missing earliest to make it of what is left"
                 )
-        return True
 
     @override
     def _add(self, lanes: Mapping[int, TopicLane]) -> None:
         super()._add(lanes)
         for number, lane in lanes.items():
             self._tables.expect(number, lane.goal, lane.goal)
+        self._tell_at_ms = 0.0  # at once: nobody answers for them before
 
     # Records
 
@@ -147,25 +138,16 @@ class CloudReader(GroupReader):
     @override
     def _tell_lag(self) -> None:
         now_ms = monotonic_ms()
-        self._tables.joined(is_member=self._consumer.group_metadata().generation_id >= 0)
+        self._tables.joined(is_member=self._group.is_member)
         self._look_for_progress(now_ms)
         offsets = {number: lane.done.next for number, lane in self._lanes.items()}
         if now_ms < self._tell_at_ms or not offsets:
             return
         self._tell_at_ms = now_ms + self._session_ms / _RENEWALS
-        with suppress(Exception):  # whatever it is, the lease is not renewed
-            self._consumer.commit_async(self._as_committed(offsets), callback=self._renewal())
-
-    def _renewal(self) -> Callable[[Any, Any], None]:
         # the broker waits for a session's time from what it answered last before it gives the
         # partitions to another
         until_ms = unstopped_ms() + self._session_ms
-
-        def on_answer(_offsets: Any, answer: Any) -> None:
-            if not isinstance(answer, BaseException):
-                self._tables.held_until(until_ms)
-
-        return on_answer
+        self._group.tell(self._as_told(offsets), partial(self._tables.held_until, until_ms))
 
     def _look_for_progress(self, now_ms: float) -> None:
         done = sum(lane.done.next for lane in self._lanes.values())

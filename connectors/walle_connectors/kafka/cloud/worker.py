@@ -22,6 +22,7 @@ from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
 from walle_connectors.kafka.downlink import KafkaDownlinkSender
 from walle_connectors.kafka.librdkafka import driver_problem
+from walle_connectors.kafka.source.drivers import open_group
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.topics import NeededTopic, check_topics, find_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
@@ -211,8 +212,9 @@ class _Worker:
     def _join(self) -> CloudReader:
         client = WorkerClient(self._model, is_member=True, named_by="spec.tunnel.topic")
         try:
+            group = open_group(client, self._model, has_headers=True)
             return CloudReader(
-                client, self._model, self._tables, self._letters, self._patience_s * 1000.0
+                client, group, self._model, self._tables, self._letters, self._patience_s * 1000.0
             )
         except BaseException:
             client.close()

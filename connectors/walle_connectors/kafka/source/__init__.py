@@ -2,8 +2,9 @@
 
 ``opening`` opens the topic or joins its group, ``reader`` reads all partitions, ``membership``
 those that a consumer group gives to this host; ``offsets`` says where a partition stands and
-where it begins, ``fetching`` gets records through either library (``confluent`` is the second
-one's), ``records`` makes batches of them. ``client`` asks the brokers.
+where it begins, ``records`` makes batches of records. Two libraries stand behind two ports, which
+``drivers`` chooses from: ``fetching`` gets records (``confluent`` is the second one's), ``group``
+is the membership (``python_group``). ``client`` asks the brokers.
 Nothing imports a library before it is needed, since they are extras.
 """
 

@@ -4,9 +4,9 @@ The one module of the source that asks a broker anything but for records.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -97,6 +97,29 @@ def _gone_errors() -> tuple[type[Exception], ...]:
     )
 
 
+class Told(NamedTuple):
+    """What the group keeps of a partition."""
+
+    offset: int = 0
+    """Where its owner was; tools show lag by it."""
+    generation: int = 0
+    """Of its last owner; 0 where there was none."""
+    owner: str = ""
+    """The last owner, as ``Placement.incarnation`` names it; empty where nobody said."""
+
+    @property
+    def metadata(self) -> str:
+        """What stands beside the offset."""
+        return f"{self.generation} {self.owner}"
+
+    @classmethod
+    def read(cls, offset: int, metadata: str | None) -> Self:
+        """Read what was committed; a tool that resets offsets removes all but the offset."""
+        # confluent-kafka 2.16 commits the end of a C string, too, and misses it where it reads
+        generation, _, owner = (metadata or "").rstrip("\0").partition(" ")
+        return cls(offset, int(generation) if generation.isdecimal() else 0, owner)
+
+
 class TopicClient:
     """A consumer of one topic. One thread, but for what its rebalance listener does."""
 
@@ -111,10 +134,10 @@ class TopicClient:
     ) -> None:
         """Connect and look for the topic; blocks.
 
-        ``is_member`` is for joining the group, else for asking, or having all partitions;
-        ``named_by`` names the topic in messages; ``connection`` leads to the brokers, if not the
-        model; within ``metadata_ms`` it is seen to be another
-        topic, or to have got more partitions.
+        ``is_member`` is for joining the group, or for asking it where another library joins; else
+        it is for having all partitions. ``named_by`` names the topic in messages;
+        ``connection`` leads to the brokers, if not the model; within ``metadata_ms`` it is seen
+        to be another topic, or to have got more partitions.
 
         Raises:
             BrokerUnreachableError: No broker answers in time, or TLS is refused.
@@ -127,7 +150,7 @@ class TopicClient:
                 f"the source kafka needs the extra of that name ({error}): "
                 f"{how_to_install('kafka')}"
             ) from error
-        problem = driver_problem(model.driver, "spec.source.driver")
+        problem = driver_problem(model.driver, f"{named_by.rpartition('.')[0]}.driver")
         if problem:
             raise SourceError(problem)
         self._model, self.topic, self._named_by = model, model.topic, named_by
@@ -176,6 +199,21 @@ class TopicClient:
         return {
             place.partition: Bounds(begins[place], ends[place], starts[place]) for place in places
         }
+
+    def told(self, numbers: Collection[int]) -> dict[int, Told]:
+        """Ask what the group keeps of partitions, whichever library is its member; blocks.
+
+        Raises:
+            SourceError: It cannot be asked.
+        """
+        found = {}
+        with source_errors(self.topic):
+            for number in numbers:
+                each = self.consumer.committed(
+                    self.place(number), metadata=True, timeout_ms=_ASK_MS
+                )
+                found[number] = Told() if each is None else Told.read(each.offset, each.metadata)
+        return found
 
     def records(self, number: int, bounds: Bounds) -> Iterator[Any]:
         """Yield what a partition has within bounds, in its order; blocks.

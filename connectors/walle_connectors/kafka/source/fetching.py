@@ -1,8 +1,8 @@
 """What the source asks of a client library: records of partitions, by columns.
 
 ``Fetcher`` is the port: its only calls while a topic is read. ``PythonFetcher`` is
-kafka-python's, ``confluent`` librdkafka's; everything else (where a topic begins and
-ends, its identity, groups) is kafka-python's in ``client``, whichever fetches.
+kafka-python's, ``confluent`` librdkafka's. Groups have a port of their own, ``group``; where a
+topic begins and ends, and its identity, are kafka-python's in ``client``, whichever fetches.
 """
 
 import logging
@@ -65,6 +65,8 @@ class Polled(NamedTuple):
     """Partitions whose next offset is not there; nothing more comes before ``seek``."""
     cut: Sequence[int] = ()
     """Partitions that lost records which were read, whatever they have now; as ``gone``."""
+    arrived_ms: float = 0.0
+    """Monotonic clock, where it was before its reader came for it."""
 
 
 def columns(records: Sequence[Any], *, has_headers: bool = False) -> Records:

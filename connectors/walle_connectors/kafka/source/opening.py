@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import override
 
 from walle_connectors.kafka.source.client import TopicClient, TopicIdentity
-from walle_connectors.kafka.source.confluent import ConfluentFetcher
+from walle_connectors.kafka.source.drivers import open_fetcher, open_group
 from walle_connectors.kafka.source.mapped import MappedDecoder
 from walle_connectors.kafka.source.membership import GroupReader
 from walle_connectors.kafka.source.model import KafkaSourceModel
@@ -80,10 +80,7 @@ class KafkaSource(LaneSource):
         client = TopicClient(self._model)
         try:
             self._expect_count(client, len(opening.numbers))
-            fetcher = None
-            if self._model.driver == "confluent":
-                fetcher = ConfluentFetcher(self._model, has_headers=self._model.trace)
-                client.watch()
+            fetcher = open_fetcher(client, self._model, has_headers=self._model.trace)
             reader = KafkaReader(client, self._model, self._decoder(), opening, fetcher)
         except BaseException:
             client.close()
@@ -97,7 +94,8 @@ class KafkaSource(LaneSource):
         client = TopicClient(self._model, is_member=True)
         try:
             opening = Opening({}, (), batch_events, limit)
-            return GroupReader(client, self._model, self._decoder(), placement, opening)
+            group = open_group(client, self._model, has_headers=self._model.trace)
+            return GroupReader(client, group, self._model, self._decoder(), placement, opening)
         except BaseException:
             client.close()
             raise

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from walle_connectors.kafka.source.fetching import Polled
+from walle_stream.clock import monotonic_ms
 
 POLL_MS: Final = 1_000
 """Longest poll; it ends at once when records come."""
@@ -31,13 +32,14 @@ class PollThread:
     ) -> None:
         """Start the thread; ``poll`` takes the number of records, and blocks for some ``POLL_MS``.
 
-        After ``patience_s`` without a question (None: never) the thread runs ``stand_in``, with the
-        consumer taken; an error of it is the reader's at its next poll.
+        Where nobody took the consumer for ``patience_s`` (None: never), the thread runs
+        ``stand_in``, with the consumer taken; an error of it is the reader's when it takes it.
         """
         self._poll = poll
         self._stand_in = stand_in
         self._patience_s = patience_s if stand_in is not None else None
-        self._consumer = threading.Lock()
+        self._given_s = 0.0
+        self._consumer = threading.RLock()  # leaving may be a part of a turn
         self._failure: BaseException | None = None
         self._asked: SimpleQueue[int] = SimpleQueue()  # 0: the end
         self._answers: SimpleQueue[Polled | BaseException] = SimpleQueue()
@@ -50,11 +52,21 @@ class PollThread:
         """Take the consumer, to poll and between polls; ``give`` it back.
 
         Waits ``wait_s`` at most while somebody stands in for the reader; False: it was not taken.
+
+        Raises:
+            BaseException: What the stand-in raised before.
         """
-        return self._consumer.acquire(timeout=wait_s)
+        if not self._consumer.acquire(timeout=wait_s):
+            return False
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._consumer.release()
+            raise failure
+        return True
 
     def give(self) -> None:
         """Give the consumer back; a poll that was asked for may go on."""
+        self._given_s = monotonic_ms() / 1000.0
         self._consumer.release()
 
     def poll(self, most: int, wait_s: float) -> Polled | None:
@@ -63,11 +75,8 @@ class PollThread:
         It asks for ``most`` records, if no poll is going on.
 
         Raises:
-            BaseException: What the poll raised, or the stand-in before it.
+            BaseException: What the poll raised.
         """
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
         if not self.is_busy:
             self.is_busy = True
             self._asked.put(most)
@@ -104,7 +113,8 @@ class PollThread:
         if self._stand_in is None or not self._consumer.acquire(blocking=False):
             return
         try:
-            if self._failure is None:
+            is_missed = monotonic_ms() / 1000.0 - self._given_s >= (self._patience_s or 0.0)
+            if is_missed and self._failure is None:
                 self._stand_in()
         except BaseException as error:  # noqa: BLE001 - the reader raises it
             self._failure = error

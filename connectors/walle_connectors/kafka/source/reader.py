@@ -13,7 +13,7 @@ from typing import Final, override
 import msgspec
 
 from walle_connectors.kafka.source.client import TopicClient
-from walle_connectors.kafka.source.fetching import Fetcher, Polled, PythonFetcher, Record, Records
+from walle_connectors.kafka.source.fetching import Fetcher, Polled, Record, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.offsets import Beginning, TopicPosition, decode_positions
 from walle_connectors.kafka.source.records import RecordDecoder
@@ -65,11 +65,9 @@ class KafkaReader(LaneReader[TopicPosition]):
         model: KafkaSourceModel,
         decoder: RecordDecoder,
         opening: Opening,
-        fetcher: Fetcher | None = None,
+        fetcher: Fetcher,
     ) -> None:
-        """Take all partitions of the opening, and the client; blocks.
-
-        The fetcher is taken, too; the client's own consumer when left out.
+        """Take all partitions of the opening, the client and the fetcher; blocks.
 
         Raises:
             SourceError: An offset is not of this topic, or what it names is gone.
@@ -77,7 +75,7 @@ class KafkaReader(LaneReader[TopicPosition]):
         beginning = TopicPosition(next=0, topic=model.topic)
         super().__init__(opening._replace(offsets={}, numbers=()), beginning)
         self._client = client
-        self._fetcher = fetcher or PythonFetcher(client, has_headers=model.trace)
+        self._fetcher = fetcher
         self._decoder = decoder
         self._arrived_ms = 0.0
         self._quiet_polls = 0  # in a row
@@ -183,14 +181,9 @@ class KafkaReader(LaneReader[TopicPosition]):
 
     def _poll(self, most: int) -> Polled | None:
         """Return what has come; None while the fetcher is not to be touched."""
-        polled = self._poll_fetcher(
-            POLL_MS if self._quiet_polls < _QUIET_POLLS else _QUIET_MS, most
-        )
+        is_quiet = self._quiet_polls >= _QUIET_POLLS
+        polled = self._fetcher.poll(_QUIET_MS if is_quiet else POLL_MS, most)
         self._quiet_polls = 0 if polled.records else self._quiet_polls + 1
-        return polled
-
-    def _poll_fetcher(self, wait_ms: int, most: int) -> Polled:
-        polled = self._fetcher.poll(wait_ms, most)
         self._arrived_ms = monotonic_ms()
         return polled
 

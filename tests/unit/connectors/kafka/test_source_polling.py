@@ -100,7 +100,7 @@ def test_a_consumer_that_is_in_use_is_not_waited_for(start):
     polls.give()
 
 
-def test_what_the_stand_in_raises_is_raised_once_by_the_next_poll(start):
+def test_what_the_stand_in_raises_is_raised_once_when_the_consumer_is_taken(start):
     raised = threading.Event()
 
     def stand_in():
@@ -110,8 +110,8 @@ def test_what_the_stand_in_raises_is_raised_once_by_the_next_poll(start):
 
     polls = start(lambda most: {0: [most]}, stand_in, 0.001)
     assert raised.wait(LONG_S)
-    assert polls.take(LONG_S)  # behind it
     with pytest.raises(KeyError, match="stand-in"):
-        polls.poll(1, LONG_S)
+        polls.take(LONG_S)  # behind it
+    assert polls.take(LONG_S)
     assert polls.poll(2, LONG_S) == {0: [2]}
     polls.give()
