@@ -181,10 +181,12 @@ class Partitions:
         """
         with self._lock:
             until_ms, has_some = self._until_ms, bool(self._open)
+        # a library may close the tables when the broker is silent
+        is_concerned = has_some or not self._is_member
+        if is_concerned and until_ms is not None and unstopped_ms() >= until_ms:
+            return _CUT_OFF
         if not self._is_member or (has_some and until_ms is None):
             return MOVING
-        if until_ms is not None and has_some and unstopped_ms() >= until_ms:
-            return _CUT_OFF
         return ""
 
     @property

@@ -6,8 +6,8 @@ the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of fram
 ``dead_letters`` has a topic of its own; ``sending`` is how all of them send.
 ``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra: nothing here
 imports it before it is needed.
-Records may be moved by librdkafka instead (``librdkafka``), behind
-``source.fetching.Fetcher`` and ``producing.Producer``.
+Records may be moved, and groups joined, by librdkafka instead (``librdkafka``), behind
+``source.fetching.Fetcher``, ``source.group.Group`` and ``producing.Producer``.
 """
 
 from typing import TYPE_CHECKING, Final

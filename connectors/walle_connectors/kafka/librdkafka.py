@@ -1,8 +1,9 @@
 """The driver ``confluent``: librdkafka under confluent-kafka, an extra of its own.
 
 It moves records, several times as many per CPU-second as kafka-python: ``source.confluent``
-fetches them, ``confluent_producer`` sends them. Whatever else is asked of a cluster stays
-kafka-python's. Nothing here imports it before it is needed.
+fetches them, ``source.confluent_group`` is a member of a group, ``confluent_producer`` sends.
+Whatever else is asked of a cluster stays kafka-python's. Nothing here imports it before it is
+needed.
 """
 
 import importlib.util
@@ -17,6 +18,13 @@ type Driver = Literal["kafka-python", "confluent"]
 
 _log: Final = logging.getLogger(__name__)
 
+# as librdkafka names its errors: the client's own begin with an underscore
+_WAITED_FOR: Final = {
+    *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_WAIT_COORD"),
+    *("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
+    "REQUEST_TIMED_OUT",
+}
+
 
 def driver_problem(driver: Driver, key: str) -> str:
     """Say what is missing for the driver that a key names, in one line; empty when nothing is."""
@@ -26,6 +34,11 @@ def driver_problem(driver: Driver, key: str) -> str:
         f"{key}=confluent needs the extra of that name: {how_to_install('confluent')}, or leave "
         "the key out for kafka-python"
     )
+
+
+def is_waited_for(error: Any) -> bool:
+    """Return whether a broker is away that may come back: the client connects again by itself."""
+    return error.retriable() or error.name() in _WAITED_FOR
 
 
 def client_settings(connection: Connection) -> dict[str, Any]:

@@ -21,10 +21,12 @@ def driver(request):
     return request.param
 
 
-@pytest.fixture
-def group_driver():
-    """The library that is a member of groups."""
-    return "kafka-python"
+@pytest.fixture(
+    params=["kafka-python", pytest.param("confluent", marks=[_CONFLUENT, pytest.mark.full])]
+)
+def group_driver(request):
+    """The libraries that are members of a group; with the second one only in `make test-all`."""
+    return request.param
 
 
 @pytest.fixture

@@ -66,6 +66,11 @@ def two_workers(folder, cluster, topic, *arguments):
         yield one, two
 
 
+@pytest.fixture
+def of_driver(group_driver):
+    return "--set", f"spec.tunnel.driver={group_driver}"
+
+
 def held(worker):
     shown = worker.get("/healthz")[1]
     return set(shown["partitions"]) if shown else set()
@@ -78,8 +83,10 @@ def delete_before_the_end(cluster, topic):
         admin.delete_records(dict.fromkeys(places, -1))
 
 
-def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, truth, tmp_path):
-    with two_workers(tmp_path, cluster, topic) as (one, two):
+def test_a_worker_that_dies_leaves_its_partitions_to_another(
+    cluster, topic, truth, tmp_path, of_driver
+):
+    with two_workers(tmp_path, cluster, topic, *of_driver) as (one, two):
         send_to_all(truth, 100)
         wait_until(lambda: merged(two) > 0 or merged(one) > 0, "some features", one)
         two.kill()
@@ -89,8 +96,10 @@ def test_a_worker_that_dies_leaves_its_partitions_to_another(cluster, topic, tru
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause", "long pause"])
-def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth, tmp_path, fault):
-    with two_workers(tmp_path, cluster, topic) as (one, two):
+def test_a_broker_that_goes_while_partitions_move(
+    broker, cluster, topic, truth, tmp_path, fault, of_driver
+):
+    with two_workers(tmp_path, cluster, topic, *of_driver) as (one, two):
         send_to_all(truth, 100)
         wait_until(lambda: merged(one) > 0, "some features", one)
         broker.kill() if fault == "kill" else broker.pause()
@@ -106,8 +115,10 @@ def test_a_broker_that_goes_while_partitions_move(broker, cluster, topic, truth,
         assert one.stop() == 0
 
 
-def test_a_worker_that_comes_back_after_its_partitions_moved(cluster, topic, truth, tmp_path):
-    with two_workers(tmp_path, cluster, topic) as (one, two):
+def test_a_worker_that_comes_back_after_its_partitions_moved(
+    cluster, topic, truth, tmp_path, of_driver
+):
+    with two_workers(tmp_path, cluster, topic, *of_driver) as (one, two):
         send_to_all(truth, 200)
         wait_until(lambda: merged(two) > 0, "some features", two)
         two.process.send_signal(signal.SIGSTOP)  # with records in hand, for longer than its session
@@ -125,9 +136,11 @@ def test_a_worker_that_comes_back_after_its_partitions_moved(cluster, topic, tru
         assert two.stop() == 0
 
 
-def test_a_worker_that_was_stopped_answers_nothing_from_before(cluster, topic, truth, tmp_path):
+def test_a_worker_that_was_stopped_answers_nothing_from_before(
+    cluster, topic, truth, tmp_path, of_driver
+):
     with ExitStack() as stack:
-        one, two = stack.enter_context(two_workers(tmp_path, cluster, topic))
+        one, two = stack.enter_context(two_workers(tmp_path, cluster, topic, *of_driver))
         send_to_all(truth, 20)
         truth.wait(two)
         two.process.send_signal(signal.SIGSTOP)
@@ -367,7 +380,9 @@ def test_a_second_worker_on_a_data_directory_or_a_port_is_refused(cluster, topic
             assert (code, "give another --web-port" in line) == (2, True)
 
 
-def test_look_ups_while_everything_moves_are_right_or_503(cluster, topic, truth, tmp_path):
+def test_look_ups_while_everything_moves_are_right_or_503(
+    cluster, topic, truth, tmp_path, of_driver
+):
     seen, ended = {}, threading.Event()
 
     def ask(worker):
@@ -383,13 +398,13 @@ def test_look_ups_while_everything_moves_are_right_or_503(cluster, topic, truth,
                     seen[device] = f"{last[device]}, then {count}"
                 last[device] = max(last[device], count)
 
-    with two_workers(tmp_path, cluster, topic) as (one, two):
+    with two_workers(tmp_path, cluster, topic, *of_driver) as (one, two):
         asking = threading.Thread(target=ask, args=(one,))
         asking.start()
         try:
             send_to_all(truth, 50)
             truth.wait(one)
-            with Worker(tmp_path, cluster, topic, name="three") as three:
+            with Worker(tmp_path, cluster, topic, *of_driver, name="three") as three:
                 three.wait_ready()
                 wait_until(lambda: held(three), "partitions of the third", three)
                 send_to_all(truth, 20)

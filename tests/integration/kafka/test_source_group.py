@@ -74,6 +74,21 @@ def test_partitions_move_to_hosts_that_come_and_from_hosts_that_go(topics, topic
     assert {*first.threads, *second.threads} == {threading.current_thread()}
 
 
+@pytest.mark.full
+def test_hosts_of_both_libraries_share_a_group(address, topic):
+    pytest.importorskip("confluent_kafka", reason="the extra `confluent` is not installed")
+    ledger, hosts = Ledger(), []
+    for name, driver in (("one", "confluent"), ("two", "kafka-python"), ("three", "confluent")):
+        keys = {"group": f"{topic}-group", "stopAtEnd": False, "driver": driver}
+        hosts.append(Host(name, ledger, source(address, topic, **keys)))
+        turns(hosts, lambda: len(ledger.owners) == 4 and all(host.numbers for host in hosts))
+    hosts.pop(0).reader.close()
+    turns(hosts, lambda: sum(map(len, ledger.uids.values())) >= 200 and len(ledger.owners) == 4)
+    expect_all(ledger, 200)
+    for host in hosts:
+        host.reader.close()
+
+
 def test_what_was_not_committed_when_it_was_revoked_is_committed_then(live):
     ledger = Ledger()
     first = Host("one", ledger, live())

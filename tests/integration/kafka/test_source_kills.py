@@ -16,10 +16,11 @@ from tests.integration.kafka.test_source_pipeline import (  # noqa: F401 - `shop
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("group", [False, True])
-def test_kills_at_crash_points_change_nothing(address, shop, tmp_path, group):  # noqa: F811 - same
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_kills_at_crash_points_change_nothing(address, shop, tmp_path, is_grouped, group_driver):  # noqa: F811
     name, expected = shop
-    keys = {"group": f"{name}-kills", "sessionTimeout": "6s"} if group else {}
+    group = {"group": f"{name}-{group_driver}", "sessionTimeout": "6s"} if is_grouped else {}
+    keys = {"driver": group_driver, **group}
     path = definition(tmp_path, source_of(address, name, **keys))
     points = ("read.batch:1", "read.batch:9", "commit.before:4", "commit.after:6", "send.after:3")
     options = ["--set", "spec.runtime.partitions=4", "--set", "spec.runtime.batchEvents=50"]

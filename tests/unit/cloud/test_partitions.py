@@ -101,3 +101,5 @@ def test_nothing_is_known_before_a_table_has_all_and_the_lease_is_held(begin):
     assert "has not answered this worker" in worker.problem
     worker.lose([2])
     assert (worker.look_up("d"), worker.problem) == ((None, True), "")
+    worker.joined(is_member=False)  # a library may say so itself, when a broker is silent
+    assert "has not answered this worker" in worker.problem

@@ -255,6 +255,7 @@ def _as_source(
         "client_id": client_id,
         "topic": tunnel.topic,
         "group": group,
+        "driver": tunnel.driver,
         # after a kill the group waits so long for the dead worker
         "sessionTimeout": _SESSION,
         "onMissingOffset": options.on_missing,

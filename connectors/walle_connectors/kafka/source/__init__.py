@@ -4,7 +4,7 @@
 those that a consumer group gives to this host; ``offsets`` says where a partition stands and
 where it begins, ``records`` makes batches of records. Two libraries stand behind two ports, which
 ``drivers`` chooses from: ``fetching`` gets records (``confluent`` is the second one's), ``group``
-is the membership (``python_group``). ``client`` asks the brokers.
+is the membership (``python_group``, ``confluent_group``). ``client`` asks the brokers.
 Nothing imports a library before it is needed, since they are extras.
 """
 

@@ -1,4 +1,4 @@
-"""A topic's records through librdkafka, without a group: the driver ``confluent``.
+"""A topic's records through librdkafka: the driver ``confluent``.
 
 librdkafka fetches in threads of its own into a queue; a poll takes what is there. It says
 nothing of offsets that are of no record, but where a partition ends: that is its position.
@@ -9,7 +9,7 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import Any, Final
 
-from walle_connectors.kafka.librdkafka import client_settings
+from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
 from walle_connectors.kafka.source.fetching import Polled, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_stream.errors import SourceError
@@ -17,10 +17,7 @@ from walle_stream.errors import SourceError
 _MIB: Final = 2**20
 _KIB: Final = 2**10
 
-# as librdkafka names its errors: the client's own begin with an underscore
 _MISSING: Final = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"}
-# a broker that is away comes back; the client connects again by itself
-_WAITED_FOR: Final = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT"}
 
 _offset_of = methodcaller("offset")
 _time_of = methodcaller("timestamp")
@@ -172,7 +169,7 @@ class ConfluentFetcher:
             self._next[number] = max(self._next.get(number, 0), message.offset())
         elif name in _MISSING:
             gone.append(number)
-        elif not error.retriable() and name not in _WAITED_FOR:
+        elif not is_waited_for(error):
             raise self._failure(error)
 
     def _failure(self, error: Any) -> SourceError:

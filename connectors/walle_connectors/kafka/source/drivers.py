@@ -2,6 +2,7 @@
 
 from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.confluent import ConfluentFetcher
+from walle_connectors.kafka.source.confluent_group import ConfluentGroup
 from walle_connectors.kafka.source.fetching import Fetcher, PythonFetcher
 from walle_connectors.kafka.source.group import Group
 from walle_connectors.kafka.source.model import KafkaSourceModel
@@ -18,4 +19,7 @@ def open_fetcher(client: TopicClient, model: KafkaSourceModel, *, has_headers: b
 
 def open_group(client: TopicClient, model: KafkaSourceModel, *, has_headers: bool) -> Group:
     """Open a member of the model's group, which joins later; the client was made for one."""
-    return PythonGroup(client, model.poll_interval_ms, has_headers=has_headers)
+    if model.driver == "kafka-python":
+        return PythonGroup(client, model.poll_interval_ms, has_headers=has_headers)
+    client.watch()
+    return ConfluentGroup(model, has_headers=has_headers)

@@ -90,7 +90,7 @@ class KafkaSourceModel(Connection):
     )
     driver: Driver = Field(
         default="kafka-python",
-        description="What fetches records; confluent (librdkafka) is an extra, without groups.",
+        description="What fetches records, in a group, too; confluent (librdkafka) is an extra.",
     )
     first_partitions: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         default=None,
@@ -102,12 +102,7 @@ class KafkaSourceModel(Connection):
     )
 
     @model_validator(mode="after")
-    def _group_has_its_driver(self) -> Self:
-        # librdkafka tells nobody the generation of a group, which fences what hosts send
-        if self.group is not None and self.driver != "kafka-python":
-            raise ValueError(
-                f"driver {self.driver!r} reads without a group: leave out `group`, or `driver`"
-            )
+    def _has_all_of_a_group(self) -> Self:
         if self.group is not None and self.first_partitions is not None:
             raise ValueError("a group has all partitions: leave out `firstPartitions`")
         return self

@@ -25,7 +25,7 @@ from walle_stream.wire.record import TRACE_HEADER
 
 _log = logging.getLogger(__name__)
 
-POLL_MS: Final = 5
+_POLL_MS: Final = 5
 """How long a read waits where nothing has come; what comes down is looked at between two."""
 
 _QUIET_MS: Final = 25
@@ -182,7 +182,7 @@ class KafkaReader(LaneReader[TopicPosition]):
     def _poll(self, most: int) -> Polled | None:
         """Return what has come; None while the fetcher is not to be touched."""
         is_quiet = self._quiet_polls >= _QUIET_POLLS
-        polled = self._fetcher.poll(_QUIET_MS if is_quiet else POLL_MS, most)
+        polled = self._fetcher.poll(_QUIET_MS if is_quiet else _POLL_MS, most)
         self._quiet_polls = 0 if polled.records else self._quiet_polls + 1
         self._arrived_ms = monotonic_ms()
         return polled

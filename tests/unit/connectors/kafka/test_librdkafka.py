@@ -3,7 +3,6 @@
 import logging
 
 import pytest
-from pydantic import ValidationError
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR, KafkaSourceModel, KafkaTunnelModel, librdkafka
@@ -49,10 +48,3 @@ def test_a_driver_that_is_missing_is_one_line_before_anything_is_asked():
         _ = CONNECTOR.open(KafkaSourceModel.model_validate(keys)).fingerprint
     with pytest.raises(TunnelError, match=r"spec\.tunnel\.driver=confluent needs.*\[confluent\]"):
         CONNECTOR.open_device(KafkaTunnelModel.model_validate(keys), 1)
-
-
-def test_a_group_and_the_second_driver_are_refused_together():
-    keys = {"brokers": "h:1", "topic": "t", "driver": "confluent"}
-    assert KafkaSourceModel.model_validate(keys).driver == "confluent"
-    with pytest.raises(ValidationError, match="'confluent' reads without a group: leave out"):
-        KafkaSourceModel.model_validate(keys | {"group": "g"})
