@@ -26,8 +26,11 @@ _CLOUD: Final = ("baseline", "chaos", "cloud", "cloud_faults", "cloud_tls", "fau
 _BROKEN: Final = (
     "copies",
     "dead_letters",
+    "growing",
     "ray_pipeline",
+    "source_group",
     "source_kills",
+    "source_pipeline",
     "tunnel_broker",
     "tunnel_down",
 )

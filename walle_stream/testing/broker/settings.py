@@ -18,6 +18,7 @@ LOGIN: Final = ("alice", "alice's secret")
 # below the range that the kernel gives to clients: one that connects to a dead broker's port
 # again and again would else meet itself there, or keep the broker from coming back
 _PORTS: Final = range(15_000, 30_000)
+_drawn: set[int] = set()
 
 _LEAN: Final = {
     # any, but the same for the brokers of one cluster
@@ -41,13 +42,15 @@ class Ports:
 
     @classmethod
     def draw(cls) -> Self:
-        """Return six that are free.
+        """Return six that are free, and that this process was not given before.
 
         Raises:
             BrokerError: None are.
         """
         found: list[int] = []
         for port in random.sample(_PORTS, 1_000):
+            if port in _drawn:
+                continue  # a broker that is only starting
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
@@ -55,6 +58,7 @@ class Ports:
                 except OSError:
                     continue
             found.append(port)
+            _drawn.add(port)
             if len(found) == len(cls.__slots__):
                 return cls(*found)
         raise BrokerError("no free ports for a broker: stop what listens at 15000 to 29999")
