@@ -19,6 +19,7 @@ from tunnel_parts.payload import DEVICE, frame
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.cloud.reader import CloudReader, WorkerClient
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
+from walle_connectors.kafka.source.drivers import open_group
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
@@ -85,7 +86,8 @@ class OursUp:
         keys = {**network.cloud.reach(), "topic": topic, "group": f"{topic}-bench"}
         model = KafkaSourceModel.model_validate(keys)
         client = WorkerClient(model, is_member=True)
-        self._worker = CloudReader(client, model, self._tables, None, 1e3 * _PATIENCE_S)
+        group = open_group(client, model, has_headers=True)
+        self._worker = CloudReader(client, group, model, self._tables, None, 1e3 * _PATIENCE_S)
         self._stopped = Event()
         self._thread = Thread(target=self._merge, daemon=True)
         self._thread.start()
