@@ -347,6 +347,7 @@ class DeviceHost(Actor):
             batches, is_last = reader.drain(), True
         else:
             reader.batch_events = min(delivery_events(len(self._partitions)), self._sizer.events)
+            reader.is_urgent = bool(self._waiting.deliveries) or self.idle_interval_s < _IDLE_S
             try:
                 batches, is_last = reader.read(), reader.is_done
             except SourceError:

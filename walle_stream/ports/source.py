@@ -76,6 +76,9 @@ class SourceReader(Protocol):
     keeps_raw: bool
     """Whether batches carry their raw rows; false at first. The reader's owner may set it
     before the first read, where bytes are to be compared."""
+    is_urgent: bool
+    """Whether a read should come back at once where nothing has come, as its owner waits for
+    something else, too; false at first. The owner sets it between reads."""
 
     def read(self) -> Sequence[SourceBatch]:
         """Read on and return the batches that are ready.

@@ -45,7 +45,7 @@ class LaneReader[P: Position](ABC):
             SourceError: An offset is not of such a source.
         """
         self.batch_events = opening.batch_events
-        self.keeps_raw = False
+        self.keeps_raw = self.is_urgent = False
         positions = decode_positions(opening.offsets, opening.numbers, beginning)
         self._lanes: dict[int, Lane[P]] = {
             number: self.lane_type(number, position) for number, position in positions.items()

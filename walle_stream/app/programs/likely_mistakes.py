@@ -182,6 +182,15 @@ class FirstRows:
         self._reader.keeps_raw = keeps
 
     @property
+    def is_urgent(self) -> bool:
+        """Whether a read should come back at once."""
+        return self._reader.is_urgent
+
+    @is_urgent.setter
+    def is_urgent(self, is_so: bool) -> None:
+        self._reader.is_urgent = is_so
+
+    @property
     def is_done(self) -> bool:
         """Whether the end or the limit was reached and all was returned."""
         return self._reader.is_done

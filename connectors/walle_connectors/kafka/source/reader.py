@@ -26,12 +26,10 @@ from walle_stream.wire.record import TRACE_HEADER
 _log = logging.getLogger(__name__)
 
 _POLL_MS: Final = 5
-"""How long a read waits where nothing has come; what comes down is looked at between two."""
+"""How long a read waits where nothing has come, and its owner waits for something else."""
 
 _QUIET_MS: Final = 25
-"""The same where nothing has come for a second: each poll costs a third of a millisecond of CPU."""
-
-_QUIET_POLLS: Final = 200
+"""The same where the owner waits for nothing: each poll costs a third of a millisecond of CPU."""
 
 
 class TopicLane(Lane[TopicPosition]):
@@ -78,7 +76,6 @@ class KafkaReader(LaneReader[TopicPosition]):
         self._fetcher = fetcher
         self._decoder = decoder
         self._arrived_ms = 0.0
-        self._quiet_polls = 0  # in a row
         self._is_closed = False
         self._beginning = Beginning(
             topic=model.topic,
@@ -181,9 +178,7 @@ class KafkaReader(LaneReader[TopicPosition]):
 
     def _poll(self, most: int) -> Polled | None:
         """Return what has come; None while the fetcher is not to be touched."""
-        is_quiet = self._quiet_polls >= _QUIET_POLLS
-        polled = self._fetcher.poll(_QUIET_MS if is_quiet else _POLL_MS, most)
-        self._quiet_polls = 0 if polled.records else self._quiet_polls + 1
+        polled = self._fetcher.poll(_POLL_MS if self.is_urgent else _QUIET_MS, most)
         self._arrived_ms = monotonic_ms()
         return polled
 
