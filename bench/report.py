@@ -337,8 +337,9 @@ def _section(title: str, about: str, shown: Iterable[Table], picture: str = "") 
 
 def _where(result: dict) -> str:
     machine = result["machine"]
+    seed = f"Seed {result['seed']}, " if "seed" in result else ""
     return (
-        f"Seed {result['seed']}, Python {result['versions']['python']}, "
+        f"{seed}Python {result['versions']['python']}, "
         f"{machine['usable_cores']} cores {machine['processor']}, load "
         f"{machine['load_before_and_after'][0]} before, {result['date']}"
     )
