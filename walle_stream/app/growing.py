@@ -6,14 +6,13 @@ The source says where a device is from now on; the devices go there with all tha
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from walle_stream.actors.opening.splitting import PartitionState
 from walle_stream.ports import SnapshotPoint
 from walle_stream.spec.loader import LoadedPipeline
 from walle_stream.store.datadir import DataDir
-from walle_stream.store.growing import GrowingDatabases, GrowingDataDir, GrowingSnapshots
+from walle_stream.store.growing import GrowingDatabases, GrowingDataDir, growing_snapshots
 
 
 class GrowingState:
@@ -70,9 +69,8 @@ def growing_state(
     before, snapshots = spec.runtime.partitions, spec.state.snapshots
     with ExitStack() as stack:
         if snapshots is not None:
-            folder = snapshots.path / name
-            work = Path(stack.enter_context(TemporaryDirectory(prefix=".growing-", dir=folder)))
-            databases: GrowingDatabases = GrowingSnapshots(folder, before, after, work, _point)
+            growing = growing_snapshots(snapshots.path / name, before, after, _point)
+            databases: GrowingDatabases = stack.enter_context(growing)
         else:
             path = data_dir or Path("walle-data") / name
             meta = DataDir.open_read_only(path).meta

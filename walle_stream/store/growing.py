@@ -7,8 +7,10 @@ whoever comes again begins anew. ``forget`` removes the old ones.
 
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol, override
 
 from walle_stream.errors import StoreError
@@ -149,6 +151,24 @@ class GrowingSnapshots(GrowingFolder):
             if incarnation:
                 snapshots.incarnation(incarnation)
         super().publish()
+
+
+@contextmanager
+def growing_snapshots(
+    folder: Path, before: int, after: int, point_of: Callable[[Path], tuple[SnapshotPoint, str]]
+) -> Iterator[GrowingSnapshots]:
+    """Give a pipeline's snapshots, with a folder for the work beside them; see their class.
+
+    Raises:
+        StoreError: The folder is not there, or cannot be written.
+    """
+    try:
+        work = TemporaryDirectory(prefix=".growing-", dir=folder)
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{folder} holds no snapshots to grow: {reason}") from error
+    with work as path:
+        yield GrowingSnapshots(folder, before, after, Path(path), point_of)
 
 
 def of_count(folder: Path, count: int) -> Path:

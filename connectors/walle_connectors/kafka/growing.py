@@ -9,7 +9,6 @@ Until then nobody can use what was made, and the same command begins anew.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka.errors import KafkaError
@@ -28,7 +27,7 @@ from walle_stream.errors import SpecFileError, TopicError
 from walle_stream.ports import SnapshotPoint
 from walle_stream.reading.offsets import encode_position
 from walle_stream.spec.loader import LoadedPipeline
-from walle_stream.store.growing import GrowingDatabases, GrowingFolder, GrowingSnapshots
+from walle_stream.store.growing import GrowingDatabases, GrowingFolder, growing_snapshots
 
 if TYPE_CHECKING:
     from walle_connectors.brokers import Connection
@@ -133,6 +132,7 @@ class Growth:
                 grown.append(state.databases)
             if self._tunnel is not None:
                 grown += self._split_tables(stack, self._tunnel, cloud, snapshots, tell)
+            self._grow_topics(lambda _: None, is_trial=True)
             for each in reversed(grown):
                 each.publish()
             self._grow_topics(tell)
@@ -214,9 +214,7 @@ class Growth:
         name, counts = self._loaded.pipeline.metadata.name, (self._before, self._after)
         tables: GrowingDatabases
         if snapshots is not None:
-            folder = snapshots / name
-            work = Path(stack.enter_context(TemporaryDirectory(prefix=".growing-", dir=folder)))
-            tables = GrowingSnapshots(folder, *counts, work, _point)
+            tables = stack.enter_context(growing_snapshots(snapshots / name, *counts, _point))
         elif cloud is not None:
             tables = GrowingFolder(stack.enter_context(own_data_dir(cloud)), *counts)
         elif any(each.end > 0 for each in bounds.values()) and self._has_cloud(tunnel):
@@ -251,20 +249,23 @@ class Growth:
             for topic in find_topics(part.connection, part.topics).values()
         )
 
-    def _grow_topics(self, tell: Callable[[str], None]) -> None:
+    def _grow_topics(self, tell: Callable[[str], None], *, is_trial: bool = False) -> None:
+        # a trial: what the cluster refuses, it refuses before anything counts
         for part in reversed(self._parts):
             found = find_topics(part.connection, part.topics)
             for each in part.topics:
-                self._grow_topic(part, each, found[each.name])
+                self._grow_topic(part, each, found[each.name], is_trial=is_trial)
                 tell(f"topic {each.name!r} ({each.key}): {self._after} partitions")
 
-    def _grow_topic(self, part: KafkaPart, needed: NeededTopic, found: Any) -> None:
+    def _grow_topic(
+        self, part: KafkaPart, needed: NeededTopic, found: Any, *, is_trial: bool
+    ) -> None:
         count = 0 if found is None else found.partitions
         if count == self._after:
             return
         with admin_client(part.connection) as admin:
             try:
-                admin.create_partitions({needed.name: self._after})
+                admin.create_partitions({needed.name: self._after}, validate_only=is_trial)
             except KafkaError as error:
                 raise TopicError(
                     f"topic {needed.name!r} ({needed.key}) has {count} partitions and gets no "

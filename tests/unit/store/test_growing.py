@@ -2,8 +2,14 @@
 
 import pytest
 
+from walle_stream.errors import StoreError
 from walle_stream.ports import SnapshotPoint
-from walle_stream.store.growing import GrowingFolder, GrowingSnapshots, of_count
+from walle_stream.store.growing import (
+    GrowingFolder,
+    GrowingSnapshots,
+    growing_snapshots,
+    of_count,
+)
 from walle_stream.store.snapshots import FolderSnapshots
 
 
@@ -50,3 +56,11 @@ def test_new_databases_count_when_they_are_published(growing, tmp_path):
         assert (folder / "02" / "CURRENT").read_text() == "whole"
     made.forget()
     assert not of_count(tmp_path / "place", 2).exists()
+
+
+def test_a_folder_without_snapshots_is_one_line(tmp_path):
+    with (
+        pytest.raises(StoreError, match="nowhere"),
+        growing_snapshots(tmp_path / "nowhere", 2, 4, lambda path: (SnapshotPoint(1, 1), "")),
+    ):
+        pass

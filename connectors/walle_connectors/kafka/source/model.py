@@ -94,7 +94,7 @@ class KafkaSourceModel(Connection):
     )
     first_partitions: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         default=None,
-        description="Read only so many, of a topic that was given more; until walle topics grow.",
+        description="Reads only the first partitions of a topic that has grown by other means.",
     )
     trace: StrictBool = Field(
         default=False,
