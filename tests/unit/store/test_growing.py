@@ -59,8 +59,6 @@ def test_new_databases_count_when_they_are_published(growing, tmp_path):
 
 
 def test_a_folder_without_snapshots_is_one_line(tmp_path):
-    with (
-        pytest.raises(StoreError, match="nowhere"),
-        growing_snapshots(tmp_path / "nowhere", 2, 4, lambda path: (SnapshotPoint(1, 1), "")),
-    ):
-        pass
+    growing = growing_snapshots(tmp_path / "nowhere", 2, 4, lambda _: (SnapshotPoint(1, 1), ""))
+    with pytest.raises(StoreError, match="nowhere"):
+        growing.__enter__()
