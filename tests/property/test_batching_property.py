@@ -1,12 +1,13 @@
 """Cores that others take change no batch: the host's turns are those of a quiet machine."""
 
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walle_stream.actors.batching import BatchSizer, OwnTime
 from walle_stream.actors.device_host import Close, DeviceHost, Pull
+from walle_stream.actors.parts.calls import Calls
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.events import Event
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
@@ -40,6 +41,7 @@ class Partition:
 
     pool = offset = None
     outbox = SimpleNamespace(is_waiting=False, due=list)
+    parts = MappingProxyType({Calls: SimpleNamespace(is_expecting=False)})
 
     def __init__(self, number, machine, costs, commits):
         self.number, self.machine, self.commits = number, machine, commits
