@@ -3,6 +3,7 @@
 Pure functions of their arguments: the same on every machine, in every process.
 """
 
+from collections.abc import Callable
 from hashlib import blake2b
 
 PARTITION_COUNT_DEFAULT = 16
@@ -20,9 +21,12 @@ TIME_MAX_MS = 2**53 - 1
 type UplinkFrame = tuple[int, int, bytes]
 """On its way up: (sending partition, number in its outbox, envelope of ``wire``)."""
 
+type Placing = Callable[[str, int], int]
+"""Says in which partition a device is, of so many (≥ 1); pure, as ``partition_of`` is."""
+
 
 def partition_of(device_id: str, partition_count: int) -> int:
-    """Place a device for a source that has no partitions of its own.
+    """Place a device where neither source nor tunnel has partitions that others know, too.
 
     Args:
         device_id: The device; not empty, without NUL.
@@ -34,6 +38,11 @@ def partition_of(device_id: str, partition_count: int) -> int:
     """
     digest = blake2b(device_id.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % partition_count
+
+
+def placing_mark(placing: Placing) -> int:
+    """Return what tells one placing from another: 0 of ``partition_of``, else a device's place."""
+    return 0 if placing is partition_of else placing("device", 2**31)
 
 
 def device_id_problem(device_id: object) -> str | None:

@@ -203,6 +203,7 @@ class PacedSource:
         partition_count: int,
         batch_events: int,
         limit: int | None = None,
+        *_: object,
     ) -> PacedReader:
         """Open at the beginning.
 

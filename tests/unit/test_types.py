@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walle_stream.types import DEVICE_ID_MAX_BYTES, device_id_problem, partition_of
+from walle_connectors.kafka import CONNECTOR as KAFKA
+from walle_stream.types import (
+    DEVICE_ID_MAX_BYTES,
+    device_id_problem,
+    partition_of,
+    placing_mark,
+)
 
 
 def test_placement_never_changes():
@@ -64,3 +70,8 @@ def test_text_of_1_to_1024_bytes_is_a_device_id(device):
 )
 def test_what_is_no_device_id_has_a_reason(value, reason):
     assert reason in device_id_problem(value)
+
+
+def test_each_placing_has_its_own_mark():
+    assert placing_mark(partition_of) == 0
+    assert placing_mark(KAFKA.device_partition) > 0

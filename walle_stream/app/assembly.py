@@ -39,14 +39,14 @@ from walle_stream.ports import (
     ReportSink,
     SourceReader,
 )
-from walle_stream.spec.connectors import ConnectorModels, load_connector
+from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import fields_of
 from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
-from walle_stream.types import partition_of
+from walle_stream.types import placing_mark
 from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
 from walle_stream.vm.pool import PoolLimits, VmPool
@@ -87,8 +87,8 @@ class Assembly:
         """Of models for engine actors, until a run has taken them."""
         connector = load_connector(self._spec.source.connector)
         self._source = connector.open(loaded.source)
-        self._place = getattr(connector, "device_partition", partition_of)
         self._connector = load_connector(self._spec.tunnel.connector)
+        self._placing = placing_of(connector, self._connector)
         self.has_cloud = hasattr(self._connector, "open_features")
         """Whether the cloud side is in the data directory; else it is another program's."""
         services = self._spec.services if self.has_cloud else {}
@@ -207,6 +207,7 @@ class Assembly:
                 pipeline=self.name,
                 source=self._source.fingerprint,
                 has_cloud=self.has_cloud,
+                placing=placing_mark(self._placing),
                 is_shared=self.is_placed,
                 lock_timeout_s=LOCK_TIMEOUT_S,
             )
@@ -349,8 +350,7 @@ class Assembly:
 
     def partition_of(self, device_id: str) -> int:
         """Return the partition that a device is in."""
-        number: int = self._place(device_id, self.partition_count)
-        return number
+        return self._placing(device_id, self.partition_count)
 
     def make_cloud(self) -> CloudActor:
         """Return the cloud side's actor, not started."""
@@ -374,8 +374,8 @@ class Assembly:
 
     def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:
         """Open the source at the partitions' offsets."""
-        count = self.partition_count
-        return self._watched(self._source.open(offsets, count, self.batch_events, limit))
+        given = offsets, self.partition_count, self.batch_events, limit, self._placing
+        return self._watched(self._source.open(*given))
 
     def join_source(self, placement: Placement, limit: int | None) -> SourceReader:
         """Join the group of a source that places partitions; see ``PlacingSource.join``."""

@@ -19,7 +19,6 @@ from walle_stream.app.local import Beside, LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.ports import DeadLetterSink
 from walle_stream.spec.connectors import load_connector
-from walle_stream.types import partition_of
 
 EVENTS_CONNECTOR: Final = "events"
 """Reads what the device gives."""
@@ -52,12 +51,10 @@ class DeviceAssembly(Assembly):
             SpecFileError: The connector of events is not installed.
         """
         self.device_id = device_id
-        place = getattr(self._connector, "device_partition", None)
-        number = (place or partition_of)(device_id, self.partition_count)
+        number = self._placing(device_id, self.partition_count)
         self.partitions = (number,)
-        if place is not None:
-            # with another number of partitions the device would be in another one
-            self._device_end = {"partitions": self.partition_count}
+        # with another number of partitions the device would be in another one
+        self._device_end = {"partitions": self.partition_count}
         self._source = load_connector(EVENTS_CONNECTOR).open_device(
             events, device_id, number, follows=follows
         )

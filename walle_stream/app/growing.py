@@ -83,6 +83,7 @@ def growing_state(
                 pipeline=name,
                 source=meta.source,
                 has_cloud=meta.has_cloud,
+                placing=meta.placing or 0,
             )
             stack.enter_context(opened)
             databases = GrowingDataDir(opened, after)

@@ -48,6 +48,7 @@ def _note(report: RunReport) -> None:
         pipeline=meta.pipeline,
         source=meta.source,
         has_cloud=meta.has_cloud,
+        placing=meta.placing or 0,
     ) as opened:
         for number, losses in report.lost_in.items():
             store = PartitionStore.open(opened.partition_path(number), sync_ms=_AT_ONCE_MS)

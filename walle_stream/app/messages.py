@@ -1,11 +1,10 @@
 """Sends messages to the devices of a pipeline, whether it runs or not.
 
-Over Kafka they go into the partition that the device's key belongs to; with the embedded tunnel
+Over Kafka they go into the partition in which the pipeline has the device; with the embedded tunnel
 into the data directory's inbox. No device is looked up, and none is remembered.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from json import dumps
 from pathlib import Path
 from threading import Event
@@ -15,7 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from walle_stream.errors import MessageError, SpecFileError, TopicError
-from walle_stream.spec.connectors import ConnectorModels, load_connector
+from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
 from walle_stream.spec.loader import UnreadPackage, load_pipeline
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.inbox import InboxSender
@@ -81,13 +80,11 @@ class MessageSender:
         self._bytes = self._missing = 0
         connector = load_connector(spec.tunnel.connector)
         self._place: Callable[[str], int] = lambda _: 0  # whoever reads the inbox places them
-        self.is_keyed = True
-        """Whether a run has its devices where their messages go."""
         if hasattr(connector, "open_sender"):
             count = spec.runtime.partitions
             self._partitions = range(count)
-            self._place = partial(connector.device_partition, partitions=count)
-            self.is_keyed = hasattr(load_connector(spec.source.connector), "device_partition")
+            placing = placing_of(load_connector(spec.source.connector), connector)
+            self._place = lambda device_id: placing(device_id, count)
             self._sender: Any = connector.open_sender(loaded.tunnel, WAITING_MAX_BYTES, count)
         elif hasattr(connector, "open_features"):
             folder = DataDir.open_inbox(data_dir or Path("walle-data") / pipeline, pipeline)

@@ -10,7 +10,6 @@ import msgspec
 
 from walle_stream.app.messages import MessageSender
 from walle_stream.app.resources import find_definition
-from walle_stream.cli.run import say
 from walle_stream.errors import MessageError
 from walle_stream.wire.message_payload import WHERE_KEYS
 
@@ -48,11 +47,6 @@ def send(options: argparse.Namespace) -> int:
     value = None if options.lines is not None else _value(words[-1])
     how: dict[str, Any] = {"data_dir": options.data_dir, "name": options.name or ""}
     with MessageSender(find_definition(options.file), options.set, **how) as sender:
-        if not sender.is_keyed and not is_all:
-            say(
-                "the source of this pipeline places devices otherwise than Kafka's keys do: only "
-                "agents (walle device) get messages by name; for a run use --where device=NAME"
-            )
         if options.lines is not None:
             _send_lines(sender, options.lines)
         elif is_all:

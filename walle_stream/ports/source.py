@@ -7,6 +7,7 @@ import msgspec
 
 from walle_stream.ports.letters import DeadLetter
 from walle_stream.ports.unread import Unread
+from walle_stream.types import Placing, partition_of
 from walle_stream.wire.event_batch import EventBatch
 
 
@@ -140,6 +141,7 @@ class Source(Protocol):
         partition_count: int,
         batch_events: int,
         limit: int | None = None,
+        placing: Placing = partition_of,
     ) -> SourceReader:
         """Open at the partitions' committed offsets.
 
@@ -149,6 +151,9 @@ class Source(Protocol):
             partition_count: Number of partitions of the data directory.
             batch_events: Most events in one batch at first, ≥ 1.
             limit: Most rows to read in this run; None for no limit.
+            placing: In which partition each device is. Messages go there, so a source takes no
+                other; one whose records lie in partitions leaves it alone, and its connector
+                tells of them as ``device_partition``, a ``Placing``.
 
         Raises:
             SourceError: The source cannot be opened, or an offset is not its.

@@ -16,7 +16,6 @@ from walle_stream.faults import crash_point
 from walle_stream.ports import SourceBatch, Unread
 from walle_stream.reading.lane import Lane
 from walle_stream.reading.offsets import Position, decode_positions
-from walle_stream.types import partition_of
 
 if TYPE_CHECKING:
     from walle_stream.reading.source import Opening
@@ -30,9 +29,9 @@ _DEVICES_CACHED: Final = 262_144
 class LaneReader[P: Position](ABC):
     """A source that was opened at its partitions' offsets; ``ports.SourceReader``. One thread.
 
-    What a subclass uses: ``_lanes``, ``_home``, ``_row`` (rows read, which the limit bounds by
-    ``_last_row``), ``_count`` (events collected), ``_passed`` (bytes since the last flush),
-    ``_cut``, ``_tell_end`` and ``_finish``.
+    What a subclass uses: ``_lanes``, ``_number_of``, ``_home``, ``_row`` (rows read, which the
+    limit bounds by ``_last_row``), ``_count`` (events collected), ``_passed`` (bytes since the last
+    flush), ``_cut``, ``_tell_end`` and ``_finish``.
     """
 
     lane_type: ClassVar[type[Lane[Any]]] = Lane
@@ -51,6 +50,7 @@ class LaneReader[P: Position](ABC):
             number: self.lane_type(number, position) for number, position in positions.items()
         }
         self._homes: dict[str, Lane[P]] = {}
+        self._placing = opening.placing
         self._row = self._count = self._passed = 0
         limit = opening.limit
         rows = max((position.rows for position in positions.values()), default=0)
@@ -123,11 +123,15 @@ class LaneReader[P: Position](ABC):
 
     # What it is given
 
+    def _number_of(self, device_id: str) -> int:
+        """Return the partition of a device, where the source was opened with all of them."""
+        return self._placing(device_id, len(self._lanes))
+
     def _home(self, device_id: str) -> Lane[P]:
         """Return the lane of a device, and remember it in ``_homes``."""
         if len(self._homes) >= _DEVICES_CACHED:
             self._homes.clear()
-        lane = self._homes[device_id] = self._lanes[partition_of(device_id, len(self._lanes))]
+        lane = self._homes[device_id] = self._lanes[self._number_of(device_id)]
         return lane
 
     def _cut(self) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from walle_stream.errors import SourceChangedError
 from walle_stream.ports import SourceReader
+from walle_stream.types import Placing, partition_of
 
 
 class Opening(NamedTuple):
@@ -16,6 +17,7 @@ class Opening(NamedTuple):
     """The partitions."""
     batch_events: int
     limit: int | None = None
+    placing: Placing = partition_of
 
 
 class LaneSource(ABC):
@@ -52,13 +54,15 @@ class LaneSource(ABC):
         partition_count: int,
         batch_events: int,
         limit: int | None = None,
+        placing: Placing = partition_of,
     ) -> SourceReader:
         """Open it at the partitions' offsets; see ``ports.Source.open``.
 
         Raises:
             SourceError: It cannot be opened, or an offset is not its.
         """
-        return self._reader(Opening(offsets, range(partition_count), batch_events, limit))
+        numbers = range(partition_count)
+        return self._reader(Opening(offsets, numbers, batch_events, limit, placing))
 
     @abstractmethod
     def _reader(self, opening: Opening) -> SourceReader:

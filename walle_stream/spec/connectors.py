@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from walle_stream.errors import SpecFileError
+from walle_stream.types import Placing, partition_of
 
 GROUP: Final = "walle_stream.connectors"
 _ATTRIBUTES: Final = {
@@ -54,6 +55,16 @@ def load_connector(name: str) -> Any:
             ) from error
     known = ", ".join(sorted(connector_names()))
     raise SpecFileError(f"there is no connector {name!r}: known are {known}")
+
+
+def placing_of(source: Any, tunnel: Any) -> Placing:
+    """Return the one rule by which a pipeline with these connectors places its devices.
+
+    It is the ``device_partition`` of the source's, whose records lie in partitions already; else
+    of the tunnel's, where messages go to the device's; else ``partition_of``.
+    """
+    rules = (getattr(each, "device_partition", None) for each in (source, tunnel))
+    return next((each for each in rules if each is not None), partition_of)
 
 
 def connector_names() -> tuple[str, ...]:

@@ -79,6 +79,8 @@ class Meta(msgspec.Struct, frozen=True):
     """Whether tunnel and cloud side are in it, too."""
     partitions: str = _PARTITIONS
     """Folder of the partitions' databases."""
+    placing: int | msgspec.UnsetType = msgspec.UNSET
+    """``placing_mark`` of the rule by which devices are in their partitions, unless it is 0."""
 
 
 class DataDir(AbstractContextManager["DataDir"]):
@@ -110,7 +112,7 @@ class DataDir(AbstractContextManager["DataDir"]):
         """Tells people of the last run."""
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - what is fixed, and how to open
         cls,
         path: Path,
         *,
@@ -118,23 +120,25 @@ class DataDir(AbstractContextManager["DataDir"]):
         pipeline: str,
         source: Mapping[str, str | int],
         has_cloud: bool = True,
+        placing: int = 0,
         is_shared: bool = False,
         lock_timeout_s: float = 0.0,
     ) -> "DataDir":
         """Open a data directory for writing, or make it.
 
-        The partition count, the pipeline's name, the source's fingerprint, and whether the tunnel's
-        log and the cloud side are in it (``has_cloud``) are fixed when it is made. ``is_shared``:
-        other processes may have it open, too, each with partitions of its own. ``lock_timeout_s``
-        waits for an owner that is dying.
+        The partition count, the pipeline's name, the source's fingerprint, whether the tunnel's
+        log and the cloud side are in it (``has_cloud``), and how devices are placed (``placing``, a
+        ``placing_mark``) are fixed when it is made. ``is_shared``: other processes may have it
+        open, too, each with partitions of its own. ``lock_timeout_s`` waits for an owner that is
+        dying.
 
         Raises:
             FormatVersionError: It has another format or partition count.
             StoreCorruptedError: ``meta.json`` is damaged or lost.
             StoreFullError: The disk has no room for it.
             StoreLockedError: Another process owns it.
-            StoreError: It cannot be made, holds something else, or is another
-                pipeline's.
+            StoreError: It cannot be made, holds something else, is another pipeline's, or has
+                its devices in other partitions.
         """
         with _map_os_errors(path):
             str(path).encode()  # RocksDB takes text
@@ -158,11 +162,17 @@ class DataDir(AbstractContextManager["DataDir"]):
                         dict(source),
                         __version__,
                         has_cloud,
+                        placing=placing or msgspec.UNSET,
                     )
                     _write_meta(path, meta)
             if is_shared:
                 fcntl.flock(lock, fcntl.LOCK_SH)
             _check(path, meta, partition_count, pipeline, has_cloud=has_cloud)
+            if (meta.placing or 0) != placing:
+                raise StoreError(
+                    f"{path} has its devices in other partitions, as source or tunnel was of "
+                    "another connector: give the one of before, or a new --data-dir"
+                )
             undo.pop_all()
         return cls(path, meta, lock, is_own_folder=is_own_folder, is_shared=is_shared)
 

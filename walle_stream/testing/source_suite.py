@@ -30,6 +30,7 @@ from walle_stream.testing.source_log import (
     offsets_of,
     read_out,
 )
+from walle_stream.types import partition_of
 
 
 class SourceSuite(ABC):
@@ -95,6 +96,21 @@ class SourceSuite(ABC):
             for event in batch.events:
                 home = homes.setdefault(event.device_id, batch.partition)
                 expect(home == batch.partition, f"device {event.device_id} moved")
+
+    def test_devices_are_where_the_pipeline_has_them(self, tmp_path: Path) -> None:
+        """The pipeline says where, unless the source has a ``partition_count`` of its own."""
+        source, count = self.make_source(tmp_path), self.partition_count
+        if hasattr(type(source), "partition_count"):
+            return
+
+        def backwards(device_id: str, count: int) -> int:
+            return count - 1 - partition_of(device_id, count)
+
+        for placing in (partition_of, backwards):
+            for batch in read_out(source.open({}, count, 3, None, placing)):
+                for event in batch.events:
+                    home = placing(event.device_id, count)
+                    expect(batch.partition == home, f"device {event.device_id} is not in {home}")
 
     def test_raw_rows_come_where_they_are_asked_for(self, tmp_path: Path) -> None:
         """They are the bytes that the counts name, for every batch size."""

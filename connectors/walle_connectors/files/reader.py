@@ -34,7 +34,7 @@ from walle_stream.reading import Lane, Opening, record_dead_letter
 from walle_stream.reading.mapping.compiling import InvalidRow, RowResult
 from walle_stream.reading.mapping.records import BrokenRow, Record, Row
 from walle_stream.reading.reader import FLUSH_BYTES
-from walle_stream.types import device_id_problem, partition_of
+from walle_stream.types import device_id_problem
 
 FLUSH_ROWS: Final = 8_192
 """As ``FLUSH_BYTES``, in rows."""
@@ -259,7 +259,7 @@ class FilesReader(FileReader[FilePosition]):
         """Find a device's partition and order, None for what cannot be a device."""
         if device_id_problem(device_id) is not None:
             return None
-        lane = self._lanes[partition_of(device_id, len(self._lanes))]
+        lane = self._lanes[self._number_of(device_id)]
         scope = self._all
         if scope is None:
             scope = Scope()  # a device's order must be kept

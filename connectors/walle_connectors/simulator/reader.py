@@ -45,7 +45,11 @@ class SimulatorReader(LaneReader[ShopPosition]):
         self._timeline, self._pace = timeline, pace
         # what many partitions read at about the same time is made once
         self._lines = lru_cache(_WINDOWS_KEPT)(
-            partial(timeline.lines_by_partition, partition_count=len(self._lanes))
+            partial(
+                timeline.lines_by_partition,
+                partition_count=len(self._lanes),
+                placing=opening.placing,
+            )
         )
 
     @override

@@ -16,7 +16,7 @@ import msgspec
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.payload import device_part, event_part
 from walle_connectors.simulator.session import Happening, Visit
-from walle_stream.types import partition_of
+from walle_stream.types import Placing, partition_of
 
 GROUP_DEVICES: Final = 500
 
@@ -59,10 +59,12 @@ class Timeline:
         lines.sort(key=lambda line: line[:3])
         return lines
 
-    def lines_by_partition(self, window: int, partition_count: int) -> list[list[Line]]:
+    def lines_by_partition(
+        self, window: int, partition_count: int, placing: Placing = partition_of
+    ) -> list[list[Line]]:
         """Make the lines of a window, from 0, for each partition, in the order of arrival."""
         partitions: list[list[Line]] = [[] for _ in range(partition_count)]
-        home = cache(lambda device_id: partitions[partition_of(device_id, partition_count)])
+        home = cache(lambda device_id: partitions[placing(device_id, partition_count)])
         for line in self.lines(window):
             home(line.device_id).append(line)
         return partitions

@@ -313,6 +313,16 @@ def test_a_shared_directory_has_several_owners_and_no_single_one_beside_them(pla
         open_dir(place, is_shared=True)
 
 
+def test_a_directory_with_devices_placed_otherwise_is_refused(place: Path) -> None:
+    other = place.parent / "other"
+    for path, placing, another in ((place, 0, 7), (other, 7, 0), (other, 7, 8)):
+        for _ in range(2):
+            open_dir(path, placing=placing).close()
+        with pytest.raises(StoreError, match="its devices in other partitions") as refused:
+            open_dir(path, placing=another)
+        assert "\n" not in str(refused.value)
+
+
 def test_a_directory_without_cloud_side_says_so_and_lacks_nothing(place: Path) -> None:
     with open_dir(place, has_cloud=False) as opened:
         for number in range(4):

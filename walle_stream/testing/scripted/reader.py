@@ -14,7 +14,6 @@ from walle_stream.reading import Lane, LaneReader, Opening, Position, record_dea
 from walle_stream.reading.offsets import Count
 from walle_stream.testing.scripted.gates import LOOK_S, Gates
 from walle_stream.testing.scripted.script import Step
-from walle_stream.types import partition_of
 
 
 class ScriptPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,7 +80,7 @@ class ScriptedReader(LaneReader[ScriptPosition]):
         return True
 
     def _take(self, step: Step) -> None:
-        lane = self._lanes[partition_of(step.device_id, len(self._lanes))]
+        lane = self._lanes[self._number_of(step.device_id)]
         if self._next <= lane.done.steps:
             return
         row = step.text.encode()

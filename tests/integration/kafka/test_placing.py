@@ -1,0 +1,131 @@
+"""Where a run's source is no topic, messages by name, answers and look-ups find its devices, too."""
+
+import json
+import sys
+from collections import defaultdict
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from cloud_worker import Cluster, Worker
+from topics_of_tests import fresh_model, shop_pipeline, until
+
+from walle_connectors.simulator.model import SimulatorModel
+from walle_connectors.simulator.timeline import Timeline
+
+pytestmark = [pytest.mark.integration, pytest.mark.kafka]
+
+PARTITIONS = 5
+SHOP = {"devices": 12, "sessions": 1, "payloadBytes": 0}
+SCRIPT = """
+def run(ctx, page):
+    if not ctx.state.get("asked", False):
+        ctx.state.put("asked", True)
+        ctx.call_cloud("echo", {"device": ctx.device_id})
+
+def on_reply(ctx, reply):
+    ctx.emit({"reply": reply.value})
+
+def on_message(ctx, message):
+    ctx.emit({"message": message.value})
+"""
+ECHO = "def echo(call):\n    return {**call.question, 'of': call.device_id}\n"
+
+
+@pytest.fixture
+def definition(address, tmp_path):
+    """Makes a pipeline with its topics: source -> its file, and options of a worker."""
+    (tmp_path / "cloud.py").write_text(ECHO)
+    (tmp_path / "told.py").write_text(SCRIPT)
+    services = {"echo": {"file": str(tmp_path / "cloud.py"), "function": "echo"}}
+
+    with fresh_model(address, PARTITIONS) as model:
+
+        def make(source):
+            tunnel = {"brokers": list(model.brokers), "downTopic": model.down_topic}
+            file = shop_pipeline(
+                tmp_path,
+                "placed",
+                source=source,
+                runtime={"partitions": PARTITIONS},
+                services=services,
+                tunnel={"connector": "kafka", "topic": model.topic, **tunnel},
+            )
+            shop = str(Path(__file__).parents[3] / "configs" / "shop.py")
+            file.write_text(file.read_text().replace(shop, str(tmp_path / "told.py")))
+            overrides = [
+                f"spec.tunnel.downTopic={model.down_topic}",
+                f"spec.services={json.dumps(services)}",
+            ]
+            return file, model.topic, overrides
+
+        yield make
+
+
+def features(walle, data_dir):
+    """By device what its script emitted, in order."""
+    found = defaultdict(list)
+    for line in walle("features", "list", "--data-dir", data_dir, "--json").stdout.splitlines():
+        row = json.loads(line)
+        found[row["device_id"]].append(row["feature"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("connector", "options"),
+    [
+        ("simulator", ("--hosts", "2")),
+        ("events", ("--hosts", "1")),
+        pytest.param(
+            "events",
+            ("--hosts", "2", "--runtime", "ray"),
+            marks=pytest.mark.skipif(find_spec("ray") is None, reason="without the extra `ray`"),
+        ),
+    ],
+)
+def test_messages_by_name_answers_and_look_ups_find_a_device(
+    walle, address, definition, tmp_path, connector, options
+):
+    timeline = Timeline(SimulatorModel.model_validate(SHOP))
+    lines = [line for window in range(timeline.windows) for line in timeline.lines(window)]
+    (tmp_path / "e.jsonl").write_bytes(b"".join(line.data + b"\n" for line in lines))
+    devices = sorted({line.device_id for line in lines})
+    source = SHOP if connector == "simulator" else {"path": str(tmp_path / "e.jsonl")}
+    file, topic, overrides = definition({"connector": connector, **source})
+    run = ("run", file, "--data-dir", tmp_path / "d", *options)
+    (tmp_path / "m.jsonl").write_text(
+        "".join(
+            json.dumps({"device_id": device, "value": n}) + "\n"
+            for n in range(3)
+            for device in devices
+        )
+    )
+    cluster = Cluster(address)
+    try:
+        with Worker(tmp_path, cluster, topic, overrides=overrides) as worker:
+            worker.wait_ready()
+            done = walle("send", file, "--lines", tmp_path / "m.jsonl")
+            assert done.stderr == ""
+            walle(*run)
+            walle("send", file, devices[0], '"one"')
+            walle("send", file, "--all", '"all"')
+            walle("send", file, "--where", f"device={devices[1]}", '"where"')
+
+            def all_have_come():
+                walle(*run)
+                found = features(walle, tmp_path / "d")
+                return all(any("reply" in x for x in found[each]) for each in devices) and found
+
+            found = until(all_have_come)
+            last = {devices[0]: ["one", "all"], devices[1]: ["all", "where"]}
+            for device in devices:
+                told = [each["message"] for each in found[device] if "message" in each]
+                assert told == [0, 1, 2, *last.get(device, ["all"])]
+                replies = [each["reply"] for each in found[device] if "reply" in each]
+                assert replies == [{"device": device, "of": device}]
+                until(lambda device=device: worker.row(device))
+            assert "wait for devices" not in walle("status", tmp_path / "d").stdout
+    finally:
+        cluster.close()
