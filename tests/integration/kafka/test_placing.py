@@ -12,8 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from cloud_worker import Cluster, Worker
 from topics_of_tests import fresh_model, shop_pipeline, until
 
+from walle_connectors.kafka import CONNECTOR
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
+from walle_stream.errors import StoreError
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
@@ -73,6 +75,12 @@ def features(walle, data_dir):
     return found
 
 
+def placed_as_before(meta):
+    made = json.loads(meta.read_text())
+    assert made.pop("placing") > 0
+    meta.write_text(json.dumps(made))
+
+
 @pytest.mark.parametrize(
     ("connector", "options"),
     [
@@ -127,5 +135,29 @@ def test_messages_by_name_answers_and_look_ups_find_a_device(
                 assert replies == [{"device": device, "of": device}]
                 until(lambda device=device: worker.row(device))
             assert "wait for devices" not in walle("status", tmp_path / "d").stdout
+            placed_as_before(tmp_path / "d" / "meta.json")
+            refused = walle(*run, check=False)
+            assert (refused.returncode, refused.stderr.count("\n")) == (StoreError.exit_code, 1)
+            assert "has its devices in other partitions" in refused.stderr
     finally:
         cluster.close()
+
+
+def test_where_a_producer_has_a_rule_of_its_own_only_where_reaches_a_device(
+    walle, address, topics, definition, tmp_path
+):
+    raw, device = topics.make(PARTITIONS), "device-0000001"
+    elsewhere = (CONNECTOR.device_partition(device, PARTITIONS) + 1) % PARTITIONS
+    lines = Timeline(SimulatorModel.model_validate(SHOP)).lines(0)
+    rows = [(device, x.data, elsewhere) for x in lines if x.device_id == device]
+    topics.write(raw, rows)
+    source = {"connector": "kafka", "brokers": [address], "topic": raw, "stopAtEnd": True}
+    file, *_ = definition(source)
+    run = ("run", file, "--data-dir", tmp_path / "d")
+    walle(*run)
+    walle("send", file, device, '"name"')
+    walle("send", file, "--where", f"device={device}", '"where"')
+    walle(*run)
+    told = [each["message"] for each in features(walle, tmp_path / "d")[device]]
+    assert told == ["where"]
+    assert "1 messages wait for devices" in walle("status", tmp_path / "d").stdout
