@@ -171,7 +171,7 @@ class DataDir(AbstractContextManager["DataDir"]):
             if (meta.placing or 0) != placing:
                 raise StoreError(
                     f"{path} has its devices in other partitions, as source or tunnel was of "
-                    "another connector: give the one of before, or a new --data-dir"
+                    "another connector: give the previous connectors, or a new --data-dir"
                 )
             undo.pop_all()
         return cls(path, meta, lock, is_own_folder=is_own_folder, is_shared=is_shared)
