@@ -281,11 +281,13 @@ class Assembly:
         count = self.partition_count
         self._start = count + place.index
         numbers = () if self.is_placed else place.numbers(count)
-        self._in_hand = self._data_dir.open_in_hand(place.hosts, [*numbers, self._start])
+        self._in_hand = self._data_dir.open_in_hand(place.hosts, numbers)
         set_block_cache_bytes(self._spec.state.cache_size_bytes // place.hosts)
         for model in onnx_models(self._models).values():
             stack.callback(model.close)
-        self.pool = self._make_pool(options)
+            model.read()
+        with self._in_hand.in_line(self._start):
+            self.pool = self._make_pool(options)
         stack.callback(self.pool.close)
         self.installed = InstalledPrograms(
             self._data_dir.packages_path,
@@ -313,8 +315,6 @@ class Assembly:
 
     def _make_pool(self, options: RunOptions) -> VmPool:
         spec, in_hand, start = self._spec, self._in_hand, self._start
-        for model in onnx_models(self._models).values():
-            model.read()
         services = HostServices(LazyEvaluator(self._models))
         if in_hand.is_doubtful(start):
             # a script's body can end its process as a run can, before anyone is told whose

@@ -8,9 +8,12 @@ the end of the process.
 
 import mmap
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
+
+from walle_stream.store.locks import LOCKS_TIMEOUT_S, lock_within
 
 _IDLE: Final = 0
 _IN_HAND: Final = 1
@@ -25,8 +28,9 @@ class InHand:
     closed but let go: a thread that is late at the end must find it mapped.
     """
 
-    def __init__(self, marks: mmap.mmap, own: Collection[int]) -> None:
+    def __init__(self, path: Path, marks: mmap.mmap, own: Collection[int]) -> None:
         """Wrap; use ``open``."""
+        self._path = path
         self._marks = marks
         self._own = own
         for number in own:
@@ -45,7 +49,7 @@ class InHand:
             # disk would be a fatal signal
             size = len(os.pread(file, count, 0))
             os.pwrite(file, bytes(count - size), size)
-            return cls(mmap.mmap(file, count), range(count) if own is None else own)
+            return cls(path, mmap.mmap(file, count), range(count) if own is None else own)
         finally:
             os.close(file)
 
@@ -54,6 +58,21 @@ class InHand:
         if self._marks[number] != _IDLE:
             self._marks[number] = _DOUBTFUL
         self._own = {*self._own, number}
+
+    @contextmanager
+    def in_line(self, number: int) -> Iterator[None]:
+        """Take over a number that processes have in turns, and let go of it at the end.
+
+        Blocks while another process has it, so that what is marked there is of a dead one; for 15 s
+        at most: beyond that the mark of a living one is doubt, too. Once per process.
+        """
+        file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            lock_within(file, LOCKS_TIMEOUT_S, number)
+            self.adopt(number)
+            yield
+        finally:
+            os.close(file)  # and with it the lock, as when the process dies
 
     def is_doubtful(self, number: int) -> bool:
         """Whether a partition was in a call when the last process ended."""

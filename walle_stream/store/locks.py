@@ -53,19 +53,28 @@ def wait_for_locks(databases: Sequence[Path], timeout_s: float = LOCKS_TIMEOUT_S
             time.sleep(_RETRY_S)
 
 
-def try_lock(lock: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Lock an open file, if nobody else has it; return whether it is locked."""
+def try_lock(lock: int, kind: int = fcntl.LOCK_EX, byte: int | None = None) -> bool:
+    """Lock an open file, if nobody else has it; return whether it is locked.
+
+    Only a ``byte`` of it for this process, where one is given: until it closes the file anywhere.
+    """
     try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        if byte is None:
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
+        else:
+            fcntl.lockf(lock, kind | fcntl.LOCK_NB, 1, byte)
     except BlockingIOError:
         return False
     return True
 
 
-def lock_within(lock: int, timeout_s: float) -> bool:
-    """Lock an open file for oneself; return whether that was done in time. Blocks."""
+def lock_within(lock: int, timeout_s: float, byte: int | None = None) -> bool:
+    """Lock an open file for oneself; return whether that was done in time. Blocks.
+
+    For ``byte`` see ``try_lock``.
+    """
     deadline_ms = monotonic_ms() + timeout_s * 1000.0
-    while not try_lock(lock):
+    while not try_lock(lock, byte=byte):
         if monotonic_ms() >= deadline_ms:
             return False
         time.sleep(_RETRY_S)

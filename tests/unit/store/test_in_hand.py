@@ -21,6 +21,32 @@ marks.put_down(2)
 os.kill(os.getpid(), 9)
 """
 
+STARTER = """
+import sys
+from pathlib import Path
+from walle_stream.store.in_hand import InHand
+marks = InHand.open(Path(sys.argv[1]), 4, ())
+with marks.in_line(3):
+    is_doubtful = marks.is_doubtful(3)
+    marks.mark(3)
+    print(is_doubtful, flush=True)
+    input()
+    marks.put_down(3)
+"""
+
+
+@pytest.fixture
+def starter(tmp_path):
+    """A process that has the number 3."""
+    command = [sys.executable, "-c", STARTER, tmp_path / "f"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout.readline() == "False\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
 
 def doubtful(marks, count=4):
     return [number for number in range(count) if marks.is_doubtful(number)]
@@ -112,3 +138,33 @@ def test_a_partition_that_comes_from_another_process_is_looked_at_when_it_comes(
     second.mark(3)
     second.put_down_all()
     assert (tmp_path / "f").read_bytes() == bytes([0, 0, 2, 0])
+
+
+def test_starts_that_share_a_number_wait_for_one_another(starter, tmp_path, monkeypatch):
+    marks, waits = InHand.open(tmp_path / "f", 4, ()), []
+
+    def wait(seconds):
+        waits.append(seconds)
+        starter.communicate("\n")
+
+    monkeypatch.setattr("time.sleep", wait)
+    with marks.in_line(3):
+        assert doubtful(marks) == []
+    assert (len(waits), starter.returncode) == (1, 0)
+
+
+def test_a_start_that_was_killed_is_in_doubt_at_the_next(starter, tmp_path):
+    starter.kill()
+    starter.wait()
+    marks = InHand.open(tmp_path / "f", 4, ())
+    for _ in range(2):
+        with marks.in_line(3):
+            assert doubtful(marks) == [3]
+
+
+def test_a_start_that_does_not_end_is_doubt_in_the_end(starter, tmp_path, monkeypatch):
+    monkeypatch.setattr("walle_stream.store.in_hand.LOCKS_TIMEOUT_S", 0.0)
+    marks = InHand.open(tmp_path / "f", 4, ())
+    with marks.in_line(3):
+        assert doubtful(marks) == [3]
+    assert starter.poll() is None
