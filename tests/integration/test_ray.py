@@ -119,7 +119,13 @@ def test_calls_of_the_cloud_are_answered(walle, ray_environ, tmp_path):
         done = walle(
             "run", file, "--data-dir", tmp_path / name, "--json", *more, environ=ray_environ
         )
-        assert report_of(done)["calls"] == report_of(done)["replies"] > 0
+        answered = report_of(done)["replies"]
+        assert report_of(done)["calls"] == answered > 0
+        counts = {"answered": answered, "failed": 0, "timed_out": 0, "waiting": 0}
+        assert read_status(tmp_path / name).services == {"double": counts}
+    assert f"calls of double: {answered:,} answered, 0 failed, 0 timed out, 0 waiting" in (
+        walle("status", tmp_path / "ray").stdout
+    )
     # in which order replies come is chance; how many features they make is not
     local, remote = (list(features_lines(tmp_path / name)) for name in ("local", "ray"))
     assert len(local) == len(remote) > 0

@@ -363,6 +363,11 @@ class Assembly:
         return self._cloud
 
     @property
+    def sink_lags(self) -> dict[str, int]:
+        """Features that each sink has not yet, where the cloud side is here."""
+        return {pump.name: pump.lag for pump in self.sinks}
+
+    @property
     def service_counts(self) -> ServiceCounts:
         """What became of the calls that the cloud side's actor has answered, where there is one."""
         return {} if self._cloud is None else self._cloud.services

@@ -225,7 +225,7 @@ class LocalRun:
     @property
     def sink_lags(self) -> Mapping[str, int]:
         """Features that each sink has not yet."""
-        return {pump.name: pump.lag for pump in self._assembly.sinks}
+        return self._assembly.sink_lags
 
     @property
     def service_counts(self) -> ServiceCounts:
@@ -340,6 +340,7 @@ class LocalRun:
             started_ms=self._started_ms,
             stopped_by="" if phase == "running" else self._stopped_by,
             hosts=self.host_status("running" if phase == "running" else "done"),
+            services=self.service_counts,
             task_names=self.task_names,
         )
         write_status(self._assembly.status_path, status)

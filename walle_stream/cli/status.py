@@ -9,6 +9,7 @@ import msgspec
 from walle_stream.actors.runs import RETURNED
 from walle_stream.app.figures.status import HostStatus, RunStatus, read_status
 from walle_stream.app.figures.task_figures import TaskFigures
+from walle_stream.cloud.calls import ServiceCounts
 
 
 def status(options: argparse.Namespace) -> int:
@@ -26,6 +27,7 @@ def status(options: argparse.Namespace) -> int:
         print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{when}")
     if run.cloud_restarts or run.cloud_pid:
         print(f"cloud side: {_process(run.cloud_pid)}, {run.cloud_restarts} restarts")
+    _print_services(run.services)
     _print_tasks(run.tasks)
     print("partition  host      events    features   commits   behind  outbox")
     for partition in run.partitions:
@@ -56,6 +58,12 @@ def status(options: argparse.Namespace) -> int:
     if run.cloud_losses:
         print(f"lost in the cloud: {run.cloud_losses:,} features and frames are missing or differ")
     return 0
+
+
+def _print_services(services: ServiceCounts) -> None:
+    for service, states in services.items():
+        told = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in states.items())
+        print(f"calls of {service}: {told}")
 
 
 def _print_tasks(tasks: Sequence[TaskFigures]) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from walle_stream.app.figures.task_figures import TaskFigures, task_figures
 from walle_stream.app.queries.query import run_state
 from walle_stream.clock import wall_ms
+from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.ports import Unread
 from walle_stream.spec.connectors import load_connector
 from walle_stream.store.datadir import DataDir
@@ -119,6 +120,8 @@ class RunStatus(msgspec.Struct, kw_only=True):
     cloud_restarts: int = 0
     cloud_losses: int = 0
     """Features and frames that the cloud side lacks, or has others for."""
+    services: ServiceCounts = {}
+    """What became of calls, by service and state, since the cloud side's process started."""
     hosts: list[HostStatus] = []
     partitions: list[PartitionFigures] = []
     task_names: list[str] = []

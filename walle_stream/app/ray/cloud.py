@@ -16,6 +16,7 @@ from walle_stream.app.ray.logs import LogQueue, LogRecords
 from walle_stream.app.ray.session import Versions, versions_here
 from walle_stream.app.report import CloudReport
 from walle_stream.clock import process_cpu_s
+from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.errors import ActorDeadError
 from walle_stream.store.locks import LOCKS_TIMEOUT_S, wait_for_locks
 from walle_stream.types import UplinkFrame
@@ -26,6 +27,8 @@ class CloudState(msgspec.Struct):
 
     failure: BaseException | None
     losses: int
+    sink_lags: Mapping[str, int]
+    service_counts: ServiceCounts
     cpu_s: float
     logs: LogRecords
 
@@ -96,16 +99,21 @@ class CloudProcess:
 
     def state(self) -> CloudState:
         """Return how it goes; never blocks."""
+        assembly = self._assembly
         failure = None if self._cloud is None else self._cloud.failure
-        losses = 0 if self._cloud is None else self._assembly.cloud_store.stats.losses
-        return CloudState(failure, losses, process_cpu_s(), self._logs.take())
+        losses = 0 if self._cloud is None else assembly.cloud_store.stats.losses
+        figures = assembly.sink_lags, assembly.service_counts, process_cpu_s()
+        return CloudState(failure, losses, *figures, self._logs.take())
 
-    def close(self) -> CloudReport:
-        """Merge all that is in the log, close it, return what the cloud side holds; blocks.
+    def close(self) -> tuple[CloudReport, CloudState]:
+        """Merge all that is in the log, close it; blocks.
+
+        Returns what the cloud side holds, and how it went at last.
 
         Raises:
             ActorDeadError: It was not open, or has failed.
         """
         report = msgspec.convert(self.ask(Drain(is_last=True)), CloudReport, from_attributes=True)
+        state = self.state()
         self._stack.close()
-        return report
+        return report, state

@@ -13,8 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -33,7 +32,7 @@ from walle_stream.app.figures.task_figures import task_figures
 from walle_stream.app.local import OnProgress
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray.actors import POLL_MS, Worker
-from walle_stream.app.ray.cloud import CloudProcess
+from walle_stream.app.ray.cloud import CloudProcess, CloudState
 from walle_stream.app.ray.engine import await_engine, engine_needs, start_engine
 from walle_stream.app.ray.host import HostProcess, HostState
 from walle_stream.app.ray.logs import log_again
@@ -135,15 +134,27 @@ class RayRun:
         """Return the figures of all partitions, as of the last time they were asked for."""
         return [self._statuses[number] for number in sorted(self._statuses)]
 
-    sink_lags: Final[Mapping[str, int]] = MappingProxyType({})
-    service_counts: Final[ServiceCounts] = MappingProxyType({})
-    """Nothing: the sinks are in the cloud side's process, which logs what waits."""
-
     @property
     def cloud_losses(self) -> int:
         """Features and frames that the cloud side lacks, or has others for, when last asked."""
-        state = None if self._cloud is None else self._cloud.state
+        state = self._cloud_state
         return 0 if state is None else state.losses
+
+    @property
+    def sink_lags(self) -> Mapping[str, int]:
+        """Features that each sink has not yet, when the cloud side was last asked."""
+        state = self._cloud_state
+        return {} if state is None else state.sink_lags
+
+    @property
+    def service_counts(self) -> ServiceCounts:
+        """What became of the calls of services, by service, when the cloud side was last asked."""
+        state = self._cloud_state
+        return {} if state is None else state.service_counts
+
+    @property
+    def _cloud_state(self) -> CloudState | None:
+        return None if self._cloud is None else self._cloud.state
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the hosts' pools have done, and their VMs."""
@@ -345,7 +356,9 @@ class RayRun:
             method = cloud.take()
             self._cloud_answered(cloud, method)
             if method == "close":
-                report: CloudReport = cloud.answer
+                report: CloudReport
+                report, cloud.state = cloud.answer
+                log_again(cloud.state.logs, cloud.name)
                 return report
         return None
 
@@ -387,6 +400,7 @@ class RayRun:
                 cloud_pid=cloud.pid if cloud is not None else 0,
                 cloud_restarts=cloud.restarts if cloud is not None else 0,
                 hosts=self.host_status(),
+                services=self.service_counts,
                 task_names=self.task_names,
                 tasks=task_figures(self.task_names, self.status()),
                 partitions=with_lags(

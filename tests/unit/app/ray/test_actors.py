@@ -10,6 +10,7 @@ from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.options import RunOptions
 from walle_stream.app.ray.actors import DEATHS_MAX, Worker
+from walle_stream.app.ray.cloud import CloudState
 from walle_stream.app.ray.host import HostState
 from walle_stream.app.ray.run import RayRun
 from walle_stream.errors import ActorDeadError
@@ -77,3 +78,14 @@ def test_commits_that_send_nothing_say_nothing_of_the_cloud_side(make):
         cloud.restart("its process died")
     with pytest.raises(ActorDeadError):
         cloud.restart("its process died")
+
+
+def test_figures_of_the_cloud_side_are_those_that_it_told_last(make):
+    run = RayRun(
+        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+    )
+    assert (run.cloud_losses, run.sink_lags, run.service_counts) == (0, {}, {})
+    run._cloud = cloud = make("the cloud side")
+    counts = {"double": {"answered": 3}}
+    cloud.state = CloudState(None, 1, {"parquet": 2}, counts, 0.0, [])
+    assert (run.cloud_losses, run.sink_lags, run.service_counts) == (1, {"parquet": 2}, counts)
