@@ -16,7 +16,7 @@ from walle_stream.app.queries.query import run_state
 from walle_stream.app.resources import shipped_configs
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import MessageError, StoreError
-from walle_stream.store.inbox import inbox_files
+from walle_stream.store.inbox import inbox_files, read_inbox
 from walle_stream.testing.kit import run_pipeline
 
 pytestmark = pytest.mark.integration
@@ -150,6 +150,29 @@ def test_kills_lose_and_double_nothing(walle, file, tmp_path, point, visits):
         own = [n for n, who in enumerate(whose) if who == device_id]
         assert values(rows, device_id) == own
         assert [each["count"] for each in told(rows)[device_id]] == [*range(1, len(own) + 1)]
+
+
+def test_lines_of_a_slow_pipe_are_sent_when_it_pauses(file, tmp_path):
+    inbox = tmp_path / "d" / "inbox"
+    send = ["send", file, "--data-dir", tmp_path / "d", "--lines", "-", "--json"]
+    command = [sys.executable, "-m", "walle_stream.cli", *map(str, send)]
+    long = "x" * 200_000
+    lines = [f'{{"device_id": "phone-1", "value": {json.dumps(v)}}}' for v in (1, long, 3, 4)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
+
+        def give(text, sent):
+            sender.stdin.write(text.encode())
+            sender.stdin.flush()
+            until(lambda: sum(len(read_inbox(each)) for each in inbox_files(inbox)) == sent)
+
+        try:
+            give(lines[0] + "\n" + lines[1][:100_000], 1)
+            give(lines[1][100_000:] + "\r\n\n" + lines[2] + "\n", 3)
+            said, _ = sender.communicate(lines[3].encode(), timeout=60)
+        finally:
+            sender.kill()
+    assert (sender.returncode, json.loads(said)["messages"]) == (0, 4)
+    assert values(run_pipeline(file, tmp_path / "d"), "phone-1") == [1, long, 3, 4]
 
 
 @pytest.mark.full

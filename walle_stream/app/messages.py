@@ -126,6 +126,18 @@ class MessageSender:
             raise MessageError(f"there is no condition {key!r}: {', '.join(WHERE_KEYS)}")
         self._send("", MessagePayload(_encoded(value), task, where), self._partitions)
 
+    def push(self) -> None:
+        """Let go of messages that wait for more; blocks while too much is on its way.
+
+        Raises:
+            WalleError: The way is closed.
+        """
+        if self._waiting:
+            self._sender.send(self._waiting)
+            self._missing += len(self._waiting)
+            self._waiting, self._bytes = [], 0
+        self._take_acks()
+
     def flush(self) -> None:
         """Block until all that was sent arrives whatever happens.
 
@@ -133,7 +145,7 @@ class MessageSender:
             TopicError: Some messages were too large for the topic, and left out.
             WalleError: The way is closed.
         """
-        self._hand_over()
+        self.push()
         tick = Event()
         while self._take_acks():
             tick.wait(_LOOK_S)
@@ -172,14 +184,7 @@ class MessageSender:
         self._waiting += [(partition, self.count, encoded) for partition in partitions]
         self._bytes += len(encoded)
         if len(self._waiting) >= _TOGETHER or self._bytes >= _TOGETHER_BYTES:
-            self._hand_over()
-            self._take_acks()
-
-    def _hand_over(self) -> None:
-        if self._waiting:
-            self._sender.send(self._waiting)
-            self._missing += len(self._waiting)
-            self._waiting, self._bytes = [], 0
+            self.push()
 
     def _take_acks(self) -> int:
         # how many are missing

@@ -1,9 +1,12 @@
 """``walle send``: messages to devices, whether the pipeline runs or not."""
 
 import argparse
+import os
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from select import select
 from typing import Any
 
 import msgspec
@@ -15,6 +18,7 @@ from walle_stream.wire.message_payload import WHERE_KEYS
 
 STDIN = "-"
 _SHOWN_EVERY = 1_000
+_READ_BYTES = 64 * 1024
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,8 +78,8 @@ def _send_lines(sender: MessageSender, file: str) -> None:
 
     with ExitStack() as stack:
         on_progress = stack.enter_context(count_progress("sent", "messages"))
-        lines = sys.stdin.buffer if file == STDIN else stack.enter_context(Path(file).open("rb"))
-        for number, line in enumerate(lines, 1):
+        source = sys.stdin.buffer if file == STDIN else stack.enter_context(Path(file).open("rb"))
+        for number, line in enumerate(_lines(source.fileno(), sender.push), 1):
             if number % _SHOWN_EVERY == 0:
                 on_progress(number)
             if not line.strip():
@@ -89,3 +93,20 @@ def _send_lines(sender: MessageSender, file: str) -> None:
                     f"{file}:{number}: {error}: what stands before it was sent; correct it and "
                     "send all again with the same --name"
                 ) from error
+
+
+def _lines(file: int, on_pause: Callable[[], None]) -> Iterator[bytes]:
+    # of a descriptor: what a reader has in a buffer of its own, nobody could see
+    begun: list[bytes] = []
+    while True:
+        if not select([file], [], [], 0)[0]:
+            on_pause()
+        data = os.read(file, _READ_BYTES)
+        first, *others = data.split(b"\n")
+        begun.append(first)
+        if others or not data:
+            yield b"".join(begun)
+            yield from others[:-1]
+            begun = others[-1:]
+        if not data:
+            return
