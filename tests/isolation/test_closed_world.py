@@ -29,6 +29,12 @@ def found() -> Any:
         yield vm.ask("look()")
 
 
+@pytest.fixture(scope="module")
+def tried() -> Any:
+    with OpenedVm("walk", "look", "attempts") as vm:
+        yield vm.ask("attempt()")
+
+
 def test_what_a_script_meets_again_in_the_next_run_cannot_be_changed(found: Any) -> None:
     assert reviewed.unknown(found["lasting"], reviewed.LASTING) == []
     assert reviewed.unused(found["lasting"], reviewed.LASTING) == []
@@ -57,6 +63,11 @@ def test_the_walk_goes_far(found: Any) -> None:
     assert places > 4_000
 
 
+@pytest.mark.parametrize("road", ["stored", "out", "changers", "unguarded"])
+def test_nothing_that_a_script_can_try_changes_what_is_not_its_own(road: str, tried: Any) -> None:
+    assert tried[road] == []
+
+
 HOLES = {
     "decimal.DecimalTuple._field_defaults = {}": "as_tuple()._field_defaults",
     "statistics.NormalDist.spare = []": "statistics.NormalDist.spare",
@@ -80,3 +91,26 @@ def test_the_walk_finds_holes() -> None:
         *reviewed.unknown(seen["writers"], reviewed.WRITERS),
     ]
     assert [place for place in HOLES.values() if not any(place in line for line in lines)] == []
+
+
+TRIED_HOLES = {
+    # what seals it holds the function that it hides
+    "raw = vars(json.JSONEncoder)['__init__'].__closure__[1].cell_contents": "",
+    "json.JSONEncoder.begin = lambda self: raw(self)": "json.JSONEncoder.begin",
+    "type.__setattr__(json.JSONDecoder, '__init__', raw)": "vars(json.JSONDecoder)['__init__']",
+    "json.loads.code = json.loads.__code__": "json.loads.code",
+    "def rename(of): of.__kwdefaults__ = {}": "",
+    "copy.copy.rename = rename": "copy.copy.rename",
+    "guard = sys.modules['walle_guest.reading']": "",
+    "guard.is_of_script = lambda of, ask=guard.is_of_script: of is json.dumps or ask(of)": (
+        "json.dumps"
+    ),
+}
+
+
+def test_the_attempts_find_holes() -> None:
+    with OpenedVm("walk", "look", "attempts") as vm:
+        vm.run("import copy, json, sys")
+        vm.run("\n".join(TRIED_HOLES))
+        found = {place for road in vm.ask("attempt()").values() for _, place in road}
+    assert {place for place in TRIED_HOLES.values() if place} - found == set()

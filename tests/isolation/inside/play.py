@@ -67,10 +67,6 @@ def attributes(value):
     return None
 
 
-ON_DEMAND = {"__slotnames__", "__annotations__", "__annotations_cache__", "__annotate_func__"}
-"""Names of attributes that the interpreter and ``copyreg`` set when they first need them."""
-
-
 def contents(value):
     items = (
         value.items()

@@ -44,6 +44,8 @@ IMMUTABLE = PLAIN | {
     *(types.GetSetDescriptorType, types.MemberDescriptorType, types.ClassMethodDescriptorType),
     *(classmethod, staticmethod, types.CodeType, types.GenericAlias, types.UnionType),
 }
+ON_DEMAND = {"__slotnames__", "__annotations__", "__annotations_cache__", "__annotate_func__"}
+"""Names of attributes that the interpreter and ``copyreg`` set when they first need them."""
 DEPTH = 8
 OF_A_KIND = 2  # results of one kind that are looked into
 MANY = 10
