@@ -33,6 +33,7 @@ from walle_stream.errors import SourceError
 from walle_stream.ports import (
     DeadLetterSink,
     DeviceTunnel,
+    Downlink,
     ModelRunner,
     Placement,
     ProofOf,
@@ -177,8 +178,12 @@ class Assembly:
         else:
             self.open_device_end(stack)
         holdings = self.holdings if self.has_cloud else None
-        downlink = self.tunnel.downlink
-        self._open_vms(stack, options, HostPlace(0, 1, self.tunnel, downlink, holdings))
+        self._open_vms(stack, options, HostPlace(0, 1, self.tunnel, self._downlink, holdings))
+
+    @property
+    def _downlink(self) -> Downlink:
+        downlink: Downlink = self.tunnel.downlink
+        return downlink
 
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory."""

@@ -5,7 +5,11 @@ Only the source differs, which is what the device gives its agent, and the parti
 is the one that the device's key belongs to.
 """
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import Final, override
 from urllib.parse import quote
@@ -16,9 +20,11 @@ from walle_stream.actors.device_host import GetStatus, Settle
 from walle_stream.actors.plan.partition_plan import PartitionPlan, PartitionStatus
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import Beside, LocalRun
+from walle_stream.app.moving import MovedDownlink, move_device
 from walle_stream.app.options import RunOptions
-from walle_stream.ports import DeadLetterSink
+from walle_stream.ports import DeadLetterSink, Downlink
 from walle_stream.spec.connectors import load_connector
+from walle_stream.store.datadir import DataDir
 
 EVENTS_CONNECTOR: Final = "events"
 """Reads what the device gives."""
@@ -41,6 +47,7 @@ class DeviceAssembly(Assembly):
 
     device_id = ""
     """Whose agent; set by ``attach``."""
+    _home: Callable[[int], int]
 
     def attach(self, device_id: str, events: Path | None, *, follows: bool) -> None:
         """Say whose agent this is; the definition's source is put aside.
@@ -51,7 +58,8 @@ class DeviceAssembly(Assembly):
             SpecFileError: The connector of events is not installed.
         """
         self.device_id = device_id
-        number = self._placing(device_id, self.partition_count)
+        self._home = partial(self._placing, device_id)
+        number = self._home(self.partition_count)
         self.partitions = (number,)
         # with another number of partitions the device would be in another one
         self._device_end = {"partitions": self.partition_count}
@@ -59,6 +67,21 @@ class DeviceAssembly(Assembly):
             events, device_id, number, follows=follows
         )
         self.is_placed = False
+
+    @override
+    def open_directory(self, stack: ExitStack, path: Path) -> DataDir:
+        """Take the data directory; where topics have grown, move the device to its partition."""
+        if not self.has_cloud:
+            compression = self._spec.tunnel.compression
+            move_device(path, self._home, self.partition_count, compression)
+        return super().open_directory(stack, path)
+
+    @property
+    @override
+    def _downlink(self) -> Downlink:
+        counts = (*self._data_dir.meta.grown_from, self.partition_count)
+        places = [number for number, _ in groupby(map(self._home, counts))]
+        return MovedDownlink(super()._downlink, places) if len(places) > 1 else super()._downlink
 
     @override
     def partition_of(self, device_id: str) -> int:

@@ -81,6 +81,8 @@ class Meta(msgspec.Struct, frozen=True):
     """Folder of the partitions' databases."""
     placing: int | msgspec.UnsetType = msgspec.UNSET
     """``placing_mark`` of the rule by which devices are in their partitions, unless it is 0."""
+    grown_from: tuple[int, ...] = ()
+    """Numbers of partitions that it had before, whose topic may have what is still to be read."""
 
 
 class DataDir(AbstractContextManager["DataDir"]):
@@ -216,8 +218,12 @@ class DataDir(AbstractContextManager["DataDir"]):
 
     def grown(self, count: int) -> Meta:
         """Return what is fixed of this directory with more partitions; their folder is another."""
+        former = (*self.meta.grown_from, self.meta.partition_count)
         return msgspec.structs.replace(
-            self.meta, partition_count=count, partitions=f"{_PARTITIONS}-{count}"
+            self.meta,
+            partition_count=count,
+            partitions=f"{_PARTITIONS}-{count}",
+            grown_from=tuple(each for each in former if count % each == 0 and count != each),
         )
 
     def grow(self, meta: Meta) -> None:
@@ -228,7 +234,7 @@ class DataDir(AbstractContextManager["DataDir"]):
             (self.path / _IN_HAND).unlink(missing_ok=True)
             _write_meta(self.path, meta)
             self.meta = meta
-            shutil.rmtree(old)
+            shutil.rmtree(old, ignore_errors=True)  # nothing has found it since
 
     @property
     def owner(self) -> int | None:

@@ -18,6 +18,7 @@ from tests.integration.kafka.topics_of_tests import fresh_model
 from tests.unit.actors.parts.test_calls import message
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.admin import admin_client
 from walle_stream.app.queries.query import run_state
 from walle_stream.clock import monotonic_ms
 
@@ -233,6 +234,49 @@ def test_a_topic_with_another_number_of_partitions_is_refused(address, shop, tmp
             written(tmp_path, model), tmp_path / "d", "--events", shop / "own.jsonl", code=13
         )
         assert f"has {PARTITIONS + 1} partitions, the pipeline {PARTITIONS}" in errors
+
+
+@pytest.mark.parametrize("after", [3 * PARTITIONS, 2 * PARTITIONS])
+def test_a_device_goes_on_where_its_topics_have_grown(address, shop, tmp_path, after):
+    lines = (shop / "own.jsonl").read_text().splitlines(keepends=True)
+    half, data_dir = len(lines) // 2, tmp_path / "d"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+    with fresh_model(address, PARTITIONS) as model:
+        file = written(tmp_path, model)
+        first = run(file, data_dir, input="".join(lines[: half // 2]))
+        # what comes next is left in the outbox, and a message is not taken
+        away = written(tmp_path, model, brokers=nobody)
+        with running(away, data_dir) as agent:
+            agent.stdin.write("".join(lines[half // 2 : half]))
+            agent.stdin.flush()
+            until(lambda: run_state(data_dir).counters.events == half)
+            report, _ = stop(agent)
+        assert report["outbox_bytes"] > 0
+        with closing(CloudEnd(model)) as cloud:
+            cloud.send_down(message(DEVICE, 1, "s"), partition=first["partition"])
+        with admin_client(model) as admin:
+            admin.create_partitions({model.topic: after, model.down_topic: after})
+        errors = run(file, data_dir, input="", code=13)
+        assert f"set spec.runtime.partitions={after}" in errors
+        home = CONNECTOR.device_partition(DEVICE, after)
+        with closing(CloudEnd(model)) as cloud:
+            cloud.send_down(message(DEVICE, 2, "s"), partition=home)
+        grown = ("--set", f"spec.runtime.partitions={after}")
+        with running(file, data_dir, "--follow", *grown) as agent:
+            agent.stdin.write("".join(lines[half:]))
+            agent.stdin.flush()
+            until(lambda: run_state(data_dir).counters.messages == 2)
+            until(lambda: run_state(data_dir).counters.events == len(lines))
+            report, _ = stop(agent)
+        assert (report["partition"], report["dropped_messages"]) == (home, 0)
+        # nothing comes twice in a run that begins there
+        again = run(file, data_dir, *grown, input="")
+        assert (again["messages"], again["outbox_bytes"], again["run_events"]) == (2, 0, 0)
+        wanted = again["features"]
+        stats, records = merged(model, tmp_path / "t", lambda stats: stats.features == wanted)
+        assert (stats.gaps, stats.duplicates_dropped) == (0, 0)
+        assert [each.sequence_number for each in records] == [*range(1, wanted + 1)]
 
 
 def test_keys_are_placed_as_producers_place_them():

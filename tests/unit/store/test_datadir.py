@@ -55,6 +55,7 @@ def test_new_directory_is_private_and_says_what_is_fixed(place: Path) -> None:
         "created_by": __version__,
         "has_cloud": True,
         "partitions": "partitions",
+        "grown_from": [],
     }
     assert len(bytes.fromhex(meta.incarnation)) == 8
 

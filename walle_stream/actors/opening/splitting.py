@@ -15,10 +15,38 @@ from walle_stream.store import keys
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.splitting import placed, split_database
 from walle_stream.stream.snapshots import DeviceSnapshot
+from walle_stream.wire.calls import decode_calls, encode_calls
 from walle_stream.wire.rows import PartitionHead, encode_row
 
 _OF_ALL: Final = {keys.TASK_SET_PREFIX, keys.SENDER_PREFIX}
 _REWRITTEN: Final = {keys.HEAD_KEY, keys.OFFSET_KEY}
+
+
+def move_partition(source: Path, target: Path, compression: str) -> None:
+    """Copy the database of a partition whose only device is in another one from now on; blocks.
+
+    Calls whose replies may come to the old partition are made again, behind what is in the outbox.
+
+    Raises:
+        StoreError: It cannot be read, or the other not be written.
+    """
+    rows = PartitionRows(PartitionStore.open(source, read_only=True))
+    try:
+        head, calls = rows.head(), list(rows.calls())
+        waiting = {call.digest for _, body in rows.outbox() for call in decode_calls(body) or ()}
+    finally:
+        rows.close()
+    bodies = encode_calls([call for call in calls if call.digest not in waiting], compression)
+    frames = dict(enumerate(bodies, head.next_frame))
+    head.next_frame += len(frames)
+    last_rows = {keys.outbox_key(number): body for number, body in frames.items()}
+    last_rows[keys.HEAD_KEY] = encode_row(head)
+
+    def route(key: bytes, value: bytes) -> tuple[int, ...]:
+        del value
+        return () if key == keys.HEAD_KEY else (0,)
+
+    split_database(source, {0: target}, route, lambda _: last_rows)
 
 
 class PartitionState:
