@@ -17,7 +17,7 @@ from tunnel_parts.network import LinkedModel
 
 from ipv_parts.network import Network, arrivals
 from kafka import KafkaProducer
-from walle_connectors.kafka.connecting import make_producer
+from walle_connectors.kafka.python_producer import make_producer
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
 

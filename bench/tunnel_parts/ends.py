@@ -19,7 +19,7 @@ from tunnel_parts.payload import DEVICE, frame
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.cloud.reader import CloudReader, WorkerClient
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
-from walle_connectors.kafka.source.drivers import open_group
+from walle_connectors.kafka.drivers import open_group
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink

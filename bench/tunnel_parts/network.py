@@ -14,7 +14,8 @@ from kafka.net.inet import KafkaNetSocket
 
 from kafka import KafkaAdminClient
 from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.topics import NeededTopic, create_topics
+from walle_connectors.kafka.cluster import NeededTopic
+from walle_connectors.kafka.topics import create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 
 LINKS: Final[dict[str, dict[str, str]]] = {

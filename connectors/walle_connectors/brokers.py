@@ -3,13 +3,14 @@
 import re
 import ssl
 from collections.abc import Hashable
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from walle_connectors.logins import Sasl
 from walle_connectors.tls_contexts import checked_context
 from walle_connectors.tls_sessions import shared_sessions
+from walle_stream.errors import BrokerUnreachableError
 from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
 
@@ -34,6 +35,10 @@ Addresses = Annotated[
     AfterValidator(_checked),
 ]
 """Of brokers, ``HOST:PORT``; one may stand alone."""
+
+
+type Driver = Literal["kafka-python", "confluent"]
+"""Which library talks to a cluster: see ``walle_connectors.kafka.drivers``."""
 
 
 def _named(topic: str) -> str:
@@ -77,6 +82,10 @@ class Connection(Strict):
     client_id: str = Field(
         default="walle", min_length=1, max_length=200, description="What brokers log us as."
     )
+    driver: Driver = Field(
+        default="kafka-python",
+        description="Which library talks to the brokers; confluent (librdkafka) is an extra.",
+    )
 
     def places(self) -> dict[str, frozenset[Hashable]]:
         """Return which topics these are, by their keys; see ``walle_stream.spec.places.HasPlaces``.
@@ -117,6 +126,17 @@ class Connection(Strict):
         if self.tls is not None:
             options["ssl_context"] = shared_sessions(self.tls.ca, self.tls.cert, self.tls.key)
         return options
+
+    def no_answer(self, reason: object) -> BrokerUnreachableError:
+        """Return the error of brokers that accept connections, and then do not answer a client."""
+        hint = " (a TLS listener answers nobody without it)" if self.tls is None else ""
+        if self.sasl is not None:
+            # a library may keep to itself which of them it was
+            hint = f", or the login in `sasl` ({self.sasl.mechanism}), which it may refuse"
+        return BrokerUnreachableError(
+            f"{', '.join(self.brokers)} accepts connections, but is no Kafka broker that answers "
+            f"({reason}): correct `brokers` and `tls`{hint}"
+        )
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return the context of a connection without a client of kafka-python, None for plain.

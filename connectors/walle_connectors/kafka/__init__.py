@@ -4,15 +4,16 @@
 and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``cloud`` and
 the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames.
 ``dead_letters`` has a topic of its own; ``sending`` is how all of them send.
-``command`` is ``walle topics`` and ``walle doctor``. kafka-python is an extra: nothing here
-imports it before it is needed.
-Records may be moved, and groups joined, by librdkafka instead (``librdkafka``), behind
-``source.fetching.Fetcher``, ``source.group.Group`` and ``producing.Producer``.
+``command`` is ``walle topics`` and ``walle doctor``.
+Two libraries talk to clusters, kafka-python and librdkafka, each an extra and each complete.
+``drivers`` chooses one, behind ``cluster.Cluster``, ``source.fetching.Fetcher``,
+``source.group.Group``, ``producing.Producer`` and ``producing.SinkLane``; all else talks to these.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
+from walle_connectors.kafka.placing import murmur2
 from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_connectors.kafka.source import KafkaSource, KafkaSourceModel
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
@@ -46,9 +47,7 @@ class KafkaConnector:
 
     def device_partition(self, device_id: str, partitions: int) -> int:
         """Return the partition of a device's key, as Kafka's own clients place it (murmur2)."""
-        from kafka.partitioner.default import murmur2  # noqa: PLC0415 - an extra
-
-        return int(murmur2(device_id.encode()) & 0x7FFFFFFF) % partitions
+        return murmur2(device_id.encode()) % partitions
 
     def open_device(
         self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0

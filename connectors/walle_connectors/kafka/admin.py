@@ -9,10 +9,11 @@ from kafka.errors import KafkaError, RetriableError, UnknownTopicOrPartitionErro
 
 from kafka import KafkaAdminClient
 from walle_connectors.brokers import Connection
+from walle_connectors.kafka.cluster import ASK_S
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
-_TIMEOUT_MS: Final = 5_000
+_TIMEOUT_MS: Final = int(ASK_S * 1000)
 _TOLD: Final = re.compile(r"error_message=(['\"])(.+?)\1")
 
 
@@ -31,14 +32,7 @@ def admin_client(connection: Connection) -> Iterator[Any]:
             **options, request_timeout_ms=_TIMEOUT_MS, bootstrap_timeout_ms=_TIMEOUT_MS
         )
     except KafkaError as error:
-        hint = " (a TLS listener answers nobody without it)" if connection.tls is None else ""
-        if connection.sasl is not None:
-            # kafka-python keeps to itself which of them it was
-            hint = f", or the login in `sasl` ({connection.sasl.mechanism}), which it may refuse"
-        raise BrokerUnreachableError(
-            f"{', '.join(connection.brokers)} accepts connections, but is no Kafka broker that "
-            f"answers ({error}): correct `brokers` and `tls`{hint}"
-        ) from error
+        raise connection.no_answer(error) from error
     try:
         yield admin
     except UnknownTopicOrPartitionError as error:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from walle_stream.errors import SpecFileError
-from walle_stream.errors.extras import how_to_install
 
 _REPLICAS_MAX: Final = 32_767
 """What the protocol has room for."""
@@ -68,7 +67,6 @@ def run_topics(options: argparse.Namespace) -> int:
         BrokerUnreachableError: No broker answers.
         TopicError: The cluster refuses.
     """
-    _need_extra()
     if options.verb:
         return _grow(options)
     from walle_connectors.kafka.pipeline import kafka_parts, load_kafka  # noqa: PLC0415 - an extra
@@ -137,7 +135,6 @@ def run_doctor(options: argparse.Namespace) -> int:
     Raises:
         SpecFileError: The definition is wrong.
     """
-    _need_extra()
     from walle_connectors.kafka.doctor import examine  # noqa: PLC0415 - an extra
     from walle_connectors.kafka.pipeline import kafka_parts, load_kafka  # noqa: PLC0415 - an extra
 
@@ -162,10 +159,3 @@ def _count(text: str) -> int:
     if not 1 <= value <= _REPLICAS_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_REPLICAS_MAX}")
     return value
-
-
-def _need_extra() -> None:
-    try:
-        import kafka  # noqa: F401, PLC0415 - is it there?
-    except ImportError as error:
-        raise SpecFileError(f"kafka-python is not installed: {how_to_install('kafka')}") from error

@@ -10,6 +10,9 @@ from functools import partial
 from threading import Event, Thread
 from typing import Any, Final
 
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Producer as ConfluentClient
+
 from walle_connectors.kafka.librdkafka import client_settings
 from walle_connectors.kafka.producing import (
     Handed,
@@ -40,7 +43,7 @@ class ConfluentProducer:
         *,
         is_careful: bool = False,
     ) -> None:
-        """Find the topic and begin to connect; blocks. confluent-kafka is installed.
+        """Find the topic and begin to connect; blocks.
 
         ``is_careful`` sends each record alone.
 
@@ -48,11 +51,7 @@ class ConfluentProducer:
             TopicError: The topic is missing, or has another number of partitions.
             BrokerUnreachableError: No broker answers.
         """
-        from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an extra
-        from confluent_kafka import Producer as Client  # noqa: PLC0415 - same
-
         self._outgoing, self._topic, needed = outgoing, outgoing.name, outgoing.topic
-        self._codes, self._exception = KafkaError, KafkaException
         self._on_ack, self._on_refusal = on_ack, on_refusal
         self._is_careful = is_careful
         self._is_halted = False
@@ -61,7 +60,7 @@ class ConfluentProducer:
         if found is None or problem:
             raise TopicError(problem, self._topic)
         self._partitions = found.partitions
-        self._client = Client(
+        self._client = ConfluentClient(
             {
                 **client_settings(outgoing.connection),
                 "acks": "all",
@@ -102,8 +101,8 @@ class ConfluentProducer:
                 on_delivery=partial(self._take_report, tag),
                 headers=record.headers,
             )
-        except self._exception as error:
-            if error.args[0].code() == self._codes.MSG_SIZE_TOO_LARGE:
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 return Handed.TOO_LARGE
             # it failed for good meanwhile; what failed says so itself, if anything did
             self._on_refusal(tag, Refusal(TunnelError(_said(error.args[0]))))
@@ -114,8 +113,8 @@ class ConfluentProducer:
         if error is None:
             self._on_ack(tag)
             return
-        is_too_large = error.code() == self._codes.MSG_SIZE_TOO_LARGE
-        is_never_taken = error.code() == self._codes.INVALID_RECORD
+        is_too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        is_never_taken = error.code() == KafkaError.INVALID_RECORD
         failure = TunnelError(_said(error))
         self._on_refusal(tag, Refusal(failure, is_too_large, is_never_taken, self._is_careful))
 
@@ -123,7 +122,7 @@ class ConfluentProducer:
         while not self._ended.is_set():
             try:
                 self._client.poll(_POLL_S)
-            except self._exception:
+            except KafkaException:
                 # it has failed for good; now each record that it has says why
                 self.halt()
 
@@ -143,7 +142,7 @@ class ConfluentProducer:
     def _flush(self, timeout_s: float) -> int:
         try:
             left: int = self._client.flush(timeout_s)
-        except self._exception:
+        except KafkaException:
             return len(self._client)
         return left
 

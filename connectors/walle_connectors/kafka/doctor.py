@@ -6,25 +6,21 @@ protocol tells the time, a record's append time does.
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
-from kafka.errors import KafkaError
 
 from walle_connectors.brokers import Connection
 from walle_connectors.certificates import certificate_end
-from walle_connectors.kafka.admin import admin_client, refusal
-from walle_connectors.kafka.connecting import close_producer, make_producer
+from walle_connectors.kafka.cluster import Cluster, FoundTopic, NeededTopic
+from walle_connectors.kafka.drivers import open_cluster
 from walle_connectors.kafka.pipeline import KafkaPart
-from walle_connectors.kafka.topics import (
-    BATCH_OVERHEAD_BYTES,
-    FoundTopic,
-    NeededTopic,
-    find_topics,
-    topic_problem,
-)
+from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, find_topics, topic_problem
+from walle_connectors.kafka.writing import TopicWriter
 from walle_connectors.probe import probe_brokers
 from walle_stream.clock import wall_ms
 from walle_stream.errors import BrokerUnreachableError, TopicError, TunnelError, WalleError
@@ -36,6 +32,7 @@ CLOCK_MAX_MS: Final = 1_000
 
 _RETENTION_MIN_MS: Final = 24 * 3_600_000
 _SAFE_REPLICAS: Final = 2
+_RECORD_BYTES: Final = 1_024
 
 type Level = Literal["ok", "warn", "fail"]
 """Of a check: ``fail`` is what a run would fail of, or lose data by."""
@@ -57,7 +54,7 @@ def examine(parts: Sequence[KafkaPart]) -> Iterator[Check]:
     seen: dict[str, bool] = {}
     for part in parts:
         given = part.connection
-        key = repr((given.brokers, given.tls, given.sasl, given.client_id))
+        key = repr((given.brokers, given.tls, given.sasl, given.client_id, given.driver))
         if key not in seen:
             checks = list(_connection(part.connection))
             seen[key] = all(check.exit_code == 0 for check in checks)
@@ -74,18 +71,18 @@ def _connection(connection: Connection) -> Iterator[Check]:
             yield _file(f"tls.{name}", lambda path=path: certificate_end(path))  # type: ignore[misc]
     try:
         ends = probe_brokers(connection)
-        with admin_client(connection) as admin:
-            cluster = admin.describe_cluster()
+        cluster = open_cluster(connection)
+        count = cluster.brokers()
     except WalleError as error:
         yield Check("fail", "brokers", str(error), error.exit_code)
         return
-    count = len(cluster["brokers"])
     yield Check("ok", "brokers", f"{addresses}: {count} in the cluster")
     if ends is not None:
         yield _expiry("tls", "the broker's certificate", ends)
     elif tls is None:
         yield Check("warn", "tls", "what travels is not encrypted: set `tls`")
-    yield _clock(connection)
+    with closing(cluster):
+        yield _clock(connection, cluster)
 
 
 def _file(what: str, read: Callable[[], datetime]) -> Check:
@@ -108,29 +105,23 @@ def _expiry(what: str, whose: str, ends: datetime) -> Check:
     return Check("ok", what, f"{whose} is valid until {day}")
 
 
-def _clock(connection: Connection) -> Check:
+def _clock(connection: Connection, cluster: Cluster) -> Check:
     name = f"walle-doctor-{secrets.token_hex(6)}"
-    configs = {"message.timestamp.type": "LogAppendTime"}
     try:
-        with admin_client(connection) as admin:
-            try:
-                admin.create_topics(
-                    {name: {"num_partitions": 1, "replication_factor": 1, "configs": configs}},
-                    wait_for_metadata=True,
-                )
-                before_ms, broker_ms, after_ms = _append(connection, name)
-            except BaseException:  # a signal, too: it may be there already
-                with suppress(KafkaError):
-                    admin.delete_topics([name])
-                raise
-            try:
-                admin.delete_topics([name])
-            except KafkaError as error:
-                text = f"topic {name} was made for it and cannot be deleted ({refusal(error)})"
-                return Check("warn", "clock", f"{text}: delete it")
-    except (WalleError, KafkaError) as error:
-        reason = error if isinstance(error, WalleError) else refusal(error)
-        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {reason}")
+        try:
+            cluster.create(name, 1, 1, {"message.timestamp.type": "LogAppendTime"})
+            before_ms, broker_ms, after_ms = _append(connection, name)
+        except BaseException:  # a signal, too: it may be there already
+            with suppress(WalleError):
+                cluster.delete(name)
+            raise
+        try:
+            cluster.delete(name)
+        except WalleError as error:
+            text = f"topic {name} was made for it and cannot be deleted ({error})"
+            return Check("warn", "clock", f"{text}: delete it")
+    except WalleError as error:
+        return Check("warn", "clock", f"cannot be told, as no topic can be made for it: {error}")
     # the append is somewhere between our two readings
     ahead_ms = max(broker_ms - after_ms, before_ms - broker_ms, 0)
     if ahead_ms > CLOCK_MAX_MS:
@@ -142,15 +133,20 @@ def _clock(connection: Connection) -> Check:
 
 
 def _append(connection: Connection, name: str) -> tuple[int, int, int]:
-    producer: Any = make_producer(connection, "none", 0, 1_024)
+    writer = TopicWriter(connection, name, max_bytes=_RECORD_BYTES)
     try:
-        producer.send(name, b"", partition=0).get(timeout=10)  # what comes first waits for more
+        writer.write(None, b"")
+        writer.flush()  # what comes first waits for more
         before_ms = wall_ms()
-        told = producer.send(name, b"", partition=0).get(timeout=10)
-        return before_ms, int(told.timestamp), wall_ms()
+        writer.write(None, b"")
+        writer.flush()
+        after_ms = wall_ms()
     finally:
-        with suppress(KafkaError):
-            close_producer(producer, 1)
+        writer.close()
+    model = KafkaSourceModel.model_validate({**connection.reach(), "topic": name})
+    with closing(TopicClient(model)) as client:
+        *_, last = client.records(0, client.bounds([0])[0])
+    return before_ms, last.timestamp, after_ms
 
 
 def _topics(part: KafkaPart) -> Iterator[Check]:

@@ -5,7 +5,8 @@ from typing import override
 
 from walle_connectors.kafka.producing import Outgoing, TopicRecord
 from walle_connectors.kafka.sending import RecordSender
-from walle_connectors.kafka.topic_reader import ReadRecord, TopicReader, within
+from walle_connectors.kafka.source.fetching import Record
+from walle_connectors.kafka.topic_reader import TopicReader, within
 from walle_connectors.kafka.topics import tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import EnvelopeError, TopicError
@@ -20,9 +21,7 @@ class KafkaDownlink:
 
     def __init__(self, model: KafkaTunnelModel) -> None:
         """Read the partitions that are asked for; none without ``downTopic``."""
-        self._reader = (
-            TopicReader(model, model.down_topic, model.driver) if model.down_topic else None
-        )
+        self._reader = TopicReader(model, model.down_topic) if model.down_topic else None
 
     @property
     def log_id(self) -> str:
@@ -49,7 +48,7 @@ class KafkaDownlink:
             self._reader.close()
 
 
-def _envelope(record: ReadRecord) -> bytes:
+def _envelope(record: Record) -> bytes:
     # what cannot be read goes on as it is: the device's side refuses and counts it
     try:
         return encode_downlink(decode_message(record.key, record.value, record.headers))

@@ -7,19 +7,18 @@ Until then nobody can use what was made, and the same command begins anew.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafka.errors import KafkaError
-
 from walle_connectors.kafka import CONNECTOR
-from walle_connectors.kafka.admin import admin_client, refusal
+from walle_connectors.kafka.cluster import FoundTopic, NeededTopic
+from walle_connectors.kafka.drivers import open_cluster
 from walle_connectors.kafka.pipeline import KafkaPart, kafka_parts
 from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.offsets import Bounds, TopicPosition, decode_positions
-from walle_connectors.kafka.topics import NeededTopic, find_topics
+from walle_connectors.kafka.topics import find_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.cloud.place import own_data_dir
 from walle_stream.cloud.splitting import place_of, split_table
@@ -116,8 +115,7 @@ class Growth:
         """
         self._expect_nobody()
         with ExitStack() as stack:
-            client = TopicClient(self._source)
-            stack.callback(client.close)
+            client = stack.enter_context(closing(TopicClient(self._source)))
             state = stack.enter_context(open_state(self._loaded, data_dir, self._after))
             if self._is_grown() and (state is None or state.databases.is_published):
                 tell("the topics have grown already")
@@ -161,9 +159,8 @@ class Growth:
         if self._tunnel is not None:
             groups.append((self._tunnel, f"walle-cloud-{name}"))
         for connection, group in groups:
-            with admin_client(connection) as admin:
-                found = admin.describe_groups([group]).get(group, {})
-            members = len(found.get("members") or ())
+            with closing(open_cluster(connection)) as cluster:
+                members = cluster.members(group)
             if members:
                 raise TopicError(f"group {group!r} has {members} members: stop them all first")
 
@@ -176,19 +173,14 @@ class Growth:
                 number, topic, each.end - at, "let walle run read them, and end it by SIGTERM"
             )
         if self._tunnel is not None and self._tunnel.down_topic:
-            down = self._client(self._tunnel, self._tunnel.down_topic)
-            try:
+            topic, advice = (
+                self._tunnel.down_topic,
+                "let walle run take them, and end it by SIGTERM",
+            )
+            with closing(self._client(self._tunnel, topic)) as down:
                 for number, each in down.bounds(range(self._before)).items():
                     at = max(state.down_positions.get(number, 0), each.begin)
-                    topic = self._tunnel.down_topic
-                    self._expect(
-                        number,
-                        topic,
-                        each.end - at,
-                        "let walle run take them, and end it by SIGTERM",
-                    )
-            finally:
-                down.close()
+                    self._expect(number, topic, each.end - at, advice)
 
     def _expect(self, number: int, topic: str, unread: int, advice: str) -> None:
         if unread > 0:
@@ -208,8 +200,7 @@ class Growth:
         snapshots: Path | None,
         tell: Callable[[str], None],
     ) -> list[GrowingDatabases]:
-        client = self._client(tunnel, tunnel.topic)
-        stack.callback(client.close)
+        client = stack.enter_context(closing(self._client(tunnel, tunnel.topic)))
         bounds = client.bounds(range(self._before))
         name, counts = self._loaded.pipeline.metadata.name, (self._before, self._after)
         tables: GrowingDatabases
@@ -239,8 +230,8 @@ class Growth:
 
     def _has_cloud(self, tunnel: KafkaTunnelModel) -> bool:
         group = f"walle-cloud-{self._loaded.pipeline.metadata.name}"
-        with admin_client(tunnel) as admin:
-            return bool(admin.list_group_offsets([group]).get(group))
+        with closing(open_cluster(tunnel)) as cluster:
+            return bool(cluster.committed(group, tunnel.topic))
 
     def _is_grown(self) -> bool:
         return all(
@@ -258,18 +249,18 @@ class Growth:
                 tell(f"topic {each.name!r} ({each.key}): {self._after} partitions")
 
     def _grow_topic(
-        self, part: KafkaPart, needed: NeededTopic, found: Any, *, is_trial: bool
+        self, part: KafkaPart, needed: NeededTopic, found: FoundTopic | None, *, is_trial: bool
     ) -> None:
         count = 0 if found is None else found.partitions
         if count == self._after:
             return
-        with admin_client(part.connection) as admin:
+        with closing(open_cluster(part.connection)) as cluster:
             try:
-                admin.create_partitions({needed.name: self._after}, validate_only=is_trial)
-            except KafkaError as error:
+                cluster.grow(needed.name, self._after, is_trial=is_trial)
+            except TopicError as error:
                 raise TopicError(
                     f"topic {needed.name!r} ({needed.key}) has {count} partitions and gets no "
-                    f"more: {refusal(error)}",
+                    f"more: {error}",
                     needed.name,
                 ) from error
 

@@ -1,20 +1,13 @@
 """The driver ``confluent``: librdkafka under confluent-kafka, an extra of its own.
 
-It moves records, several times as many per CPU-second as kafka-python: ``source.confluent``
-fetches them, ``source.confluent_group`` is a member of a group, ``confluent_producer`` sends.
-Whatever else is asked of a cluster stays kafka-python's. Nothing here imports it before it is
-needed.
+It moves several times as many records per CPU-second as kafka-python. Here is what its clients
+have in common; this module does not import it.
 """
 
-import importlib.util
 import logging
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from walle_connectors.brokers import RECONNECT_MAX_MS, Connection
-from walle_stream.errors.extras import how_to_install
-
-type Driver = Literal["kafka-python", "confluent"]
-"""Which library moves records."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -24,16 +17,6 @@ _WAITED_FOR: Final = {
     *("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
     "REQUEST_TIMED_OUT",
 }
-
-
-def driver_problem(driver: Driver, key: str) -> str:
-    """Say what is missing for the driver that a key names, in one line; empty when nothing is."""
-    if driver == "kafka-python" or importlib.util.find_spec("confluent_kafka") is not None:
-        return ""
-    return (
-        f"{key}=confluent needs the extra of that name: {how_to_install('confluent')}, or leave "
-        "the key out for kafka-python"
-    )
 
 
 def is_waited_for(error: Any) -> bool:

@@ -8,9 +8,10 @@ import msgspec
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.sink_model import KafkaSinkModel
-from walle_connectors.kafka.topics import NeededTopic, tunnel_topics
+from walle_connectors.kafka.topics import tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.sections import OwnModels, load_sections
 from walle_stream.errors import SpecFileError

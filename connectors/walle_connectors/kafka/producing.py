@@ -2,20 +2,20 @@
 
 ``Producer`` is the port: an idempotent producer that waits for all replicas, keeps the
 order of each partition and can be stopped before it sends what follows a failure.
-``python_producer`` is kafka-python's, ``confluent_producer`` librdkafka's.
+``python_producer`` is kafka-python's, ``confluent_producer`` librdkafka's. ``SinkLane``
+is the port of a sink's transactions: ``python_lane`` and ``confluent_lane``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.librdkafka import Driver
-from walle_connectors.kafka.topics import NeededTopic
+from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.tunnel_model import Codec, KafkaTunnelModel
-from walle_stream.errors import TopicError
+from walle_stream.errors import SinkError, TopicError
 from walle_stream.wire.headers import Headers
 
 
@@ -34,18 +34,11 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     topic: NeededTopic
     codec: Codec
     linger_ms: int = 0
-    driver: Driver = "kafka-python"
 
     @classmethod
     def of(cls, model: KafkaTunnelModel, topic: NeededTopic) -> "Outgoing":
         """Return how a tunnel writes to one of its topics."""
-        return cls(
-            connection=model,
-            topic=topic,
-            codec=model.codec,
-            linger_ms=model.linger_ms,
-            driver=model.driver,
-        )
+        return cls(connection=model, topic=topic, codec=model.codec, linger_ms=model.linger_ms)
 
     @property
     def name(self) -> str:
@@ -104,6 +97,7 @@ class Producer(Protocol):
 
         Raises:
             TopicError: The topic has no such partition.
+            BrokerUnreachableError: The library has lost its way: another producer is to be made.
         """
 
     def halt(self) -> None:
@@ -111,3 +105,29 @@ class Producer(Protocol):
 
     def close(self, timeout_s: float) -> None:
         """Wait ``timeout_s`` at most for what is on its way, then drop the rest; blocks."""
+
+
+class SinkLane(Protocol):
+    """Writes records and the place behind them, together or not at all. One thread; blocks.
+
+    Who had the lane before cannot write any more. Whatever fails is a ``WalleError``, and the lane
+    is to be closed; ``too_large`` makes that of a record that the topic does not take.
+    """
+
+    @property
+    def place(self) -> int:
+        """The place behind what was written; 0 where nothing was."""
+
+    def write(self, records: Sequence[TopicRecord], place: int) -> None:
+        """Write records, each to the partition of its key, and the place."""
+
+    def close(self) -> None:
+        """Drop what is on its way, and disconnect."""
+
+
+def too_large(topic: str, max_bytes: int) -> SinkError:
+    """Return the error of a record that is too large."""
+    return SinkError(
+        f"a feature is too large for topic {topic!r}: raise its max.message.bytes and maxBytes "
+        f"({max_bytes})"
+    )

@@ -1,16 +1,18 @@
 """kafka-python's producer: the driver ``kafka-python``."""
 
-from typing import Any
+from typing import Any, Final, override
 
 from kafka.errors import (
     IllegalStateError,
     InvalidRecordError,
     KafkaError,
+    KafkaTimeoutError,
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
 
-from walle_connectors.kafka.connecting import close_producer, make_producer
+from kafka import KafkaProducer
+from walle_connectors.brokers import Connection
 from walle_connectors.kafka.producing import (
     Handed,
     OnAck,
@@ -20,7 +22,80 @@ from walle_connectors.kafka.producing import (
     TopicRecord,
 )
 from walle_connectors.kafka.topics import check_topics
-from walle_stream.errors import TopicError
+from walle_stream.errors import BrokerUnreachableError, TopicError
+
+BOOTSTRAP_MS: Final = 5_000
+"""Longest time that a client has for its first answer."""
+
+# as good as for ever: the outbox keeps what is sent, there is nobody to give it back to
+_DELIVERY_MS: Final = 2**31 - 1
+_TRANSACTION_MS: Final = 30_000
+
+
+class StoppableProducer(KafkaProducer):  # type: ignore[misc]
+    """A producer that stops at once, where kafka-python's own flushes first."""
+
+    is_halted = False
+
+    @override
+    def flush(self, timeout: float | None = None) -> None:
+        if not self.is_halted:
+            super().flush(timeout)
+
+    def halt(self) -> None:
+        """Send nothing any more; never blocks, may be called in its callbacks.
+
+        Whatever it had not sent fails, in any case after this returns.
+        """
+        self.is_halted = True
+        self.close(timeout=0)
+
+
+def make_producer(
+    connection: Connection,
+    codec: str,
+    linger_ms: int,
+    max_bytes: int,
+    transactional_id: str | None = None,
+    *,
+    has_batches: bool = True,
+) -> StoppableProducer:
+    """Make an idempotent producer that waits for all replicas; blocks.
+
+    ``linger_ms`` is the longest wait for more records of a batch, ``max_bytes`` the largest record.
+    With ``transactional_id`` records are of transactions, which give up where no broker answers;
+    without ``has_batches`` each record travels alone.
+
+    Raises:
+        KafkaError: No broker answers in time.
+    """
+    return StoppableProducer(
+        **connection.client_options(),
+        metrics_enabled=False,
+        acks="all",
+        enable_idempotence=True,
+        compression_type=None if codec == "none" else codec,
+        linger_ms=linger_ms,
+        batch_size=min(max_bytes, 256 * 1024) if has_batches else 0,
+        max_request_size=max_bytes,
+        max_block_ms=2_000 if transactional_id is None else _TRANSACTION_MS,
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=_DELIVERY_MS if transactional_id is None else _TRANSACTION_MS,
+        transactional_id=transactional_id,
+        allow_auto_create_topics=False,
+        bootstrap_timeout_ms=BOOTSTRAP_MS,
+    )
+
+
+def close_producer(producer: StoppableProducer, timeout_s: float) -> None:
+    """Close a producer, whether or not a broker answers; blocks for ``timeout_s``, then drops.
+
+    What is dropped fails a little later, in the producer's thread.
+    """
+    try:
+        producer.close(timeout=timeout_s)
+    except KafkaTimeoutError:
+        producer.halt()
 
 
 class PythonProducer:
@@ -39,7 +114,6 @@ class PythonProducer:
         Raises:
             TopicError: The topic is missing, or has another number of partitions.
             BrokerUnreachableError: No broker answers.
-            KafkaError: None answers in time.
         """
         self._outgoing, self._topic = outgoing, outgoing.name
         connection = outgoing.connection
@@ -47,13 +121,16 @@ class PythonProducer:
         self._is_careful = is_careful
         # a client asks for a missing topic without a pause
         check_topics(connection, [outgoing.topic])
-        self._producer = make_producer(
-            connection,
-            outgoing.codec,
-            outgoing.linger_ms,
-            outgoing.topic.max_bytes,
-            has_batches=not is_careful,
-        )
+        try:
+            self._producer = make_producer(
+                connection,
+                outgoing.codec,
+                outgoing.linger_ms,
+                outgoing.topic.max_bytes,
+                has_batches=not is_careful,
+            )
+        except KafkaError as error:
+            raise connection.no_answer(error) from error
         try:
             # so that sending never waits for it
             self._producer.partitions_for(self._topic)
@@ -70,6 +147,7 @@ class PythonProducer:
 
         Raises:
             TopicError: The topic has no such partition.
+            BrokerUnreachableError: It cannot be handed over.
         """
         try:
             future = self._producer.send(
@@ -79,6 +157,9 @@ class PythonProducer:
             return Handed.TOO_LARGE
         except IllegalStateError:
             return Handed.HALTED
+        except KafkaError as error:
+            text = f"topic {self._topic!r}: {type(error).__name__}: {error}"
+            raise BrokerUnreachableError(text) from error
         except ValueError as error:
             raise self._outgoing.no_partition(partition, str(error)) from error
         future.add_callback(self._take_ack, tag)

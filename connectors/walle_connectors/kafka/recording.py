@@ -5,6 +5,7 @@ time, so that replaying the file gives the same events at the same distances.
 """
 
 import heapq
+from contextlib import closing
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from typing import Any
 import msgspec
 
 from walle_connectors.file_stream import written
+from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.fetching import Record
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.topics import NeededTopic, check_topics
+from walle_connectors.kafka.topics import check_topics
 from walle_stream.errors import SourceError
 
 
@@ -32,25 +35,21 @@ def record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
     if file.exists() or not file.name:
         raise SourceError(f"{file} is there already: name a new file, or delete it")
     check_topics(model, [NeededTopic(model.topic, "--topic")])
-    client = TopicClient(model, named_by="--topic")
     counts = {"events": 0, "bytes": 0, "skipped": 0}
-    try:
-        with written(file) as out:
-            bounds = client.bounds(range(client.identity.partition_count))
-            parts = [client.records(number, each) for number, each in bounds.items()]
-            for each in heapq.merge(*parts, key=attrgetter("timestamp")):
-                line = _line(each)
-                if line is None:
-                    counts["skipped"] += 1
-                else:
-                    counts["events"] += 1
-                    counts["bytes"] += out.write(line)
-    finally:
-        client.close()
+    with closing(TopicClient(model, named_by="--topic")) as client, written(file) as out:
+        bounds = client.bounds(range(client.identity.partition_count))
+        parts = [client.records(number, each) for number, each in bounds.items()]
+        for each in heapq.merge(*parts, key=attrgetter("timestamp")):
+            line = _line(each)
+            if line is None:
+                counts["skipped"] += 1
+            else:
+                counts["events"] += 1
+                counts["bytes"] += out.write(line)
     return counts
 
 
-def _line(record_: Any) -> bytes | None:
+def _line(record_: Record) -> bytes | None:
     try:
         event = msgspec.json.decode(record_.value or b"", type=dict[str, Any])
         device_id = (record_.key or b"").decode()

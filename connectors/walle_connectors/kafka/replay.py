@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from walle_connectors.file_stream import READ_ERRORS, FileStream
+from walle_connectors.kafka.drivers import driver_problem
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.records import EventValue
 from walle_connectors.probe import probe_brokers
@@ -63,6 +64,9 @@ def add(commands: Any) -> None:
         ("token", "file with it; OAUTHBEARER"),
     ):
         parser.add_argument(f"--sasl-{name}", metavar="X", help=text)
+    parser.add_argument(
+        "--driver", choices=("kafka-python", "confluent"), default="kafka-python", help="library"
+    )
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--record", action="store_true", help="write what the topic has now into FILE")
     way.add_argument(
@@ -86,6 +90,8 @@ def run(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> int:
         BrokerUnreachableError: No broker answers, or TLS is refused.
     """
     model = _model(options, refuse)
+    if problem := driver_problem(model.driver, "--driver"):
+        raise SourceError(problem)
     if not options.record and (options.file.is_dir() or not options.file.exists()):
         raise SourceError(f"there is no file {str(options.file)!r}: correct FILE")
     probe_brokers(model, _CONNECT_MS)
@@ -130,7 +136,7 @@ def _model(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> Ka
     names = ("mechanism", "username", "password", "token")
     sasl = {name: value for name in names if (value := getattr(options, f"sasl_{name}"))}
     keys = {"brokers": options.brokers, "clientId": "walle-replay", "tls": given or None}
-    keys["sasl"] = sasl or None
+    keys |= {"sasl": sasl or None, "driver": options.driver}
     try:
         return KafkaSourceModel.model_validate({**keys, "topic": options.topic})
     except ValidationError as error:
@@ -146,18 +152,14 @@ def _model(options: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> Ka
 
 
 def _record(model: KafkaSourceModel, file: Path) -> dict[str, Any]:
-    try:
-        from walle_connectors.kafka.recording import record  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise SourceError(f"walle replay needs walle-stream[kafka] ({error})") from error
+    from walle_connectors.kafka.recording import record  # noqa: PLC0415 - heavy
+
     return record(model, file)
 
 
 def _replay(model: KafkaSourceModel, file: Path, speed: float | None) -> dict[str, Any]:
-    try:
-        from walle_connectors.kafka.writing import TopicWriter  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise SourceError(f"walle replay needs walle-stream[kafka] ({error})") from error
+    from walle_connectors.kafka.writing import TopicWriter  # noqa: PLC0415 - heavy
+
     writer = TopicWriter(model, model.topic, max_bytes=_EVENT_MAX_BYTES, named_by="--topic")
     stream = FileStream(file)
     pace, size_bytes = _Pace(speed), 0

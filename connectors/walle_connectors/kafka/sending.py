@@ -27,10 +27,8 @@ from collections.abc import Callable, Iterable
 from threading import Condition, Event, Thread
 from typing import Final
 
-from kafka.errors import KafkaError
-
-from walle_connectors.kafka.confluent_producer import ConfluentProducer
 from walle_connectors.kafka.connecting import connect
+from walle_connectors.kafka.drivers import open_producer
 from walle_connectors.kafka.producing import (
     Handed,
     Outgoing,
@@ -38,7 +36,6 @@ from walle_connectors.kafka.producing import (
     Refusal,
     TopicRecord,
 )
-from walle_connectors.kafka.python_producer import PythonProducer
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import (
     BrokerUnreachableError,
@@ -260,7 +257,7 @@ class RecordSender[T](ABC):
                 self._take_over(producer)
             try:
                 self._pump(producer, self._session)
-            except KafkaError as error:
+            except BrokerUnreachableError as error:
                 self._tell_failure(f"{self._purpose} begins anew", error)
                 producer.halt()
             finally:
@@ -273,11 +270,9 @@ class RecordSender[T](ABC):
         return self._connects_early or any(self._lanes.values())
 
     def _make_producer(self) -> Producer:
-        if self._outgoing.driver == "kafka-python":
-            kind: type[PythonProducer | ConfluentProducer] = PythonProducer
-        else:
-            kind = ConfluentProducer
-        return kind(self._outgoing, self._on_ack, self._on_refusal, is_careful=self._is_careful)
+        return open_producer(
+            self._outgoing, self._on_ack, self._on_refusal, is_careful=self._is_careful
+        )
 
     def _take_over(self, producer: Producer) -> None:
         self._producer = producer

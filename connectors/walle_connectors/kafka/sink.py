@@ -8,31 +8,15 @@ the lane's first record: what was written is not written twice. Consumers read w
 
 from collections.abc import Iterator
 from itertools import dropwhile
-from typing import Any, Final
 
-from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
-from kafka.structs import OffsetAndMetadata
-
-from kafka import KafkaConsumer, TopicPartition
-from walle_connectors.kafka.connecting import (
-    BOOTSTRAP_MS,
-    StoppableProducer,
-    close_producer,
-    make_producer,
-)
+from walle_connectors.kafka.cluster import NeededTopic
+from walle_connectors.kafka.drivers import open_lane
+from walle_connectors.kafka.producing import SinkLane, TopicRecord
 from walle_connectors.kafka.sink_model import KafkaSinkModel
-from walle_connectors.kafka.topics import NeededTopic, check_topics
-from walle_stream.errors import BrokerUnreachableError, EnvelopeError, SinkError, TopicError
+from walle_connectors.kafka.topics import check_topics
+from walle_stream.errors import SinkError, WalleError
 from walle_stream.ports import MergedFeature, Written, first_part
 from walle_stream.wire.record import RecordEnvelope, encode_record
-
-_CLOSE_S: Final = 2.0
-_ASK_MS: Final = 10_000
-
-
-class _Lane:
-    def __init__(self, producer: StoppableProducer, place: int) -> None:
-        self.producer, self.place = producer, place
 
 
 class KafkaSink:
@@ -43,7 +27,7 @@ class KafkaSink:
     def __init__(self, model: KafkaSinkModel, identity: str) -> None:
         """Ask nobody yet; ``identity`` names groups and transactions."""
         self._model, self._identity = model, identity
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, SinkLane] = {}
 
     def write(self, lane: str, features: Iterator[MergedFeature]) -> Written:
         """Write up to 1,000 records in one transaction; see ``FeatureSink.write``.
@@ -57,11 +41,13 @@ class KafkaSink:
             batch = first_part(dropwhile(lambda each: each.number < place, features))
             if batch:
                 place = batch[-1].number + 1
-                self._send(opened.producer, lane, batch, place)
-                opened.place = place
-        except (KafkaError, BrokerUnreachableError, TopicError, EnvelopeError) as error:
+                opened.write([self._record(each) for each in batch], place)
+        except SinkError:
             self._drop(lane)
-            raise SinkError(self._said(error)) from error
+            raise
+        except WalleError as error:
+            self._drop(lane)
+            raise SinkError(f"topic {self._model.topic!r}: {error}") from error
         return Written(place, place)
 
     def close(self) -> None:
@@ -69,50 +55,12 @@ class KafkaSink:
         for lane in list(self._lanes):
             self._drop(lane)
 
-    def _open(self, lane: str) -> _Lane:
-        model, group = self._model, f"{self._identity}-{lane}"
-        check_topics(model, [NeededTopic(model.topic, "spec.sinks")])
-        producer = make_producer(model, model.codec, 0, model.max_bytes, group)
-        try:
-            producer.init_transactions()  # from now on nobody else writes this lane
-            opened = self._lanes[lane] = _Lane(producer, self._place(group))
-        except BaseException:
-            producer.halt()
-            raise
+    def _open(self, lane: str) -> SinkLane:
+        check_topics(self._model, [NeededTopic(self._model.topic, "spec.sinks")])
+        opened = self._lanes[lane] = open_lane(self._model, f"{self._identity}-{lane}")
         return opened
 
-    def _place(self, group: str) -> int:
-        # a consumer's question waits for a coordinator, which the admin client's does not
-        consumer = KafkaConsumer(
-            **self._model.client_options(),
-            group_id=group,
-            enable_auto_commit=False,
-            metrics_enabled=False,
-            bootstrap_timeout_ms=BOOTSTRAP_MS,
-        )
-        try:
-            return consumer.committed(self._kept, timeout_ms=_ASK_MS) or 0
-        finally:
-            consumer.close(autocommit=False, timeout_ms=1_000)
-
-    @property
-    def _kept(self) -> Any:
-        # it stands for a lane, whatever records that partition gets
-        return TopicPartition(self._model.topic, 0)
-
-    def _send(
-        self, producer: StoppableProducer, lane: str, batch: list[MergedFeature], place: int
-    ) -> None:
-        producer.begin_transaction()
-        sent = [producer.send(self._model.topic, *self._record(each)) for each in batch]
-        offset = OffsetAndMetadata(place, "", -1)
-        producer.send_offsets_to_transaction({self._kept: offset}, f"{self._identity}-{lane}")
-        producer.flush()
-        for each in sent:
-            each.get(timeout=0)
-        producer.commit_transaction()
-
-    def _record(self, feature: MergedFeature) -> tuple[bytes, bytes, Any]:
+    def _record(self, feature: MergedFeature) -> TopicRecord:
         envelope = RecordEnvelope(
             device_id=feature.device_id,
             incarnation=feature.incarnation,
@@ -124,19 +72,9 @@ class KafkaSink:
             event_time_ms=feature.event_time_ms,
             encoding=feature.encoding,
         )
-        key, value, headers = encode_record(envelope, feature.feature, self._model.format)
-        return value, key, headers
+        return TopicRecord(*encode_record(envelope, feature.feature, self._model.format))
 
     def _drop(self, lane: str) -> None:
         opened = self._lanes.pop(lane, None)
         if opened is not None:
-            close_producer(opened.producer, _CLOSE_S)
-
-    def _said(self, error: Exception) -> str:
-        topic = self._model.topic
-        if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
-            return (
-                f"a feature is too large for topic {topic!r}: raise its max.message.bytes and "
-                f"maxBytes ({self._model.max_bytes})"
-            )
-        return f"topic {topic!r}: {error or type(error).__name__}"
+            opened.close()

@@ -1,26 +1,12 @@
 """Which topic has a name now, as a consumer of kafka-python knows it.
 
-A topic that was deleted and made again has another id (Kafka 2.8 and newer). A consumer keeps to
-itself what it knows of its cluster, but it takes the maker of its client, which tells.
+A topic that was deleted and made again has another id (Kafka 2.8 and newer).
 """
 
 from threading import Event
 from typing import Any, Final
 
 _LOOK_S: Final = 5.0
-
-
-def open_consumer(**options: Any) -> tuple[Any, Any]:
-    """Make a consumer; returns it, and its cluster as it knows it; blocks."""
-    from kafka import KafkaConsumer  # noqa: PLC0415 - an extra
-
-    made: list[Any] = []
-
-    def client(**given: Any) -> Any:
-        made.append(KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**given))
-        return made[0]
-
-    return KafkaConsumer(**options, kafka_client=client), made[0].cluster
 
 
 def known_topic_id(cluster: Any, topic: str) -> str:

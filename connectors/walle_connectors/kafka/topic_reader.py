@@ -10,14 +10,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from threading import Condition, Event, Thread
-from typing import Final, NamedTuple
+from typing import Final
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.connecting import connect
-from walle_connectors.kafka.librdkafka import Driver
+from walle_connectors.kafka.drivers import open_fetcher
 from walle_connectors.kafka.source.client import TopicClient
-from walle_connectors.kafka.source.drivers import open_fetcher
-from walle_connectors.kafka.source.fetching import Fetcher, Polled, Records
+from walle_connectors.kafka.source.fetching import Fetcher, Polled, Record, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_stream.errors import SourceError
 
@@ -30,22 +29,6 @@ _POLL_MS: Final = 100
 _MOST: Final = 5_000
 _AGAIN_S: Final = 0.5
 _METADATA_MS: Final = 60_000  # so soon a topic is seen to be another; a device may pay by the byte
-_RECORD_BYTES: Final = 200  # headers and objects, about
-
-
-class ReadRecord(NamedTuple):
-    """What a partition has at an offset."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]]
-
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes in memory."""
-        return len(self.value or b"") + len(self.key or b"") + _RECORD_BYTES
 
 
 class _Queue:
@@ -55,7 +38,7 @@ class _Queue:
 
     def __init__(self, position: int) -> None:
         self.position = position  # the next offset that the caller wants
-        self.records: deque[ReadRecord] = deque()
+        self.records: deque[Record] = deque()
         self.goal: int | None = position  # where the fetcher must seek; None: nowhere
         self.end: int | None = None  # when it was new; -1 where that was read
 
@@ -67,13 +50,11 @@ class _Queue:
 class TopicReader:
     """Partitions of one topic from given positions. Thread-safe."""
 
-    def __init__(self, connection: Connection, topic: str, driver: Driver = "kafka-python") -> None:
+    def __init__(self, connection: Connection, topic: str) -> None:
         """Begin to connect with the first question; a broker that is down is waited for."""
         self.topic_id = ""
         """Which topic the records are of; empty while none came, or where brokers do not say."""
-        self._model = KafkaSourceModel.model_validate(
-            {**connection.reach(), "topic": topic, "driver": driver}
-        )
+        self._model = KafkaSourceModel.model_validate({**connection.reach(), "topic": topic})
         self._connection = connection
         self._condition = Condition()
         self._stopped = Event()
@@ -82,7 +63,7 @@ class TopicReader:
         self._thread = Thread(target=self._run, name=f"walle-kafka-{topic}", daemon=True)
         self._is_begun = False
 
-    def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[ReadRecord]]:
+    def take(self, positions: Mapping[int, int]) -> Mapping[int, Sequence[Record]]:
         """Return each partition's records behind its position, ascending; never blocks.
 
         A position is the next offset that is wanted; equal positions give equal records. Earlier
@@ -219,8 +200,7 @@ class TopicReader:
                 lane = self._lanes[partition]
                 if lane.goal is not None:
                     continue  # read before the caller went back
-                for row in zip(*records, strict=True):
-                    record = ReadRecord(*row)
+                for record in records.rows():
                     if record.offset >= lane.position:
                         lane.records.append(record)
                         self._bytes += record.size_bytes
@@ -267,11 +247,11 @@ class TopicReader:
                     )
 
 
-def within(records: Sequence[ReadRecord], max_bytes: int) -> list[ReadRecord]:
+def within(records: Sequence[Record], max_bytes: int) -> list[Record]:
     """Return the first records up to a bound of bytes, and the one that passes it."""
     left = max_bytes
 
-    def fits(record: ReadRecord) -> bool:
+    def fits(record: Record) -> bool:
         nonlocal left
         is_allowed = left > 0
         left -= record.size_bytes

@@ -2,14 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final
-
-import msgspec
-from kafka.admin import ConfigResource
-from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
+from contextlib import closing
+from typing import Final
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.admin import admin_client, refusal
+from walle_connectors.kafka.cluster import FoundTopic, NeededTopic
+from walle_connectors.kafka.drivers import open_cluster
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TopicError
@@ -20,31 +18,6 @@ BATCH_OVERHEAD_BYTES: Final = 512
 _SEEN_MS: Final = 1_000  # so long a broker may not know yet of a topic that was just made
 _AGAIN_S: Final = 0.1
 _SETTINGS: Final = ("min.insync.replicas", "max.message.bytes", "retention.ms", "cleanup.policy")
-
-
-class NeededTopic(msgspec.Struct, frozen=True):
-    """What a pipeline needs."""
-
-    name: str
-    key: str
-    """Where the YAML names it."""
-    partitions: int = 0
-    """0: any number."""
-    max_bytes: int = 0
-    """Largest record; 0 where it is not known."""
-
-
-class FoundTopic(msgspec.Struct, frozen=True):
-    """What the cluster has."""
-
-    partitions: int
-    replicas: int
-    settings: dict[str, str]
-    """Of those that matter here, by their names; empty where they were not asked for."""
-    leaderless: int = 0
-    """Partitions that nobody leads at the moment."""
-    is_hidden: bool = False
-    """Whether we may not look at it, nor learn whether it is there; all else is then empty."""
 
 
 def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTopic]:
@@ -103,24 +76,9 @@ def find_topics(
         BrokerUnreachableError: No broker answers.
         TopicError: It refuses to tell.
     """
-    names = list(dict.fromkeys(each.name for each in needed))
-    with admin_client(connection) as admin:
-        told = admin.describe_topics(names)
-        there = {topic["name"]: topic for topic in told if not topic["error_code"]}
-        hidden = {
-            topic["name"]
-            for topic in told
-            if topic["error_code"] == TopicAuthorizationFailedError.errno
-        }
-        settings: dict[str, dict[str, Any]] = {}
-        if there and has_settings:
-            resources = [ConfigResource("TOPIC", name, list(_SETTINGS)) for name in there]
-            settings = admin.describe_configs(resources, config_filter="all").get("topic", {})
-    return {
-        name: _found(there[name], settings.get(name, {})) if name in there else None
-        for name in names
-        if name not in hidden
-    } | {name: FoundTopic(0, 0, {}, is_hidden=True) for name in hidden}
+    names = dict.fromkeys(each.name for each in needed)
+    with closing(open_cluster(connection)) as cluster:
+        return names | cluster.describe(list(names), _SETTINGS if has_settings else ())
 
 
 def create_topics(
@@ -134,35 +92,13 @@ def create_topics(
         BrokerUnreachableError: No broker answers.
         TopicError: The cluster refuses.
     """
-    with admin_client(connection) as admin:
+    with closing(open_cluster(connection)) as cluster:
         for each in needed:
-            options: dict[str, Any] = {
-                "num_partitions": each.partitions or -1,
-                "replication_factor": replicas,
-                "configs": {},
-            }
-            if each.max_bytes:
-                size = each.max_bytes + BATCH_OVERHEAD_BYTES
-                options["configs"]["max.message.bytes"] = str(size)
+            size = each.max_bytes + BATCH_OVERHEAD_BYTES
+            settings = {"max.message.bytes": str(size)} if each.max_bytes else {}
             try:
-                admin.create_topics({each.name: options}, wait_for_metadata=True)
-            except TopicAlreadyExistsError:
-                continue  # somebody else was quicker
-            except KafkaError as error:
+                cluster.create(each.name, each.partitions or -1, replicas, settings)
+            except TopicError as error:
                 raise TopicError(
-                    f"topic {each.name!r} ({each.key}) cannot be made: {refusal(error)}", each.name
+                    f"topic {each.name!r} ({each.key}) cannot be made: {error}", each.name
                 ) from error
-
-
-def _found(topic: dict[str, Any], settings: dict[str, Any]) -> FoundTopic:
-    partitions = topic["partitions"]
-    return FoundTopic(
-        partitions=len(partitions),
-        replicas=min((len(each["replica_nodes"]) for each in partitions), default=0),
-        settings={
-            name: str(settings[name]["value"])
-            for name in _SETTINGS
-            if settings.get(name, {}).get("value") is not None
-        },
-        leaderless=sum(each["leader_id"] < 0 for each in partitions),
-    )

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from walle_connectors.kafka.downlink import KafkaDownlink
-from walle_connectors.kafka.librdkafka import driver_problem
+from walle_connectors.kafka.drivers import driver_problem
 from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink

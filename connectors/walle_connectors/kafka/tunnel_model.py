@@ -5,7 +5,6 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from walle_connectors.brokers import Connection, TopicName
-from walle_connectors.kafka.librdkafka import Driver
 from walle_stream.spec.scalars import SizeBytes
 from walle_stream.wire.record import ValueFormat
 
@@ -41,10 +40,6 @@ class KafkaTunnelModel(Connection):
         default=False,
         strict=True,
         description="Add a W3C trace context, the same for every delivery of a record.",
-    )
-    driver: Driver = Field(
-        default="kafka-python",
-        description="What sends records up; confluent (librdkafka) is an extra.",
     )
 
     @property

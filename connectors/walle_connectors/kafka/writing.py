@@ -1,19 +1,20 @@
 """Writes records to a topic and knows which have arrived: for commands, not for pipelines."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from threading import Condition
 from typing import Any, Final
 
-from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
-
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.connecting import close_producer, make_producer
-from walle_connectors.kafka.topics import NeededTopic, check_topics
+from walle_connectors.kafka.cluster import NeededTopic
+from walle_connectors.kafka.drivers import open_producer
+from walle_connectors.kafka.producing import Handed, Outgoing, Refusal, TopicRecord
 from walle_stream.errors import BrokerUnreachableError, TopicError
 from walle_stream.wire.headers import Headers
 
 FLUSH_S: Final = 60.0
 """How long the brokers have to acknowledge what was written."""
+
+_AHEAD: Final = 10_000  # records that are not acknowledged
+_LINGER_MS: Final = 5
 
 
 class TopicWriter:
@@ -28,13 +29,14 @@ class TopicWriter:
     ) -> None:
         """Connect; ``named_by`` names the topic in messages."""
         self._topic = topic
-        # a producer would ask for a missing topic for a minute, or have the brokers make it
-        check_topics(connection, [NeededTopic(topic, named_by)])
-        self._failures: list[Exception] = []
+        self._condition = Condition()
+        self._refusal: Refusal | None = None
+        self._arrived = 0
         self.records = 0
         """That were handed over."""
-        with self._errors():
-            self._producer: Any = make_producer(connection, "zstd", 5, max_bytes)
+        needed = NeededTopic(topic, named_by, max_bytes=max_bytes)
+        outgoing = Outgoing(connection=connection, topic=needed, codec="zstd", linger_ms=_LINGER_MS)
+        self._producer = open_producer(outgoing, self._on_ack, self._on_refusal)
 
     def write(
         self,
@@ -47,41 +49,47 @@ class TopicWriter:
 
         A failure is that of this record, or of one before it.
         """
-        with self._errors():
-            self.records += 1
-            future = self._producer.send(
-                self._topic, value, key, headers or [], partition=partition
-            )
-            future.add_errback(self._failures.append)
-            self._expect_none()
+        self.records += 1
+        handed = self._producer.send(TopicRecord(key, value, headers or []), partition, None)
+        if handed is not Handed.QUEUED:
+            raise self._refused("it is too large")
+        self._wait(_AHEAD)
 
     def flush(self) -> None:
         """Wait for everything that was written."""
-        with self._errors():
-            self._producer.flush(FLUSH_S)
-            self._expect_none()
+        self._wait(0)
 
     def close(self) -> None:
         """Disconnect; may be called twice."""
-        close_producer(self._producer, 1)
+        self._producer.close(1)
 
-    def _expect_none(self) -> None:
-        if self._failures:
-            raise self._failures[0]
+    def _on_ack(self, _tag: Any) -> None:
+        with self._condition:
+            self._arrived += 1
+            self._condition.notify_all()
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (KafkaTimeoutError, KafkaConnectionError) as error:
+    def _on_refusal(self, _tag: Any, refusal: Refusal) -> None:
+        with self._condition:
+            self._refusal = self._refusal or refusal
+            self._condition.notify_all()
+
+    def _wait(self, ahead: int) -> None:
+        with self._condition:
+            is_there = self._condition.wait_for(
+                lambda: self._refusal is not None or self.records - self._arrived <= ahead, FLUSH_S
+            )
+            if self._refusal is not None:
+                error = self._refusal.error
+                raise self._refused(f"{type(error).__name__}: {error}") from error
+        if not is_there:
             raise BrokerUnreachableError(
-                f"topic {self._topic!r}: the brokers do not answer ({error}): of {self.records:,} "
-                "records the last may be missing; start them and run again"
-            ) from error
-        except (KafkaError, ValueError) as error:
-            raise TopicError(
-                f"topic {self._topic!r} does not take record {self.records:,} or one shortly "
-                f"before it ({type(error).__name__}: {error}): see its max.message.bytes and the "
-                "access rights, then run again",
-                self._topic,
-            ) from error
+                f"topic {self._topic!r}: the brokers do not answer: of {self.records:,} records "
+                "the last may be missing; start them and run again"
+            )
+
+    def _refused(self, reason: str) -> TopicError:
+        return TopicError(
+            f"topic {self._topic!r} does not take record {self.records:,} or one shortly before it "
+            f"({reason}): see its max.message.bytes and the access rights, then run again",
+            self._topic,
+        )

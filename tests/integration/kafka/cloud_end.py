@@ -3,10 +3,11 @@
 from threading import Event
 
 from walle_connectors.kafka.cloud.records import read_stretches
+from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.downlink import KafkaDownlinkSender
 from walle_connectors.kafka.source.fetching import columns
 from walle_connectors.kafka.topic_reader import TopicReader, within
-from walle_connectors.kafka.topics import NeededTopic, find_topics
+from walle_connectors.kafka.topics import find_topics
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_downlink, encode_uplink
 from walle_stream.wire.frame import encode_body

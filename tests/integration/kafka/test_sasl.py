@@ -108,8 +108,8 @@ def test_features_go_up_to_brokers_that_ask(pipeline, login, mechanism, driver, 
         assert until(lambda: cloud.receiver.receive({}, 1 << 20))
 
 
-def test_the_cloud_side_and_replays_log_in_too(pipeline, login, broker, tmp_path):
-    file, model = pipeline(login("SCRAM-SHA-512"))
+def test_the_cloud_side_and_replays_log_in_too(pipeline, login, driver, broker, tmp_path):
+    file, model = pipeline(login("SCRAM-SHA-512"), driver=driver)
     assert run(file, tmp_path / "data").returncode == 0
     port = free_port()
     walle = [sys.executable, "-m", "walle_stream.cli"]
@@ -124,6 +124,7 @@ def test_the_cloud_side_and_replays_log_in_too(pipeline, login, broker, tmp_path
     options = ["--brokers", broker.address("sasl"), "--tls-ca", str(broker.files().ca), "--record"]
     options += ["--sasl-mechanism", "SCRAM-SHA-512", "--sasl-username", USER]
     options += ["--sasl-password", str(tmp_path / "secret"), "--topic", model.topic]
+    options += ["--driver", driver]
     done = subprocess.run(
         [*walle, "replay", str(events), *options], capture_output=True, check=False
     )
@@ -142,8 +143,10 @@ def features_at(port):
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_named_and_features_wait(pipeline, login, mechanism, tmp_path, capsys):
-    file, _ = pipeline(login(mechanism, WRONG))
+def test_a_wrong_password_is_named_and_features_wait(
+    pipeline, login, mechanism, driver, tmp_path, capsys
+):
+    file, _ = pipeline(login(mechanism, WRONG), driver=driver)
     code, checks = examined(file, capsys)
     assert code == BrokerUnreachableError.exit_code
     assert "login" in checks[-1]["text"]
@@ -151,6 +154,6 @@ def test_a_wrong_password_is_named_and_features_wait(pipeline, login, mechanism,
     done = run(file, tmp_path / "data")
     assert "brokers" in done.stderr
     assert WRONG not in done.stderr
-    again, _ = pipeline(login(mechanism))
+    again, _ = pipeline(login(mechanism), driver=driver)
     done = run(again, tmp_path / "data")
     assert done.returncode == 0, done.stderr

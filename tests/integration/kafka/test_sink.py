@@ -12,9 +12,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
 class TestKafkaSink(SinkSuite):
     @pytest.fixture(autouse=True)
-    def _topic(self, address, topics):
+    def _topic(self, address, topics, driver):
         self.address, self.topic = address, topics.make(3)
-        self.model = KafkaSinkModel(brokers=(address,), topic=self.topic)
+        self.model = KafkaSinkModel(brokers=(address,), topic=self.topic, driver=driver)
 
     def open(self):
         return CONNECTOR.open_sink(self.model, f"walle-shop-{self.topic}")
@@ -39,12 +39,12 @@ class TestKafkaSink(SinkSuite):
         self.expect([small])
 
     def test_a_topic_that_is_missing_is_said(self):
-        model = KafkaSinkModel(brokers=(self.address,), topic=f"{self.topic}-not")
+        model = self.model.model_copy(update={"topic": f"{self.topic}-not"})
         with pytest.raises(SinkError, match="does not exist"):
             CONNECTOR.open_sink(model, "x").write("a", iter(merged_features(1)))
 
 
-def test_a_broker_that_is_away_is_said():
-    model = KafkaSinkModel(brokers=("127.0.0.1:1",), topic="t")
+def test_a_broker_that_is_away_is_said(driver):
+    model = KafkaSinkModel(brokers=("127.0.0.1:1",), topic="t", driver=driver)
     with pytest.raises(SinkError):
         CONNECTOR.open_sink(model, "x").write("a", iter(merged_features(1)))

@@ -13,7 +13,8 @@ from topics_of_tests import fresh_model, until
 
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.topics import NeededTopic, create_topics
+from walle_connectors.kafka.cluster import NeededTopic
+from walle_connectors.kafka.topics import create_topics
 from walle_stream.wire.envelope import decode_uplink
 from walle_stream.wire.frame import decode_body
 

@@ -15,7 +15,8 @@ from kafka import KafkaProducer, TopicPartition
 from tests.unit.actors.parts.test_calls import Rows, message, named, taking
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.topics import NeededTopic, create_topics
+from walle_connectors.kafka.cluster import NeededTopic
+from walle_connectors.kafka.topics import create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import TopicError
 from walle_stream.wire.calls import REPLY_KIND, CloudReply, decode_reply, encode_reply

@@ -9,7 +9,8 @@ import yaml
 
 from kafka import KafkaConsumer, TopicPartition
 from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.topics import NeededTopic, create_topics
+from walle_connectors.kafka.cluster import NeededTopic
+from walle_connectors.kafka.topics import create_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
 from walle_stream.wire.record import decode_record

@@ -12,7 +12,6 @@ from typing import Any, Final, override
 from urllib.parse import urlsplit
 
 from walle_stream.errors import SpecFileError
-from walle_stream.errors.extras import how_to_install
 from walle_stream.spec.document import masked
 from walle_stream.wire.bearer import TOKEN_VARIABLE
 
@@ -100,11 +99,8 @@ def run(options: argparse.Namespace) -> int:
             "the cloud-only baseline stands beside its benchmark: python bench/cloud_baseline.py "
             "FILE, in the repository"
         )
-    try:
-        from walle_connectors.kafka.cloud.worker import run_cloud  # noqa: PLC0415 - an extra
-        from walle_connectors.kafka.pipeline import load_kafka  # noqa: PLC0415 - beside it
-    except ImportError as error:
-        raise SpecFileError(f"kafka-python is not installed: {how_to_install('kafka')}") from error
+    from walle_connectors.kafka.cloud.worker import run_cloud  # noqa: PLC0415 - heavy
+    from walle_connectors.kafka.pipeline import load_kafka  # noqa: PLC0415 - beside it
     from walle_stream.cloud.place import own_data_dir  # noqa: PLC0415 - RocksDB is beside it
 
     loaded = load_kafka(options.file, options.set)

@@ -1,14 +1,13 @@
 """Who answers for which partition: the address that stands beside its committed offset."""
 
 from collections.abc import Collection, Mapping
+from contextlib import closing
 from threading import Lock
 from typing import Final
 
-from kafka.errors import KafkaError
-
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.source.client import Told
+from walle_connectors.kafka.drivers import open_cluster
+from walle_connectors.kafka.source.group import Told
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import WalleError
 
@@ -38,12 +37,8 @@ class Owners:
 
     def _ask(self) -> Mapping[int, str]:
         try:
-            with admin_client(self._connection) as admin:
-                found = admin.list_group_offsets([self._group])[self._group]
-        except (KafkaError, WalleError):
+            with closing(open_cluster(self._connection)) as cluster:
+                found = cluster.committed(self._group, self._topic)
+        except WalleError:
             return {}
-        return {
-            place.partition: owner
-            for place, each in found.items()
-            if place.topic == self._topic and (owner := Told.read(each.offset, each.metadata).owner)
-        }
+        return {n: owner for n, told in found.items() if (owner := Told.read(*told).owner)}

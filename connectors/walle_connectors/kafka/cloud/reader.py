@@ -16,9 +16,9 @@ import msgspec
 
 from walle_connectors.kafka.cloud.letters import RefusedRecords
 from walle_connectors.kafka.cloud.records import read_stretches
-from walle_connectors.kafka.source.client import Told, TopicClient
+from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.fetching import Records
-from walle_connectors.kafka.source.group import Group
+from walle_connectors.kafka.source.group import Group, Told
 from walle_connectors.kafka.source.membership import GroupReader
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.offsets import TopicPosition

@@ -18,13 +18,13 @@ from typing import IO, Any, Final
 from walle_connectors.kafka.cloud.letters import RefusedRecords
 from walle_connectors.kafka.cloud.owners import Owners
 from walle_connectors.kafka.cloud.reader import CloudReader, WorkerClient
+from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
 from walle_connectors.kafka.downlink import KafkaDownlinkSender
-from walle_connectors.kafka.librdkafka import driver_problem
-from walle_connectors.kafka.source.drivers import open_group
+from walle_connectors.kafka.drivers import driver_problem, open_group
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.topics import NeededTopic, check_topics, find_topics, tunnel_topics
+from walle_connectors.kafka.topics import check_topics, find_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
 from walle_stream.cloud.answering import AnsweringThread
@@ -82,6 +82,9 @@ def run_cloud(
             "the cloud side of that tunnel is part of walle run; use a pipeline whose tunnel is "
             "kafka"
         )
+    problem = driver_problem(tunnel.driver, "spec.tunnel.driver")
+    if problem:
+        raise TunnelError(problem)
     name = loaded.pipeline.metadata.name
     group = f"walle-cloud-{name}"
     host, port = advertised(options.advertise, options.web_port) or (
@@ -255,7 +258,6 @@ def _as_source(
         "client_id": client_id,
         "topic": tunnel.topic,
         "group": group,
-        "driver": tunnel.driver,
         # after a kill the group waits so long for the dead worker
         "sessionTimeout": _SESSION,
         "onMissingOffset": options.on_missing,
@@ -284,9 +286,6 @@ def _calls(
     tables: Partitions,
     services: Mapping[str, Served],
 ) -> AnsweringThread:
-    problem = driver_problem(tunnel.driver, "spec.tunnel.driver")
-    if problem:
-        raise TunnelError(problem)
     check_topics(tunnel, tunnel_topics(tunnel, partitions))
     # what is in hand is bounded by ``CloudCalls``
     sender = KafkaDownlinkSender(tunnel, sys.maxsize, partitions, connects_early=True)

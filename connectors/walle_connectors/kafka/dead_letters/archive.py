@@ -3,10 +3,11 @@
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import batched
-from typing import Any, Final
+from typing import Final
 
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.fetching import Record
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.writing import TopicWriter
 from walle_connectors.letter_records import decode_letter, decode_mark, encode_mark
@@ -38,17 +39,17 @@ class KafkaDeadLetterArchive:
     def replayed(self) -> set[str]:
         """Return what is marked; see ``DeadLetterArchive.replayed``."""
         found: set[str] = set()
-        for record in self._read():
+        for _, record in self._read():
             found.update(decode_mark(record.headers))
         return found
 
     def letters(self) -> Iterator[KeptLetter]:
         """Iterate by partition, in its order; what is no letter is passed over."""
-        for record in self._read():
+        for number, record in self._read():
             try:
                 kept = decode_letter(record.value, record.headers)
             except EnvelopeError as error:
-                place = f"{self._model.topic}[{record.partition}]@{record.offset}"
+                place = f"{self._model.topic}[{number}]@{record.offset}"
                 _log.warning("%s is passed over: %s", place, error)
                 continue
             if kept is not None:
@@ -70,7 +71,7 @@ class KafkaDeadLetterArchive:
         if self._writer is not None:
             self._writer.close()
 
-    def _read(self) -> Iterator[Any]:
+    def _read(self) -> Iterator[tuple[int, Record]]:
         client = self._client
         for number, bounds in client.bounds(range(client.identity.partition_count)).items():
-            yield from client.records(number, bounds)
+            yield from ((number, record) for record in client.records(number, bounds))

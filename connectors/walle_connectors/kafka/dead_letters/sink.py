@@ -4,15 +4,11 @@ import logging
 from collections.abc import Iterable
 from typing import Final, override
 
+from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.producing import Outgoing, TopicRecord
 from walle_connectors.kafka.sending import RecordSender
-from walle_connectors.kafka.topics import (
-    BATCH_OVERHEAD_BYTES,
-    NeededTopic,
-    check_topics,
-    find_topics,
-)
+from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, check_topics, find_topics
 from walle_connectors.letter_records import PREFIX, encode_letter
 from walle_stream.errors import BrokerUnreachableError, TopicError
 from walle_stream.ports import KeptLetter

@@ -9,6 +9,8 @@ from contextlib import suppress
 from operator import methodcaller
 from typing import Any, Final
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
 from walle_connectors.kafka.source.fetching import Polled, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
@@ -29,20 +31,14 @@ class ConfluentFetcher:
     """confluent-kafka's consumer as a ``Fetcher``. One thread."""
 
     def __init__(self, model: KafkaSourceModel, *, has_headers: bool = False) -> None:
-        """Make the consumer, which connects in its own threads; confluent-kafka is installed."""
-        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - an extra
-
+        """Make the consumer, which connects in its own threads."""
         self._model, self._topic, self._has_headers = model, model.topic, has_headers
-        self._place: Any = TopicPartition
-        self._exception: Any = KafkaException
         self._next: dict[int, int] = {}
         self._paused: set[int] = set()
         self._is_assigned = self._is_closed = False
         self._consumer = self._make()
 
     def _make(self) -> Any:
-        from confluent_kafka import Consumer  # noqa: PLC0415 - an extra
-
         model = self._model
         return Consumer(
             {
@@ -86,13 +82,13 @@ class ConfluentFetcher:
         """Fetch nothing; see ``Fetcher.pause``."""
         self._paused.add(number)
         if self._is_assigned:
-            self._consumer.pause([self._place(self._topic, number)])
+            self._consumer.pause([TopicPartition(self._topic, number)])
 
     def resume(self, number: int) -> None:
         """Fetch on; see ``Fetcher.resume``."""
         if number in self._paused:
             self._paused.remove(number)
-            self._consumer.resume([self._place(self._topic, number)])  # no assignment does it
+            self._consumer.resume([TopicPartition(self._topic, number)])  # no assignment does it
             self._is_assigned = False
 
     def position(self, number: int) -> int | None:
@@ -101,7 +97,7 @@ class ConfluentFetcher:
 
     def end(self, number: int) -> int:
         """Return what is behind the newest record; see ``Fetcher.end``."""
-        place = self._place(self._topic, number)
+        place = TopicPartition(self._topic, number)
         _, end = self._consumer.get_watermark_offsets(place, cached=True)
         return int(end)
 
@@ -113,7 +109,7 @@ class ConfluentFetcher:
         """
         try:
             messages = self._take(wait_ms / 1000.0, most)
-        except self._exception as error:
+        except KafkaException as error:
             raise self._failure(error.args[0]) from error
         found: dict[int, list[Any]] = {}
         gone: list[int] = []
@@ -143,7 +139,7 @@ class ConfluentFetcher:
     def _assign(self) -> None:
         self._consumer.assign(
             [
-                self._place(self._topic, number, offset)
+                TopicPartition(self._topic, number, offset)
                 for number, offset in self._next.items()
                 if number not in self._paused
             ]

@@ -17,11 +17,12 @@ from functools import partial
 from threading import Event
 from typing import Any, Final
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
-from walle_connectors.kafka.source.client import Told
 from walle_connectors.kafka.source.confluent import ConfluentFetcher
 from walle_connectors.kafka.source.fetching import Polled
-from walle_connectors.kafka.source.group import STAND_IN_SHARE, GiveBack
+from walle_connectors.kafka.source.group import STAND_IN_SHARE, GiveBack, Told
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.polling import PollThread
 from walle_stream.errors import BrokerUnreachableError, SourceError
@@ -38,18 +39,10 @@ class ConfluentGroup:
     """confluent-kafka's consumer as a ``Group``."""
 
     def __init__(self, model: KafkaSourceModel, *, has_headers: bool) -> None:
-        """Make the consumers, which connect in their own threads; confluent-kafka is installed."""
-        from confluent_kafka import (  # noqa: PLC0415 - an extra
-            Consumer,
-            KafkaException,
-            TopicPartition,
-        )
-
+        """Make the consumers, which connect in their own threads."""
         self.fetcher = ConfluentFetcher(model, has_headers=has_headers)
         self.owned: set[int] = set()
         self._topic = model.topic
-        self._exception: Any = KafkaException
-        self._place: Any = TopicPartition
         self._member: str | None = ""
         self._is_away = self._is_closed = False
         self._asked: tuple[frozenset[int], bool] | None = None
@@ -118,7 +111,7 @@ class ConfluentGroup:
     def _serve(self) -> None:
         try:
             message = self._consumer.poll(0)
-        except self._exception as error:
+        except KafkaException as error:
             raise self._failure(error.args[0]) from error
         said = None if message is None else message.error()
         if said is not None and said.name() not in _SAID_ELSEWHERE and not is_waited_for(said):
@@ -187,7 +180,7 @@ class ConfluentGroup:
         try:
             taken = self._consumer.commit(offsets=self._offsets(told), asynchronous=False)
             errors = [each.error for each in taken if each.error is not None]
-        except self._exception as error:
+        except KafkaException as error:
             errors = [error.args[0]]
         for each in errors:
             if each.name() not in _NOT_NOW and not is_waited_for(each):
@@ -202,7 +195,7 @@ class ConfluentGroup:
         if self._asked is not None:
             self._untold.append(told)  # within a stand-in's poll
             return
-        with suppress(self._exception):  # whatever it is, nothing depends on it
+        with suppress(KafkaException):  # whatever it is, nothing depends on it
             self._consumer.commit(offsets=self._offsets(told), asynchronous=True)
             self._telling.append(on_taken)
 
@@ -213,7 +206,7 @@ class ConfluentGroup:
 
     def _offsets(self, told: Mapping[int, Told]) -> list[Any]:
         return [
-            self._place(self._topic, number, each.offset, each.metadata)
+            TopicPartition(self._topic, number, each.offset, each.metadata)
             for number, each in told.items()
         ]
 

@@ -1,24 +1,15 @@
 """What the source asks of a client library: records of partitions, by columns.
 
-``Fetcher`` is the port: its only calls while a topic is read. ``PythonFetcher`` is
-kafka-python's, ``confluent`` librdkafka's. Groups have a port of their own, ``group``; where a
-topic begins and ends, and its identity, are kafka-python's in ``client``, whichever fetches.
+``Fetcher`` is the port: its only calls while a topic is read. ``python_fetcher`` is
+kafka-python's, ``confluent`` librdkafka's. Groups have a port of their own, ``group``.
 """
 
-import logging
-import time
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any, Final, NamedTuple, Protocol
 
-from walle_connectors.kafka.source.client import TopicClient, is_gone, source_errors
-from walle_stream.clock import monotonic_ms
-
-_log = logging.getLogger(__name__)
-
-_AGAIN_MS: Final = 100
-_TELL_WAIT_MS: Final = 30_000.0
-_GONE_MS: Final = 5_000.0  # so long a topic that is gone may be one that is being made again
+_RECORD_BYTES: Final = 200  # headers and objects, about
 
 
 class Record(NamedTuple):
@@ -29,6 +20,12 @@ class Record(NamedTuple):
     """Of its creation, or of its arrival in the broker's log: the topic says which."""
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory."""
+        return len(self.value or b"") + len(self.key or b"") + _RECORD_BYTES
 
 
 class Records(NamedTuple):
@@ -40,6 +37,10 @@ class Records(NamedTuple):
     values: Sequence[bytes | None]
     headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
     """Empty where the library was not asked for them."""
+
+    def rows(self) -> Iterator[Record]:
+        """Iterate record by record, in the partition's order."""
+        return starmap(Record, zip(*self[: 5 if self.headers else 4], strict=True))
 
     def before(self, offset: int) -> "Records":
         """Return those below an offset."""
@@ -115,109 +116,3 @@ class Fetcher(Protocol):
 
     def close(self) -> None:
         """Disconnect; may be called twice."""
-
-
-class PythonFetcher:
-    """kafka-python's consumer as a ``Fetcher``; closing is its client's business."""
-
-    def __init__(self, client: TopicClient, *, has_headers: bool = False) -> None:
-        """Use a client's consumer, which stays the caller's."""
-        self._client, self._consumer = client, client.consumer
-        self._has_headers = has_headers
-        self._paused: set[Any] = set()
-        self._tell_wait_ms = 0.0
-        self._gone_since_ms = 0.0
-
-    def assign(self, numbers: Sequence[int]) -> None:
-        """Take partitions; see ``Fetcher.assign``."""
-        with source_errors(self._client.topic):
-            self._consumer.assign([self._client.place(number) for number in numbers])
-
-    def begin_anew(self) -> None:
-        """Do nothing: the library asks by the id that it heard last; see ``Fetcher``."""
-
-    def seek(self, number: int, offset: int) -> None:
-        """Say what comes next; see ``Fetcher.seek``."""
-        with source_errors(self._client.topic):
-            self._consumer.seek(self._client.place(number), offset)
-
-    def pause(self, number: int) -> None:
-        """Fetch nothing, as soon as the library can; see ``Fetcher.pause``."""
-        self._paused.add(self._client.place(number))
-
-    def resume(self, number: int) -> None:
-        """Fetch on; see ``Fetcher.resume``."""
-        place = self._client.place(number)
-        self._paused.discard(place)
-        self._consumer.resume(place)
-
-    def position(self, number: int) -> int | None:
-        """Return what comes next; see ``Fetcher.position``."""
-        with source_errors(self._client.topic):
-            at: int | None = self._consumer.position(self._client.place(number), timeout_ms=0)
-        return at
-
-    def end(self, number: int) -> int:
-        """Return what is behind the newest record; see ``Fetcher.end``."""
-        with source_errors(self._client.topic):
-            place = self._client.place(number)
-            is_ours = place in self._consumer.assignment()
-            return (self._consumer.highwater(place) or -1) if is_ours else -1
-
-    def poll(self, wait_ms: int, most: int) -> Polled:
-        """Return records; see ``Fetcher.poll``.
-
-        Raises:
-            KafkaError: Never: it becomes one of ours.
-        """
-        from kafka import errors  # noqa: PLC0415 - an extra
-
-        with source_errors(self._client.topic):
-            try:
-                found = self._consumer.poll(wait_ms, max_records=most)
-            except errors.OffsetOutOfRangeError as error:
-                # retention was faster than we
-                return Polled(gone=[place.partition for place in error.args[0]])
-            except errors.LogTruncationError as error:
-                # a leader without the newest records was elected, or the topic is another one
-                return Polled(cut=[place.partition for place in error.divergent_offsets])
-            except errors.KafkaError as error:
-                # that is how a group's listener ends a poll
-                if isinstance(error.__cause__, InterruptedError):
-                    return Polled()
-                if not self._may_come_back(error):
-                    raise
-                # a broker that was started again answers before it knows of any broker: the
-                # library asks once more with the next poll
-                self._tell_wait(type(error).__name__)
-                time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
-                return Polled()
-        self._gone_since_ms = 0.0
-        if self._paused and sum(map(len, found.values())) < most:
-            # the library has nothing more in hand now. Of a partition that is paused with records
-            # in hand it may give and fetch nothing any more, resumed or not (3.0.12)
-            self._consumer.pause(*self._paused & self._consumer.assignment())
-        return Polled(
-            {
-                place.partition: columns(records, has_headers=self._has_headers)
-                for place, records in found.items()
-                if place not in self._paused
-            }
-        )
-
-    def _may_come_back(self, error: Any) -> bool:
-        if not is_gone(error):
-            return bool(error.retriable)
-        # the next metadata say whether it was made again: then that is its reader's business
-        now_ms = monotonic_ms()
-        self._gone_since_ms = self._gone_since_ms or now_ms
-        return self._client.is_remade or now_ms - self._gone_since_ms < _GONE_MS
-
-    def _tell_wait(self, reason: str) -> None:
-        now_ms = monotonic_ms()
-        if now_ms >= self._tell_wait_ms:
-            self._tell_wait_ms = now_ms + _TELL_WAIT_MS
-            _log.warning("topic %r: reading waits for the brokers (%s)", self._client.topic, reason)
-
-    def close(self) -> None:
-        """Do nothing: its client closes the consumer."""

@@ -9,13 +9,35 @@ case: its owners go on above what the state of a partition has seen.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol, Self
 
-from walle_connectors.kafka.source.client import Told
 from walle_connectors.kafka.source.fetching import Fetcher, Polled
 
 STAND_IN_SHARE: Final = 1 / 3
 """Share of the poll interval without a read after which polls go on by themselves."""
+
+
+class Told(NamedTuple):
+    """What the group keeps of a partition."""
+
+    offset: int = 0
+    """Where its owner was; tools show lag by it."""
+    generation: int = 0
+    """Of its last owner; 0 where there was none."""
+    owner: str = ""
+    """The last owner, as ``Placement.incarnation`` names it; empty where nobody said."""
+
+    @property
+    def metadata(self) -> str:
+        """What stands beside the offset."""
+        return f"{self.generation} {self.owner}"
+
+    @classmethod
+    def read(cls, offset: int, metadata: str | None) -> Self:
+        """Read what was committed; a tool that resets offsets removes all but the offset."""
+        # confluent-kafka 2.16 commits the end of a C string, too, and misses it where it reads
+        generation, _, owner = (metadata or "").rstrip("\0").partition(" ")
+        return cls(offset, int(generation) if generation.isdecimal() else 0, owner)
 
 
 class GiveBack(Protocol):

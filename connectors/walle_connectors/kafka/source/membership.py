@@ -18,9 +18,9 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, override
 
-from walle_connectors.kafka.source.client import Told, TopicClient
+from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.fetching import Polled
-from walle_connectors.kafka.source.group import Group
+from walle_connectors.kafka.source.group import Group, Told
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.reader import KafkaReader
 from walle_connectors.kafka.source.records import RecordDecoder

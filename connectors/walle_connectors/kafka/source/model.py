@@ -1,12 +1,11 @@
 """The YAML keys of a topic of events."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from walle_connectors.brokers import Connection, TopicName
-from walle_connectors.kafka.librdkafka import Driver
 from walle_stream.reading.mapping.model import RowMapping
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict
@@ -88,10 +87,6 @@ class KafkaSourceModel(Connection):
         default=None,
         description="How values of anybody become events; left out: they are events.",
     )
-    driver: Driver = Field(
-        default="kafka-python",
-        description="What fetches records, in a group, too; confluent (librdkafka) is an extra.",
-    )
     first_partitions: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         default=None,
         description="Reads only the first partitions of a topic that has grown by other means.",
@@ -106,19 +101,3 @@ class KafkaSourceModel(Connection):
         if self.group is not None and self.first_partitions is not None:
             raise ValueError("a group has all partitions: leave out `firstPartitions`")
         return self
-
-    def consumer_options(self) -> dict[str, Any]:
-        """Return keyword arguments of our consumers, group or not, beside ``client_options``."""
-        return {
-            "auto_offset_reset": "none",  # what is missing is our policy's business
-            "enable_auto_commit": False,
-            "allow_auto_create_topics": False,
-            "isolation_level": "read_committed",
-            "bootstrap_timeout_ms": self.connect_timeout_ms,
-            "reconnect_backoff_max_ms": 2_000,
-            "request_timeout_ms": 15_000,
-            # what a host that is busy keeps in memory
-            "fetch_max_bytes": 8 * _MIB,
-            "max_partition_fetch_bytes": _MIB,
-            "metrics_enabled": False,
-        }

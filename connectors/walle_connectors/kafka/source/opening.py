@@ -4,8 +4,9 @@ import sys
 from collections.abc import Mapping
 from typing import override
 
-from walle_connectors.kafka.source.client import TopicClient, TopicIdentity
-from walle_connectors.kafka.source.drivers import open_fetcher, open_group
+from walle_connectors.kafka.cluster import TopicIdentity
+from walle_connectors.kafka.drivers import open_fetcher, open_group
+from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.mapped import MappedDecoder
 from walle_connectors.kafka.source.membership import GroupReader
 from walle_connectors.kafka.source.model import KafkaSourceModel

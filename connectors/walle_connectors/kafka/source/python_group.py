@@ -11,10 +11,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from walle_connectors.kafka.source.client import Told, TopicClient, source_errors
-from walle_connectors.kafka.source.fetching import Polled, PythonFetcher
-from walle_connectors.kafka.source.group import STAND_IN_SHARE, GiveBack
+from kafka import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition, errors
+from walle_connectors.kafka.python_errors import source_errors
+from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.fetching import Polled
+from walle_connectors.kafka.source.group import STAND_IN_SHARE, GiveBack, Told
 from walle_connectors.kafka.source.polling import POLL_MS, PollThread
+from walle_connectors.kafka.source.python_fetcher import PythonFetcher
 from walle_stream.clock import monotonic_ms
 
 _WAIT_S: Final = 0.005
@@ -24,11 +27,13 @@ _ASK_MS: Final = 10_000
 class PythonGroup:
     """kafka-python's consumer as a ``Group``; its client closes it."""
 
-    def __init__(self, client: TopicClient, poll_interval_ms: int, *, has_headers: bool) -> None:
+    def __init__(
+        self, client: TopicClient, consumer: Any, poll_interval_ms: int, *, has_headers: bool
+    ) -> None:
         """Use a client that was made for a member."""
-        self.fetcher = PythonFetcher(client, has_headers=has_headers)
+        self.fetcher = PythonFetcher(client, consumer, has_headers=has_headers)
         self.owned: Collection[int] = frozenset()
-        self._client, self._consumer = client, client.consumer
+        self._client, self._consumer = client, consumer
         self._moved = threading.Event()
         self._is_asked_back = threading.Event()
         self._is_lost = self._is_closed = False
@@ -144,8 +149,6 @@ class PythonGroup:
 
     def claim(self, told: Mapping[int, Told]) -> bool:
         """Commit; see ``Group.claim``."""
-        from kafka import errors  # noqa: PLC0415 - an extra
-
         with source_errors(self._client.topic):
             try:
                 self._consumer.commit(self._offsets(told), timeout_ms=_ASK_MS)
@@ -168,17 +171,15 @@ class PythonGroup:
             self._consumer.commit_async(self._offsets(told), callback=on_answer)
 
     def _offsets(self, told: Mapping[int, Told]) -> dict[Any, Any]:
-        from kafka import OffsetAndMetadata  # noqa: PLC0415 - an extra
-
         return {
-            self._client.place(number): OffsetAndMetadata(each.offset, each.metadata, -1)
+            TopicPartition(self._client.topic, number): OffsetAndMetadata(
+                each.offset, each.metadata, -1
+            )
             for number, each in told.items()
         }
 
 
 def _listener(group: PythonGroup) -> Any:
-    from kafka import ConsumerRebalanceListener  # noqa: PLC0415 - an extra
-
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_assigned(self, assigned: Any) -> None:
             group.hold(list(assigned))

@@ -7,7 +7,6 @@ fetches ahead by some MiB while its owner is busy, and no further.
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import starmap
 from typing import Final, override
 
 import msgspec
@@ -220,7 +219,7 @@ class KafkaReader(LaneReader[TopicPosition]):
                     lane.traces[offset] = value.decode(errors="replace")
         events = self._decoder.decode_all(records)
         if events is None:
-            for record in starmap(Record, zip(*records[:4], strict=True)):
+            for record in records.rows():
                 self._take_each(lane, record)
         else:
             lane.events, lane.origins = events, list(records.offsets)

@@ -4,7 +4,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from kafka import KafkaProducer
-from walle_connectors.kafka.connecting import StoppableProducer, close_producer
+from walle_connectors.kafka.python_producer import StoppableProducer, close_producer
 
 
 class Unanswered(KafkaProducer):

@@ -6,10 +6,10 @@ import pytest
 from kafka.errors import MessageSizeTooLargeError
 
 from walle_connectors.kafka import python_producer, sending
+from walle_connectors.kafka.cluster import FoundTopic
 from walle_connectors.kafka.dead_letters import sink
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
-from walle_connectors.kafka.topics import FoundTopic
 from walle_stream.errors import TopicError
 from walle_stream.ports import DeadLetter, KeptLetter
 

@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka import CONNECTOR, KafkaSourceModel, KafkaTunnelModel, librdkafka
-from walle_connectors.kafka.librdkafka import client_settings, driver_problem
+from walle_connectors.kafka import CONNECTOR, KafkaSourceModel, KafkaTunnelModel, drivers
+from walle_connectors.kafka.drivers import driver_problem
+from walle_connectors.kafka.librdkafka import client_settings
 from walle_stream.errors import SourceError, TunnelError
 
 
@@ -37,7 +38,7 @@ def test_its_lines_are_ours_and_none_is_worse_than_a_warning(caplog):
 
 @pytest.fixture
 def _is_missing(monkeypatch):
-    monkeypatch.setattr(librdkafka.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(drivers.importlib.util, "find_spec", lambda name: name == "kafka" or None)
 
 
 @pytest.mark.usefixtures("_is_missing")

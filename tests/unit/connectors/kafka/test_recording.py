@@ -1,44 +1,35 @@
 """Reading a topic to its end without a broker: one that gives nothing."""
 
-import sys
-
 import pytest
 
 from walle_connectors.kafka.source import client
 from walle_connectors.kafka.source.client import TopicClient
+from walle_connectors.kafka.source.fetching import Polled
 from walle_connectors.kafka.source.offsets import Bounds
 from walle_stream.errors import SourceError
 
 
-class Consumer:
+class Fetcher:
     """Has records that it never gives."""
 
-    def position(self, _place, **_):
+    def position(self, _number):
         return 0
 
-    def assignment(self):
-        return set()
-
-    def assign(self, _places):
+    def assign(self, _numbers):
         pass
 
-    def seek(self, _place, _offset):
+    def seek(self, _number, _offset):
         pass
 
-    def poll(self, _wait_ms, max_records):
-        # what it has in hand would be lost when another partition is next
-        assert max_records == sys.maxsize
-        return {}
+    def poll(self, _wait_ms, _most):
+        return Polled()
 
 
 class Client(TopicClient):
     """Of one partition."""
 
     def __init__(self):
-        self.consumer, self.topic = Consumer(), "raw"
-
-    def place(self, partition):
-        return partition
+        self._fetcher, self._fetched, self.topic = Fetcher(), -1, "raw"
 
 
 def test_a_topic_that_gives_nothing_is_given_up(monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="the extra `confluent` is missing")
 
 from walle_connectors.kafka import KafkaSourceModel  # noqa: E402 - behind the extra
+from walle_connectors.kafka.source import confluent  # noqa: E402 - same
 from walle_connectors.kafka.source.confluent import ConfluentFetcher  # noqa: E402 - same
 from walle_connectors.kafka.source.fetching import Polled, Record, columns  # noqa: E402 - same
 from walle_stream.errors import SourceError  # noqa: E402 - same
@@ -60,7 +61,7 @@ class Consumer:
 
 @pytest.fixture
 def fetcher(monkeypatch):
-    monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
+    monkeypatch.setattr(confluent, "Consumer", Consumer)
     made = ConfluentFetcher(KafkaSourceModel.model_validate({"brokers": "h:1", "topic": "t"}))
     made.assign([0, 1])
     for number in (0, 1):

@@ -4,20 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafka import errors
-from walle_connectors.kafka.source import fetching
-from walle_connectors.kafka.source.client import source_errors
-from walle_connectors.kafka.source.fetching import NO_RECORDS, Polled, PythonFetcher
+from kafka import TopicPartition, errors
+from walle_connectors.kafka.python_errors import source_errors
+from walle_connectors.kafka.source import python_fetcher as fetching
+from walle_connectors.kafka.source.fetching import NO_RECORDS, Polled
+from walle_connectors.kafka.source.python_fetcher import PythonFetcher
 from walle_stream.errors import BrokerUnreachableError, SourceError
 
 ROW = SimpleNamespace(offset=7, timestamp=5, key=b"d", value=b"{}")
 
 
-class Place(SimpleNamespace):
-    __hash__ = object.__hash__
-
-
-PLACES = [Place(partition=number) for number in range(3)]
+PLACES = [TopicPartition("raw", number) for number in range(4)]
 
 
 def fetcher(*answers):
@@ -28,10 +25,10 @@ def fetcher(*answers):
         answer = left.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return {Place(partition=3): answer}
+        return {PLACES[3]: answer}
 
     consumer = SimpleNamespace(poll=poll)
-    return PythonFetcher(SimpleNamespace(consumer=consumer, topic="raw", is_remade=False))
+    return PythonFetcher(SimpleNamespace(topic="raw", is_remade=False), consumer)
 
 
 def test_records_come_by_columns():
@@ -49,7 +46,7 @@ def test_a_partition_is_paused_when_nothing_of_it_is_in_hand():
         pause=lambda *places: paused.append([place.partition for place in places]),
         resume=lambda place: paused.append(place.partition),
     )
-    made = PythonFetcher(SimpleNamespace(consumer=consumer, place=PLACES.__getitem__, topic="raw"))
+    made = PythonFetcher(SimpleNamespace(topic="raw"), consumer)
     made.pause(0)
     made.pause(2)
     polls = [(list(made.poll(1, 5).records), list(paused)) for _ in range(2)]
@@ -80,7 +77,7 @@ def test_what_waiting_does_not_mend_is_raised():
 
 
 def test_records_that_a_broker_lost_are_the_policys_business():
-    polled = fetcher(errors.LogTruncationError({Place(partition=3): None})).poll(1, 7)
+    polled = fetcher(errors.LogTruncationError({PLACES[3]: None})).poll(1, 7)
     assert polled == Polled(cut=[3])
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="the extra `confluent` is missing")
 
 from walle_connectors.kafka import KafkaSourceModel  # noqa: E402 - behind the extra
-from walle_connectors.kafka.source import confluent_group  # noqa: E402 - same
-from walle_connectors.kafka.source.client import Told  # noqa: E402 - same
+from walle_connectors.kafka.source import confluent, confluent_group  # noqa: E402 - same
 from walle_connectors.kafka.source.confluent_group import ConfluentGroup  # noqa: E402 - same
+from walle_connectors.kafka.source.group import Told  # noqa: E402 - same
 
 LONG_S = 30
 TopicPartition = confluent_kafka.TopicPartition
@@ -65,7 +65,8 @@ class Consumer:
 
 @pytest.fixture
 def made(monkeypatch):
-    monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
+    for module in (confluent, confluent_group):
+        monkeypatch.setattr(module, "Consumer", Consumer)
     keys = {"brokers": "h:1", "topic": "t", "group": "g", "driver": "confluent"}
     groups = []
 

@@ -34,7 +34,7 @@ EXPLODED = {
 def _topics(monkeypatch):
     monkeypatch.setattr(Client, "topics", {})
     monkeypatch.setattr("walle_connectors.kafka.source.opening.TopicClient", Client)
-    monkeypatch.setattr("walle_connectors.kafka.source.drivers.PythonFetcher", Fetcher)
+    monkeypatch.setattr("walle_connectors.kafka.source.opening.open_fetcher", Fetcher)
 
 
 def source(values, topic="raw", **keys):

@@ -5,9 +5,10 @@ import argparse
 import pytest
 
 from walle_connectors.kafka import command
+from walle_connectors.kafka.cluster import FoundTopic, NeededTopic
 from walle_connectors.kafka.doctor import _settings
 from walle_connectors.kafka.pipeline import kafka_parts, load_kafka
-from walle_connectors.kafka.topics import FoundTopic, NeededTopic, topic_problem, tunnel_topics
+from walle_connectors.kafka.topics import topic_problem, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.errors import SpecFileError
 

@@ -117,12 +117,10 @@ class Producer:
         self.thread.join(WAIT_S)
 
 
-def make_python(broker, _outgoing, on_ack, on_refusal, *, is_careful):
-    assert not is_careful
-    return Producer(broker, on_ack, on_refusal)
-
-
-def make_confluent(broker, _outgoing, on_ack, on_refusal, *, is_careful):
+def open_producer(broker, outgoing, on_ack, on_refusal, *, is_careful):
+    if outgoing.connection.driver == "kafka-python":
+        assert not is_careful
+        return Producer(broker, on_ack, on_refusal)
     broker.careful.append(is_careful)
     return Producer(broker, on_ack, on_refusal, is_alone=is_careful)
 
@@ -136,8 +134,7 @@ def broker():
 def opened(broker, monkeypatch):
     monkeypatch.setattr(sending, "_AGAIN_S", 0)
     monkeypatch.setattr(sending, "connect", lambda _c, make, _stopped, _what, **_: make())
-    monkeypatch.setattr(sending, "PythonProducer", partial(make_python, broker))
-    monkeypatch.setattr(sending, "ConfluentProducer", partial(make_confluent, broker))
+    monkeypatch.setattr(sending, "open_producer", partial(open_producer, broker))
     made = []
 
     def make(max_bytes=1 << 20, **keys):

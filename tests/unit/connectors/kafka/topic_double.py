@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from typing import ClassVar
 
-from walle_connectors.kafka.source.client import TopicIdentity
+from walle_connectors.kafka.cluster import TopicIdentity
 from walle_connectors.kafka.source.fetching import Polled, Record, columns
 from walle_connectors.kafka.source.offsets import Bounds
 
@@ -38,7 +38,7 @@ class Client:
 class Fetcher:
     """Stands in for ``PythonFetcher``."""
 
-    def __init__(self, client, *, has_headers=False):
+    def __init__(self, client, _model, *, has_headers=False):
         assert not has_headers
         self._client, self._next, self._paused = client, {}, set()
 

@@ -1,0 +1,108 @@
+"""What a cluster is asked beside records, groups and sending, with one adapter for each library.
+
+``python_cluster`` is kafka-python's, ``confluent_cluster`` librdkafka's; ``drivers`` chooses.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.offsets import Bounds
+
+ASK_S: Final = 5.0
+"""Longest wait for an answer of the administration's."""
+
+OFFSETS_S: Final = 15.0
+"""The same for offsets, which several requests may answer."""
+
+
+class NeededTopic(msgspec.Struct, frozen=True):
+    """What a pipeline needs."""
+
+    name: str
+    key: str
+    """Where the YAML names it."""
+    partitions: int = 0
+    """0: any number."""
+    max_bytes: int = 0
+    """Largest record; 0 where it is not known."""
+
+
+class FoundTopic(msgspec.Struct, frozen=True):
+    """What the cluster has."""
+
+    partitions: int
+    replicas: int
+    settings: dict[str, str]
+    """Of those that were asked for, by their names."""
+    leaderless: int = 0
+    """Partitions that nobody leads at the moment."""
+    is_hidden: bool = False
+    """Whether we may not look at it, nor learn whether it is there; all else is then empty."""
+
+
+class TopicIdentity(msgspec.Struct, frozen=True):
+    """What tells a topic from another one of its name."""
+
+    partition_count: int
+    cluster: str
+    topic_id: str
+    """Empty where the brokers do not say."""
+
+
+class Cluster(Protocol):
+    """A cluster, and one topic of it that is watched. One thread.
+
+    Each question blocks for some seconds at most. No answer is a ``BrokerUnreachableError``, a
+    refusal a ``TopicError``, and a ``SourceError`` where the watched topic is asked about.
+    """
+
+    def brokers(self) -> int:
+        """Return how many brokers there are."""
+
+    def describe(
+        self, names: Collection[str], settings: Sequence[str] = ()
+    ) -> dict[str, FoundTopic]:
+        """Return the topics that are there, by their names, with some settings of theirs."""
+
+    def create(
+        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
+    ) -> None:
+        """Make a topic, unless it is there; -1 is the cluster's default. Metadata know it then."""
+
+    def grow(self, name: str, partitions: int, *, is_trial: bool) -> None:
+        """Give a topic so many partitions, or only ask whether the cluster would."""
+
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+
+    def members(self, group: str) -> int:
+        """Return how many members a consumer group has; 0 where there is none."""
+
+    def committed(self, group: str, topic: str) -> dict[int, tuple[int, str]]:
+        """Return a group's offsets and what stands beside them, by partition."""
+
+    # The watched topic
+
+    def watch(
+        self, model: KafkaSourceModel, metadata_ms: int, *, is_member: bool
+    ) -> TopicIdentity | None:
+        """Find a topic, and be told within ``metadata_ms`` of what it becomes; None: not there.
+
+        ``is_member`` is for joining its group.
+        """
+
+    @property
+    def known(self) -> TopicIdentity:
+        """The topic as the brokers told of it last; asks nobody."""
+
+    def look_again(self) -> None:
+        """Ask for it now; what is not answered in some seconds stays as it was."""
+
+    def bounds(self, numbers: Collection[int]) -> dict[int, Bounds]:
+        """Return what its partitions have, as far as transactions are committed."""
+
+    def close(self) -> None:
+        """Disconnect; may be called twice."""

@@ -1,0 +1,255 @@
+"""librdkafka's client for administration as a ``Cluster``.
+
+A consumer of librdkafka tells of no topic's id, so the watched topic is asked for now and then,
+and nobody waits for the answer.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Final
+from uuid import UUID
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    TopicDescription,
+)
+
+from walle_connectors.brokers import Connection
+from walle_connectors.kafka.cluster import ASK_S, OFFSETS_S, FoundTopic, TopicIdentity
+from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
+from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
+from walle_connectors.kafka.source.offsets import Bounds
+from walle_connectors.probe import probe_brokers
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
+
+_SEEN_S: Final = 10.0  # so long a cluster may not know of a topic that it has made
+_AGAIN_S: Final = 0.05
+_MARGIN_S: Final = 1.0  # the library ends a question itself
+
+
+class ConfluentCluster:
+    """Implements ``Cluster``."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Connect; blocks.
+
+        Raises:
+            BrokerUnreachableError: No broker answers, or none takes the login.
+        """
+        self._connection = connection
+        self._said = ""  # what the client's threads say of a connection that fails
+        self._due_ms = 0.0
+        self._asked: Future[TopicDescription] | None = None
+        probe_brokers(connection)
+        self._client: Any = AdminClient(
+            {**client_settings(connection), "error_cb": self._take_error}
+        )
+        about = self._answer(self._client.describe_cluster(request_timeout=ASK_S))
+        self._brokers, self._cluster_id = len(about.nodes), about.cluster_id or ""
+
+    def _take_error(self, error: KafkaError) -> None:
+        if error.name() != "_ALL_BROKERS_DOWN":
+            self._said = error.str()
+
+    def _answer(self, future: Future[Any], wait_s: float = ASK_S) -> Any:
+        try:
+            return future.result(wait_s + _MARGIN_S)
+        except KafkaException as error:
+            said: KafkaError = error.args[0]
+            self._client.poll(0)
+            if is_waited_for(said):
+                raise self._connection.no_answer(self._said or said.str()) from error
+            raise TopicError(
+                f"the cluster refuses: {said.name()}: {said.str()}: see the access rights"
+            ) from error
+        except TimeoutError as error:
+            raise self._connection.no_answer(self._said or "no answer in time") from error
+
+    def brokers(self) -> int:
+        """Return how many there are; see ``Cluster.brokers``."""
+        return self._brokers
+
+    def describe(
+        self, names: Collection[str], settings: Sequence[str] = ()
+    ) -> dict[str, FoundTopic]:
+        """Return topics; see ``Cluster.describe``."""
+        asked = self._client.describe_topics(TopicCollection(list(names)), request_timeout=ASK_S)
+        found = {name: topic for name in names if (topic := self._topic(asked[name])) is not None}
+        there = [name for name, topic in found.items() if not topic.is_hidden]
+        if there and settings:
+            resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in there]
+            told = self._client.describe_configs(resources, request_timeout=ASK_S)
+            for resource, future in told.items():
+                configs = self._answer(future)
+                values = {name: configs[name].value for name in settings if name in configs}
+                found[resource.name].settings.update(
+                    (name, value) for name, value in values.items() if value is not None
+                )
+        return found
+
+    def _topic(self, asked: Future[TopicDescription]) -> FoundTopic | None:
+        try:
+            partitions = asked.result(ASK_S + _MARGIN_S).partitions
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return FoundTopic(0, 0, {}, is_hidden=True)
+            self._answer(asked)
+            raise
+        return FoundTopic(
+            partitions=len(partitions),
+            replicas=min((len(each.replicas) for each in partitions), default=0),
+            settings={},
+            leaderless=sum(each.leader is None or each.leader.id < 0 for each in partitions),
+        )
+
+    def create(
+        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
+    ) -> None:
+        """Make a topic; see ``Cluster.create``."""
+        topic = NewTopic(name, partitions, replicas, config=dict(settings))
+        future = self._client.create_topics([topic], request_timeout=ASK_S)[name]
+        try:
+            future.result(ASK_S + _MARGIN_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                self._answer(future)
+        deadline_ms = monotonic_ms() + _SEEN_S * 1000.0
+        while name not in self.describe([name]) and monotonic_ms() < deadline_ms:
+            time.sleep(_AGAIN_S)
+
+    def grow(self, name: str, partitions: int, *, is_trial: bool) -> None:
+        """Give a topic more partitions; see ``Cluster.grow``."""
+        more = [NewPartitions(name, partitions)]
+        asked = self._client.create_partitions(more, validate_only=is_trial, request_timeout=ASK_S)
+        self._answer(asked[name])
+
+    def delete(self, name: str) -> None:
+        """Delete a topic; see ``Cluster.delete``."""
+        self._answer(self._client.delete_topics([name], request_timeout=ASK_S)[name])
+
+    def members(self, group: str) -> int:
+        """Return how many a group has; see ``Cluster.members``."""
+        asked = self._client.describe_consumer_groups([group], request_timeout=ASK_S)
+        return len(self._answer(asked[group]).members)
+
+    def committed(self, group: str, topic: str) -> dict[int, tuple[int, str]]:
+        """Return a group's offsets; see ``Cluster.committed``."""
+        asked = self._client.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], request_timeout=ASK_S
+        )
+        return {
+            each.partition: (each.offset, each.metadata or "")
+            for each in self._answer(asked[group]).topic_partitions
+            if each.topic == topic and each.offset >= 0
+        }
+
+    # The watched topic
+
+    def watch(
+        self, model: KafkaSourceModel, metadata_ms: int, *, is_member: bool
+    ) -> TopicIdentity | None:
+        """Find a topic, and go on looking; see ``Cluster.watch``."""
+        del is_member  # the member is another client
+        self._model, self._metadata_ms = model, metadata_ms
+        with self._of_topic():
+            found = self.describe([model.topic]).get(model.topic)
+            if found is None or found.is_hidden:
+                return None
+            self._known = self._identity(self._answer(self._ask()))
+        return self._known
+
+    @property
+    def known(self) -> TopicIdentity:
+        """The topic as it was told of; see ``Cluster.known``."""
+        asked = self._asked
+        if asked is not None and asked.done():
+            self._asked = None
+            if asked.exception() is None:
+                self._known = self._identity(asked.result())
+        elif asked is None and monotonic_ms() >= self._due_ms:
+            self._asked = self._ask()
+        return self._known
+
+    def look_again(self) -> None:
+        """Ask for it now; see ``Cluster.look_again``."""
+        self._asked = self._ask()
+        try:
+            self._asked.result(ASK_S)
+        except (KafkaException, TimeoutError):
+            return
+
+    def _ask(self) -> Future[TopicDescription]:
+        self._due_ms = monotonic_ms() + self._metadata_ms
+        topic = self._model.topic
+        asked = self._client.describe_topics(TopicCollection([topic]), request_timeout=ASK_S)
+        future: Future[TopicDescription] = asked[topic]
+        return future
+
+    def _identity(self, told: TopicDescription) -> TopicIdentity:
+        return TopicIdentity(len(told.partitions), self._cluster_id, _text(told.topic_id))
+
+    def bounds(self, numbers: Collection[int]) -> dict[int, Bounds]:
+        """Return what partitions have; see ``Cluster.bounds``."""
+        with self._of_topic():
+            begins = self._offsets(numbers, OffsetSpec.earliest())
+            ends = self._offsets(numbers, OffsetSpec.latest())
+            start_at = self._model.start_at
+            if isinstance(start_at, StartTime):
+                found = self._offsets(numbers, OffsetSpec.for_timestamp(start_at.timestamp_ms))
+                # nothing is as late: begin with what comes
+                starts = {n: ends[n] if at < 0 else at for n, at in found.items()}
+            else:
+                starts = begins if start_at == "earliest" else ends
+        return {number: Bounds(begins[number], ends[number], starts[number]) for number in numbers}
+
+    def _offsets(self, numbers: Collection[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = self._client.list_offsets(
+            {TopicPartition(self._model.topic, number): spec for number in numbers},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=OFFSETS_S,
+        )
+        return {
+            place.partition: self._answer(future, OFFSETS_S).offset
+            for place, future in asked.items()
+        }
+
+    @contextmanager
+    def _of_topic(self) -> Iterator[None]:
+        topic = self._model.topic
+        try:
+            yield
+        except BrokerUnreachableError:
+            raise
+        except TopicError as error:
+            raise SourceError(f"topic {topic!r} cannot be read on ({error})") from error
+
+    def close(self) -> None:
+        """Let go of the client, which disconnects then; see ``Cluster.close``."""
+        self._client = self._asked = None
+
+
+def _text(topic_id: Uuid) -> str:
+    # as kafka-python writes it, since it stands in offsets; of an old broker it is zeros
+    mask = 2**64 - 1
+    high, low = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
+    number = (high & mask) << 64 | low & mask
+    return str(UUID(int=number)) if number else ""

@@ -1,0 +1,198 @@
+"""kafka-python's clients as a ``Cluster``.
+
+For administration a client is made for each question: they are rare. The watched topic has a
+consumer, which fetches, too, so what it knows of the topic is true of what it gives.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kafka.admin import ConfigResource
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+from kafka import KafkaConsumer, TopicPartition, errors
+from walle_connectors.brokers import Connection
+from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.cluster import OFFSETS_S, FoundTopic, TopicIdentity
+from walle_connectors.kafka.python_errors import source_errors
+from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
+from walle_connectors.kafka.source.offsets import Bounds
+from walle_connectors.kafka.topic_ids import known_topic_id, look_again
+
+_ASK_MS: Final = int(OFFSETS_S * 1000)
+_CLOSE_MS: Final = 2_000
+_MIB: Final = 2**20
+
+
+class PythonCluster:
+    """Implements ``Cluster``; nobody is asked before the first question."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Keep the connection."""
+        self._connection = connection
+        self.consumer: Any = None
+        """The watched topic's; its group's member where it was asked for."""
+
+    def brokers(self) -> int:
+        """Return how many there are; see ``Cluster.brokers``."""
+        with admin_client(self._connection) as admin:
+            return len(admin.describe_cluster()["brokers"])
+
+    def describe(
+        self, names: Collection[str], settings: Sequence[str] = ()
+    ) -> dict[str, FoundTopic]:
+        """Return topics; see ``Cluster.describe``."""
+        with admin_client(self._connection) as admin:
+            told = {topic["name"]: topic for topic in admin.describe_topics(list(names))}
+            there = [name for name, topic in told.items() if not topic["error_code"]]
+            configs: dict[str, dict[str, Any]] = {}
+            if there and settings:
+                resources = [ConfigResource("TOPIC", name, list(settings)) for name in there]
+                configs = admin.describe_configs(resources, config_filter="all").get("topic", {})
+        found = {name: _found(told[name], configs.get(name, {}), settings) for name in there}
+        hidden = errors.TopicAuthorizationFailedError.errno
+        return found | {
+            name: FoundTopic(0, 0, {}, is_hidden=True)
+            for name, topic in told.items()
+            if topic["error_code"] == hidden
+        }
+
+    def create(
+        self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
+    ) -> None:
+        """Make a topic; see ``Cluster.create``."""
+        options = {
+            "num_partitions": partitions,
+            "replication_factor": replicas,
+            "configs": dict(settings),
+        }
+        with admin_client(self._connection) as admin, suppress(errors.TopicAlreadyExistsError):
+            admin.create_topics({name: options}, wait_for_metadata=True)
+
+    def grow(self, name: str, partitions: int, *, is_trial: bool) -> None:
+        """Give a topic more partitions; see ``Cluster.grow``."""
+        with admin_client(self._connection) as admin:
+            admin.create_partitions({name: partitions}, validate_only=is_trial)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic; see ``Cluster.delete``."""
+        with admin_client(self._connection) as admin:
+            admin.delete_topics([name])
+
+    def members(self, group: str) -> int:
+        """Return how many a group has; see ``Cluster.members``."""
+        with admin_client(self._connection) as admin:
+            return len(admin.describe_groups([group]).get(group, {}).get("members") or ())
+
+    def committed(self, group: str, topic: str) -> dict[int, tuple[int, str]]:
+        """Return a group's offsets; see ``Cluster.committed``."""
+        with admin_client(self._connection) as admin:
+            found = admin.list_group_offsets([group]).get(group) or {}
+        return {
+            place.partition: (each.offset, each.metadata or "")
+            for place, each in found.items()
+            if place.topic == topic and each.offset >= 0
+        }
+
+    # The watched topic
+
+    def watch(
+        self, model: KafkaSourceModel, metadata_ms: int, *, is_member: bool
+    ) -> TopicIdentity | None:
+        """Find a topic, and go on looking; see ``Cluster.watch``."""
+        self._model = model
+        options = self._connection.client_options() | _consumer_options(model)
+        if is_member:
+            options |= _member_options(model)
+        made: list[Any] = []
+
+        def client(**given: Any) -> Any:
+            # the consumer keeps to itself what it knows of its cluster; its client tells
+            made.append(KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**given))
+            return made[0]
+
+        with source_errors(model.topic):
+            self.consumer = KafkaConsumer(
+                **options, metadata_max_age_ms=metadata_ms, kafka_client=client
+            )
+            self._metadata = made[0].cluster
+            return self.known if self.consumer.partitions_for_topic(model.topic) else None
+
+    @property
+    def known(self) -> TopicIdentity:
+        """The topic as it was told of; see ``Cluster.known``."""
+        numbers = self._metadata.partitions_for_topic(self._model.topic) or ()
+        topic_id = known_topic_id(self._metadata, self._model.topic)
+        return TopicIdentity(len(numbers), self._metadata.cluster_id or "", topic_id)
+
+    def look_again(self) -> None:
+        """Ask for it now; see ``Cluster.look_again``."""
+        look_again(self._metadata, self._model.topic)
+
+    def bounds(self, numbers: Collection[int]) -> dict[int, Bounds]:
+        """Return what partitions have; see ``Cluster.bounds``."""
+        places = [TopicPartition(self._model.topic, number) for number in numbers]
+        with source_errors(self._model.topic):
+            begins = self.consumer.beginning_offsets(places, timeout_ms=_ASK_MS)
+            ends = self.consumer.end_offsets(places, timeout_ms=_ASK_MS)
+            start_at = self._model.start_at
+            if isinstance(start_at, StartTime):
+                wanted = dict.fromkeys(places, start_at.timestamp_ms)
+                found = self.consumer.offsets_for_times(wanted, timeout_ms=_ASK_MS)
+                # nothing is as late: begin with what comes
+                starts = {
+                    place: ends[place] if found[place] is None else found[place].offset
+                    for place in places
+                }
+            else:
+                starts = begins if start_at == "earliest" else ends
+        return {
+            place.partition: Bounds(begins[place], ends[place], starts[place]) for place in places
+        }
+
+    def close(self) -> None:
+        """Leave the group, if there is one, and disconnect; see ``Cluster.close``."""
+        if self.consumer is not None:
+            with suppress(errors.KafkaError):  # else the group learns of it by its session's end
+                self.consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
+
+
+def _found(topic: dict[str, Any], configs: dict[str, Any], names: Sequence[str]) -> FoundTopic:
+    partitions = topic["partitions"]
+    return FoundTopic(
+        partitions=len(partitions),
+        replicas=min((len(each["replica_nodes"]) for each in partitions), default=0),
+        settings={
+            name: str(configs[name]["value"])
+            for name in names
+            if configs.get(name, {}).get("value") is not None
+        },
+        leaderless=sum(each["leader_id"] < 0 for each in partitions),
+    )
+
+
+def _consumer_options(model: KafkaSourceModel) -> dict[str, Any]:
+    return {
+        "auto_offset_reset": "none",  # what is missing is our policy's business
+        "enable_auto_commit": False,
+        "allow_auto_create_topics": False,
+        "isolation_level": "read_committed",
+        "bootstrap_timeout_ms": model.connect_timeout_ms,
+        "reconnect_backoff_max_ms": 2_000,
+        "request_timeout_ms": 15_000,
+        # what a host that is busy keeps in memory
+        "fetch_max_bytes": 8 * _MIB,
+        "max_partition_fetch_bytes": _MIB,
+        "metrics_enabled": False,
+    }
+
+
+def _member_options(model: KafkaSourceModel) -> dict[str, Any]:
+    return {
+        "group_id": model.group,
+        "max_poll_interval_ms": model.poll_interval_ms,
+        "session_timeout_ms": model.session_timeout_ms,
+        "heartbeat_interval_ms": min(3_000, model.session_timeout_ms // 3),
+        "partition_assignment_strategy": [CooperativeStickyAssignor],
+    }

@@ -1,0 +1,57 @@
+"""kafka-python's errors as ours, where a topic is read."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kafka import errors
+from walle_stream.errors import BrokerUnreachableError, SourceError
+
+_GONE: Final = (
+    errors.UnknownTopicOrPartitionError,
+    errors.UnknownTopicIdError,
+    errors.InconsistentTopicIdError,
+)
+
+
+@contextmanager
+def source_errors(name: str) -> Iterator[None]:
+    """Turn kafka-python's errors into ours.
+
+    Raises:
+        SourceError: For every error of a broker or of the library.
+        BrokerUnreachableError: No broker answered.
+    """
+    try:
+        yield
+    except errors.MetadataEmptyBrokerList as error:
+        # its text is the whole answer
+        raise BrokerUnreachableError(
+            f"topic {name!r}: the broker is only starting, it knows of none yet: run again"
+        ) from error
+    except (errors.KafkaTimeoutError, errors.KafkaConnectionError) as error:
+        raise BrokerUnreachableError(
+            f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
+            "`tls` and `sasl` (a listener answers nobody without what it asks for, nor a login "
+            "that it refuses), and run again"
+        ) from error
+    except errors.AuthorizationError as error:
+        raise SourceError(
+            f"topic {name!r}: reading is not allowed ({type(error).__name__}): grant READ and "
+            "DESCRIBE on topic and group to this client"
+        ) from error
+    except _GONE as error:
+        raise SourceError(
+            f"topic {name!r} is gone: it was deleted while it was read; what was committed is "
+            "kept. Make it again and run again: spec.source.onMissingOffset says where to begin"
+        ) from error
+    except errors.KafkaError as error:
+        raise SourceError(
+            f"topic {name!r} cannot be read on ({type(error).__name__}: {error}): what was "
+            "committed is kept, run again"
+        ) from error
+
+
+def is_gone(error: BaseException) -> bool:
+    """Return whether brokers say that a topic is not there, or not the one that was meant."""
+    return isinstance(error, _GONE)
