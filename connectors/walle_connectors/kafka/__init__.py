@@ -53,7 +53,7 @@ class KafkaConnector:
         self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0
     ) -> "KafkaTunnel":
         """Open the devices' end of a tunnel; blocks for some seconds at most."""
-        from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.tunnel import KafkaTunnel  # noqa: PLC0415 - when used
 
         return KafkaTunnel(model, max_bytes, partitions)
 
@@ -64,7 +64,7 @@ class KafkaConnector:
 
         ``max_bytes`` bounds what is sent and not acknowledged. The topic must have the partitions.
         """
-        from walle_connectors.kafka.downlink import KafkaDownlinkSender  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.downlink import KafkaDownlinkSender  # noqa: PLC0415 - when used
         from walle_connectors.kafka.topics import check_topics, tunnel_topics  # noqa: PLC0415
 
         model.check_files()
@@ -73,13 +73,13 @@ class KafkaConnector:
 
     def open_sink(self, model: KafkaSinkModel, identity: str) -> "KafkaSink":
         """Prepare a topic for merged features; brokers are asked with the first ones."""
-        from walle_connectors.kafka.sink import KafkaSink  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.sink import KafkaSink  # noqa: PLC0415 - when used
 
         return KafkaSink(model, identity)
 
     def open_letters(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterSink":
         """Open a topic for dead letters; blocks for some seconds at most."""
-        from walle_connectors.kafka.dead_letters.sink import (  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.dead_letters.sink import (  # noqa: PLC0415 - when used
             KafkaDeadLetterSink,
         )
 
@@ -87,7 +87,7 @@ class KafkaConnector:
 
     def open_archive(self, model: KafkaDeadLetterModel) -> "KafkaDeadLetterArchive":
         """Open a topic of dead letters for reading; blocks."""
-        from walle_connectors.kafka.dead_letters.archive import (  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.dead_letters.archive import (  # noqa: PLC0415 - when used
             KafkaDeadLetterArchive,
         )
 
@@ -95,7 +95,7 @@ class KafkaConnector:
 
     def open_return(self, model: KafkaSourceModel) -> "KafkaRecordReturn":
         """Open the way of records back into a source's topic; blocks."""
-        from walle_connectors.kafka.dead_letters.returning import (  # noqa: PLC0415 - an extra
+        from walle_connectors.kafka.dead_letters.returning import (  # noqa: PLC0415 - when used
             KafkaRecordReturn,
         )
 

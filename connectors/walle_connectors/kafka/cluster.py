@@ -9,10 +9,12 @@ from typing import Final, Protocol
 import msgspec
 
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.source.offsets import Bounds
 
 ASK_S: Final = 5.0
 """Longest wait for an answer of the administration's."""
+
+BEGIN: Final = -2
+END: Final = -1
 
 OFFSETS_S: Final = 15.0
 """The same for offsets, which several requests may answer."""
@@ -101,8 +103,12 @@ class Cluster(Protocol):
     def look_again(self) -> None:
         """Ask for it now; what is not answered in some seconds stays as it was."""
 
-    def bounds(self, numbers: Collection[int]) -> dict[int, Bounds]:
-        """Return what its partitions have, as far as transactions are committed."""
+    def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
+        """Return where its partitions begin or end, or their first record as late as ``at_ms``.
+
+        ``BEGIN`` and ``END`` stand for the first two; -1 where nothing is as late. What is of
+        transactions that are not committed is behind the end.
+        """
 
     def close(self) -> None:
         """Disconnect; may be called twice."""

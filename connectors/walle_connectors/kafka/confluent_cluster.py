@@ -30,10 +30,9 @@ from confluent_kafka.admin import (
 )
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.cluster import ASK_S, OFFSETS_S, FoundTopic, TopicIdentity
+from walle_connectors.kafka.cluster import ASK_S, BEGIN, END, OFFSETS_S, FoundTopic, TopicIdentity
 from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
-from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
-from walle_connectors.kafka.source.offsets import Bounds
+from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.probe import probe_brokers
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
@@ -207,30 +206,20 @@ class ConfluentCluster:
     def _identity(self, told: TopicDescription) -> TopicIdentity:
         return TopicIdentity(len(told.partitions), self._cluster_id, _text(told.topic_id))
 
-    def bounds(self, numbers: Collection[int]) -> dict[int, Bounds]:
-        """Return what partitions have; see ``Cluster.bounds``."""
+    def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
+        """Return places in partitions; see ``Cluster.offsets``."""
+        specs = {BEGIN: OffsetSpec.earliest(), END: OffsetSpec.latest()}
+        spec = specs[at_ms] if at_ms in specs else OffsetSpec.for_timestamp(at_ms)
         with self._of_topic():
-            begins = self._offsets(numbers, OffsetSpec.earliest())
-            ends = self._offsets(numbers, OffsetSpec.latest())
-            start_at = self._model.start_at
-            if isinstance(start_at, StartTime):
-                found = self._offsets(numbers, OffsetSpec.for_timestamp(start_at.timestamp_ms))
-                # nothing is as late: begin with what comes
-                starts = {n: ends[n] if at < 0 else at for n, at in found.items()}
-            else:
-                starts = begins if start_at == "earliest" else ends
-        return {number: Bounds(begins[number], ends[number], starts[number]) for number in numbers}
-
-    def _offsets(self, numbers: Collection[int], spec: OffsetSpec) -> dict[int, int]:
-        asked = self._client.list_offsets(
-            {TopicPartition(self._model.topic, number): spec for number in numbers},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=OFFSETS_S,
-        )
-        return {
-            place.partition: self._answer(future, OFFSETS_S).offset
-            for place, future in asked.items()
-        }
+            asked = self._client.list_offsets(
+                {TopicPartition(self._model.topic, number): spec for number in numbers},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=OFFSETS_S,
+            )
+            return {
+                place.partition: self._answer(future, OFFSETS_S).offset
+                for place, future in asked.items()
+            }
 
     @contextmanager
     def _of_topic(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ consumer, which fetches, too, so what it knows of the topic is true of what it g
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from threading import Event
 from typing import Any, Final
 
 from kafka.admin import ConfigResource
@@ -14,11 +15,9 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka import KafkaConsumer, TopicPartition, errors
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.cluster import OFFSETS_S, FoundTopic, TopicIdentity
+from walle_connectors.kafka.cluster import ASK_S, BEGIN, OFFSETS_S, FoundTopic, TopicIdentity
 from walle_connectors.kafka.python_errors import source_errors
-from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
-from walle_connectors.kafka.source.offsets import Bounds
-from walle_connectors.kafka.topic_ids import known_topic_id, look_again
+from walle_connectors.kafka.source.model import KafkaSourceModel
 
 _ASK_MS: Final = int(OFFSETS_S * 1000)
 _CLOSE_MS: Final = 2_000
@@ -122,34 +121,32 @@ class PythonCluster:
     @property
     def known(self) -> TopicIdentity:
         """The topic as it was told of; see ``Cluster.known``."""
-        numbers = self._metadata.partitions_for_topic(self._model.topic) or ()
-        topic_id = known_topic_id(self._metadata, self._model.topic)
-        return TopicIdentity(len(numbers), self._metadata.cluster_id or "", topic_id)
+        topic, told = self._model.topic, self._metadata
+        numbers, topic_id = told.partitions_for_topic(topic) or (), told.topic_id(topic)
+        # of a topic that is not there they say an id of zeros
+        text = str(topic_id) if topic_id is not None and topic_id.int else ""
+        return TopicIdentity(len(numbers), told.cluster_id or "", text)
 
     def look_again(self) -> None:
         """Ask for it now; see ``Cluster.look_again``."""
-        look_again(self._metadata, self._model.topic)
+        answered = Event()
+        self._metadata.add_topic(self._model.topic)
+        self._metadata.request_update().add_both(lambda _: answered.set())
+        answered.wait(ASK_S)
 
-    def bounds(self, numbers: Collection[int]) -> dict[int, Bounds]:
-        """Return what partitions have; see ``Cluster.bounds``."""
+    def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
+        """Return places in partitions; see ``Cluster.offsets``."""
         places = [TopicPartition(self._model.topic, number) for number in numbers]
         with source_errors(self._model.topic):
-            begins = self.consumer.beginning_offsets(places, timeout_ms=_ASK_MS)
-            ends = self.consumer.end_offsets(places, timeout_ms=_ASK_MS)
-            start_at = self._model.start_at
-            if isinstance(start_at, StartTime):
-                wanted = dict.fromkeys(places, start_at.timestamp_ms)
-                found = self.consumer.offsets_for_times(wanted, timeout_ms=_ASK_MS)
-                # nothing is as late: begin with what comes
-                starts = {
-                    place: ends[place] if found[place] is None else found[place].offset
-                    for place in places
-                }
+            if at_ms >= 0:
+                wanted = dict.fromkeys(places, at_ms)
+                told = self.consumer.offsets_for_times(wanted, timeout_ms=_ASK_MS)
+                found = {place: -1 if each is None else each.offset for place, each in told.items()}
+            elif at_ms == BEGIN:
+                found = self.consumer.beginning_offsets(places, timeout_ms=_ASK_MS)
             else:
-                starts = begins if start_at == "earliest" else ends
-        return {
-            place.partition: Bounds(begins[place], ends[place], starts[place]) for place in places
-        }
+                found = self.consumer.end_offsets(places, timeout_ms=_ASK_MS)
+        return {place.partition: found[place] for place in places}
 
     def close(self) -> None:
         """Leave the group, if there is one, and disconnect; see ``Cluster.close``."""

@@ -10,11 +10,11 @@ from typing import Final
 import msgspec
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.cluster import OFFSETS_S
+from walle_connectors.kafka.cluster import BEGIN, END, OFFSETS_S
 from walle_connectors.kafka.drivers import driver_problem, open_cluster, open_fetcher
 from walle_connectors.kafka.source.fetching import Fetcher, Record
 from walle_connectors.kafka.source.group import Told
-from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
 from walle_connectors.probe import probe_brokers
 from walle_stream.clock import monotonic_ms
@@ -84,8 +84,19 @@ class TopicClient:
         Raises:
             SourceError: They cannot be asked.
         """
-        numbers = list(partitions)
-        return _answered(lambda: self.cluster.bounds(numbers)) if numbers else {}
+        numbers, start_at = list(partitions), self._model.start_at
+        if not numbers:
+            return {}
+        begins, ends = self._offsets(numbers, BEGIN), self._offsets(numbers, END)
+        starts = begins if start_at == "earliest" else ends
+        if isinstance(start_at, StartTime):
+            # where nothing is as late: begin with what comes
+            found = self._offsets(numbers, start_at.timestamp_ms)
+            starts = {number: ends[number] if at < 0 else at for number, at in found.items()}
+        return {number: Bounds(begins[number], ends[number], starts[number]) for number in numbers}
+
+    def _offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
+        return _answered(lambda: self.cluster.offsets(numbers, at_ms))
 
     def told(self, numbers: Collection[int]) -> dict[int, Told]:
         """Ask what the group keeps of partitions; blocks.
