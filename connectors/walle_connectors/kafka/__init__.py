@@ -7,7 +7,7 @@ the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of fram
 ``command`` is ``walle topics`` and ``walle doctor``.
 Two libraries talk to clusters, kafka-python and librdkafka, each an extra and each complete.
 ``drivers`` chooses one, behind ``cluster.Cluster``, ``source.fetching.Fetcher``,
-``source.group.Group``, ``producing.Producer`` and ``producing.SinkLane``; all else talks to these.
+``source.group.Group``, ``producing.Producer`` and ``sink_lane.SinkLane``; all else talks to these.
 """
 
 from typing import TYPE_CHECKING, Final

@@ -3,21 +3,22 @@
 ``python_cluster`` is kafka-python's, ``confluent_cluster`` librdkafka's; ``drivers`` chooses.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, Protocol, Self
 
 import msgspec
 
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import BrokerUnreachableError
 
 ASK_S: Final = 5.0
-"""Longest wait for an answer of the administration's."""
+"""Longest wait for one answer."""
 
-BEGIN: Final = -2
-END: Final = -1
-
-OFFSETS_S: Final = 15.0
-"""The same for offsets, which several requests may answer."""
+_ANSWER_MS: Final = 15_000.0
+_AGAIN_S: Final = 0.1
 
 
 class NeededTopic(msgspec.Struct, frozen=True):
@@ -44,6 +45,11 @@ class FoundTopic(msgspec.Struct, frozen=True):
     is_hidden: bool = False
     """Whether we may not look at it, nor learn whether it is there; all else is then empty."""
 
+    @classmethod
+    def hidden(cls) -> Self:
+        """Return one that we may not look at."""
+        return cls(0, 0, {}, is_hidden=True)
+
 
 class TopicIdentity(msgspec.Struct, frozen=True):
     """What tells a topic from another one of its name."""
@@ -52,6 +58,13 @@ class TopicIdentity(msgspec.Struct, frozen=True):
     cluster: str
     topic_id: str
     """Empty where the brokers do not say."""
+
+
+class Place(IntEnum):
+    """Where a partition begins and ends, in place of a time."""
+
+    BEGIN = -2
+    END = -1
 
 
 class Cluster(Protocol):
@@ -106,9 +119,25 @@ class Cluster(Protocol):
     def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
         """Return where its partitions begin or end, or their first record as late as ``at_ms``.
 
-        ``BEGIN`` and ``END`` stand for the first two; -1 where nothing is as late. What is of
-        transactions that are not committed is behind the end.
+        ``Place`` stands for the first two; -1 where nothing is as late. What is of transactions
+        that are not committed is behind the end.
         """
 
     def close(self) -> None:
         """Disconnect; may be called twice."""
+
+
+def answered[T](question: Callable[[], T]) -> T:
+    """Ask until there is an answer: a broker may return, or not know of a coordinator yet; blocks.
+
+    Raises:
+        BrokerUnreachableError: There was none for 15 s.
+    """
+    deadline_ms = monotonic_ms() + _ANSWER_MS
+    while True:
+        try:
+            return question()
+        except BrokerUnreachableError:
+            if monotonic_ms() >= deadline_ms:
+                raise
+            time.sleep(_AGAIN_S)

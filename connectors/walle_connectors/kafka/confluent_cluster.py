@@ -18,6 +18,7 @@ from confluent_kafka import (
     KafkaException,
     TopicCollection,
     TopicPartition,
+    TopicPartitionInfo,
     Uuid,
 )
 from confluent_kafka.admin import (
@@ -30,7 +31,7 @@ from confluent_kafka.admin import (
 )
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.cluster import ASK_S, BEGIN, END, OFFSETS_S, FoundTopic, TopicIdentity
+from walle_connectors.kafka.cluster import ASK_S, FoundTopic, Place, TopicIdentity
 from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.probe import probe_brokers
@@ -66,14 +67,19 @@ class ConfluentCluster:
         if error.name() != "_ALL_BROKERS_DOWN":
             self._said = error.str()
 
-    def _answer(self, future: Future[Any], wait_s: float = ASK_S) -> Any:
+    def _answer(self, future: Future[Any], **instead: Any) -> Any:
+        # what errors stand for, by their names
         try:
-            return future.result(wait_s + _MARGIN_S)
+            return future.result(ASK_S + _MARGIN_S)
         except KafkaException as error:
             said: KafkaError = error.args[0]
+            if said.name() in instead:
+                return instead[said.name()]
             self._client.poll(0)
             if is_waited_for(said):
-                raise self._connection.no_answer(self._said or said.str()) from error
+                raise self._connection.no_answer(
+                    self._said or f"{said.name()}: {said.str()}"
+                ) from error
             raise TopicError(
                 f"the cluster refuses: {said.name()}: {said.str()}: see the access rights"
             ) from error
@@ -89,48 +95,30 @@ class ConfluentCluster:
     ) -> dict[str, FoundTopic]:
         """Return topics; see ``Cluster.describe``."""
         asked = self._client.describe_topics(TopicCollection(list(names)), request_timeout=ASK_S)
-        found = {name: topic for name in names if (topic := self._topic(asked[name])) is not None}
+        found, hidden = {}, FoundTopic.hidden()
+        for name in names:
+            told = self._answer(
+                asked[name], UNKNOWN_TOPIC_OR_PART=None, TOPIC_AUTHORIZATION_FAILED=hidden
+            )
+            if told is not None:
+                found[name] = told if told is hidden else _found(told.partitions)
         there = [name for name, topic in found.items() if not topic.is_hidden]
-        if there and settings:
-            resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in there]
-            told = self._client.describe_configs(resources, request_timeout=ASK_S)
-            for resource, future in told.items():
-                configs = self._answer(future)
-                values = {name: configs[name].value for name in settings if name in configs}
-                found[resource.name].settings.update(
-                    (name, value) for name, value in values.items() if value is not None
-                )
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in there if settings]
+        configs = self._client.describe_configs(resources) if resources else {}
+        for resource, future in configs.items():
+            values = {name: entry.value for name, entry in self._answer(future).items()}
+            found[resource.name].settings.update(
+                (name, values[name]) for name in settings if values.get(name) is not None
+            )
         return found
-
-    def _topic(self, asked: Future[TopicDescription]) -> FoundTopic | None:
-        try:
-            partitions = asked.result(ASK_S + _MARGIN_S).partitions
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return FoundTopic(0, 0, {}, is_hidden=True)
-            self._answer(asked)
-            raise
-        return FoundTopic(
-            partitions=len(partitions),
-            replicas=min((len(each.replicas) for each in partitions), default=0),
-            settings={},
-            leaderless=sum(each.leader is None or each.leader.id < 0 for each in partitions),
-        )
 
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
     ) -> None:
         """Make a topic; see ``Cluster.create``."""
         topic = NewTopic(name, partitions, replicas, config=dict(settings))
-        future = self._client.create_topics([topic], request_timeout=ASK_S)[name]
-        try:
-            future.result(ASK_S + _MARGIN_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                self._answer(future)
+        asked = self._client.create_topics([topic], request_timeout=ASK_S)
+        self._answer(asked[name], TOPIC_ALREADY_EXISTS=None)
         deadline_ms = monotonic_ms() + _SEEN_S * 1000.0
         while name not in self.describe([name]) and monotonic_ms() < deadline_ms:
             time.sleep(_AGAIN_S)
@@ -208,18 +196,18 @@ class ConfluentCluster:
 
     def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
         """Return places in partitions; see ``Cluster.offsets``."""
-        specs = {BEGIN: OffsetSpec.earliest(), END: OffsetSpec.latest()}
+        specs: dict[int, OffsetSpec] = {
+            Place.BEGIN: OffsetSpec.earliest(),
+            Place.END: OffsetSpec.latest(),
+        }
         spec = specs[at_ms] if at_ms in specs else OffsetSpec.for_timestamp(at_ms)
         with self._of_topic():
             asked = self._client.list_offsets(
                 {TopicPartition(self._model.topic, number): spec for number in numbers},
                 isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=OFFSETS_S,
+                request_timeout=ASK_S,
             )
-            return {
-                place.partition: self._answer(future, OFFSETS_S).offset
-                for place, future in asked.items()
-            }
+            return {place.partition: self._answer(future).offset for place, future in asked.items()}
 
     @contextmanager
     def _of_topic(self) -> Iterator[None]:
@@ -234,6 +222,15 @@ class ConfluentCluster:
     def close(self) -> None:
         """Let go of the client, which disconnects then; see ``Cluster.close``."""
         self._client = self._asked = None
+
+
+def _found(partitions: Sequence[TopicPartitionInfo]) -> FoundTopic:
+    return FoundTopic(
+        partitions=len(partitions),
+        replicas=min((len(each.replicas) for each in partitions), default=0),
+        settings={},
+        leaderless=sum(each.leader is None or each.leader.id < 0 for each in partitions),
+    )
 
 
 def _text(topic_id: Uuid) -> str:

@@ -8,7 +8,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as ConfluentClient
 
 from walle_connectors.kafka.librdkafka import client_settings
-from walle_connectors.kafka.producing import TopicRecord, too_large
+from walle_connectors.kafka.producing import TopicRecord
+from walle_connectors.kafka.sink_lane import too_large
 from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_stream.errors import SinkError
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from walle_connectors.brokers import Connection, Driver
 from walle_connectors.kafka.cluster import Cluster
-from walle_connectors.kafka.producing import OnAck, OnRefusal, Outgoing, Producer, SinkLane
+from walle_connectors.kafka.producing import OnAck, OnRefusal, Outgoing, Producer
+from walle_connectors.kafka.sink_lane import SinkLane
 from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_connectors.kafka.source.fetching import Fetcher
 from walle_connectors.kafka.source.group import Group

@@ -8,11 +8,12 @@ Until then nobody can use what was made, and the same command begins anew.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from walle_connectors.kafka import CONNECTOR
-from walle_connectors.kafka.cluster import FoundTopic, NeededTopic
+from walle_connectors.kafka.cluster import FoundTopic, NeededTopic, answered
 from walle_connectors.kafka.drivers import open_cluster
 from walle_connectors.kafka.pipeline import KafkaPart, kafka_parts
 from walle_connectors.kafka.source.client import TopicClient
@@ -160,7 +161,7 @@ class Growth:
             groups.append((self._tunnel, f"walle-cloud-{name}"))
         for connection, group in groups:
             with closing(open_cluster(connection)) as cluster:
-                members = cluster.members(group)
+                members = answered(partial(cluster.members, group))
             if members:
                 raise TopicError(f"group {group!r} has {members} members: stop them all first")
 
@@ -231,7 +232,7 @@ class Growth:
     def _has_cloud(self, tunnel: KafkaTunnelModel) -> bool:
         group = f"walle-cloud-{self._loaded.pipeline.metadata.name}"
         with closing(open_cluster(tunnel)) as cluster:
-            return bool(cluster.committed(group, tunnel.topic))
+            return bool(answered(lambda: cluster.committed(group, tunnel.topic)))
 
     def _is_grown(self) -> bool:
         return all(

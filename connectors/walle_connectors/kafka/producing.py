@@ -2,11 +2,10 @@
 
 ``Producer`` is the port: an idempotent producer that waits for all replicas, keeps the
 order of each partition and can be stopped before it sends what follows a failure.
-``python_producer`` is kafka-python's, ``confluent_producer`` librdkafka's. ``SinkLane``
-is the port of a sink's transactions: ``python_lane`` and ``confluent_lane``.
+``python_producer`` is kafka-python's, ``confluent_producer`` librdkafka's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +14,7 @@ import msgspec
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.tunnel_model import Codec, KafkaTunnelModel
-from walle_stream.errors import SinkError, TopicError
+from walle_stream.errors import TopicError
 from walle_stream.wire.headers import Headers
 
 
@@ -105,29 +104,3 @@ class Producer(Protocol):
 
     def close(self, timeout_s: float) -> None:
         """Wait ``timeout_s`` at most for what is on its way, then drop the rest; blocks."""
-
-
-class SinkLane(Protocol):
-    """Writes records and the place behind them, together or not at all. One thread; blocks.
-
-    Who had the lane before cannot write any more. Whatever fails is a ``WalleError``, and the lane
-    is to be closed; ``too_large`` makes that of a record that the topic does not take.
-    """
-
-    @property
-    def place(self) -> int:
-        """The place behind what was written; 0 where nothing was."""
-
-    def write(self, records: Sequence[TopicRecord], place: int) -> None:
-        """Write records, each to the partition of its key, and the place."""
-
-    def close(self) -> None:
-        """Drop what is on its way, and disconnect."""
-
-
-def too_large(topic: str, max_bytes: int) -> SinkError:
-    """Return the error of a record that is too large."""
-    return SinkError(
-        f"a feature is too large for topic {topic!r}: raise its max.message.bytes and maxBytes "
-        f"({max_bytes})"
-    )

@@ -15,11 +15,11 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka import KafkaConsumer, TopicPartition, errors
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.admin import admin_client
-from walle_connectors.kafka.cluster import ASK_S, BEGIN, OFFSETS_S, FoundTopic, TopicIdentity
+from walle_connectors.kafka.cluster import ASK_S, FoundTopic, Place, TopicIdentity
 from walle_connectors.kafka.python_errors import source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
 
-_ASK_MS: Final = int(OFFSETS_S * 1000)
+_ASK_MS: Final = int(ASK_S * 1000)
 _CLOSE_MS: Final = 2_000
 _MIB: Final = 2**20
 
@@ -50,12 +50,9 @@ class PythonCluster:
                 resources = [ConfigResource("TOPIC", name, list(settings)) for name in there]
                 configs = admin.describe_configs(resources, config_filter="all").get("topic", {})
         found = {name: _found(told[name], configs.get(name, {}), settings) for name in there}
-        hidden = errors.TopicAuthorizationFailedError.errno
-        return found | {
-            name: FoundTopic(0, 0, {}, is_hidden=True)
-            for name, topic in told.items()
-            if topic["error_code"] == hidden
-        }
+        denied = errors.TopicAuthorizationFailedError.errno
+        hidden = [name for name, topic in told.items() if topic["error_code"] == denied]
+        return found | dict.fromkeys(hidden, FoundTopic.hidden())
 
     def create(
         self, name: str, partitions: int, replicas: int, settings: Mapping[str, str]
@@ -142,7 +139,7 @@ class PythonCluster:
                 wanted = dict.fromkeys(places, at_ms)
                 told = self.consumer.offsets_for_times(wanted, timeout_ms=_ASK_MS)
                 found = {place: -1 if each is None else each.offset for place, each in told.items()}
-            elif at_ms == BEGIN:
+            elif at_ms == Place.BEGIN:
                 found = self.consumer.beginning_offsets(places, timeout_ms=_ASK_MS)
             else:
                 found = self.consumer.end_offsets(places, timeout_ms=_ASK_MS)

@@ -7,8 +7,9 @@ from typing import Any, Final
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from walle_connectors.kafka.producing import TopicRecord, too_large
+from walle_connectors.kafka.producing import TopicRecord
 from walle_connectors.kafka.python_producer import BOOTSTRAP_MS, close_producer, make_producer
+from walle_connectors.kafka.sink_lane import too_large
 from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_stream.errors import SinkError
 

@@ -11,7 +11,8 @@ from itertools import dropwhile
 
 from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.drivers import open_lane
-from walle_connectors.kafka.producing import SinkLane, TopicRecord
+from walle_connectors.kafka.producing import TopicRecord
+from walle_connectors.kafka.sink_lane import SinkLane
 from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_connectors.kafka.topics import check_topics
 from walle_stream.errors import SinkError, WalleError

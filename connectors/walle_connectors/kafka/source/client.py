@@ -3,14 +3,13 @@
 The one module of the source that asks a broker anything but for records.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.cluster import BEGIN, END, OFFSETS_S
+from walle_connectors.kafka.cluster import Place, answered
 from walle_connectors.kafka.drivers import driver_problem, open_cluster, open_fetcher
 from walle_connectors.kafka.source.fetching import Fetcher, Record
 from walle_connectors.kafka.source.group import Told
@@ -18,9 +17,8 @@ from walle_connectors.kafka.source.model import KafkaSourceModel, StartTime
 from walle_connectors.kafka.source.offsets import Bounds
 from walle_connectors.probe import probe_brokers
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
+from walle_stream.errors import SourceError, TopicError
 
-_AGAIN_S: Final = 0.1
 _LOOK_MS: Final = 5_000  # for the first records of all partitions
 _SAMPLE: Final = 100  # records of a partition whose keys are looked at
 _POLL_MS: Final = 200
@@ -87,7 +85,7 @@ class TopicClient:
         numbers, start_at = list(partitions), self._model.start_at
         if not numbers:
             return {}
-        begins, ends = self._offsets(numbers, BEGIN), self._offsets(numbers, END)
+        begins, ends = self._offsets(numbers, Place.BEGIN), self._offsets(numbers, Place.END)
         starts = begins if start_at == "earliest" else ends
         if isinstance(start_at, StartTime):
             # where nothing is as late: begin with what comes
@@ -96,7 +94,7 @@ class TopicClient:
         return {number: Bounds(begins[number], ends[number], starts[number]) for number in numbers}
 
     def _offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
-        return _answered(lambda: self.cluster.offsets(numbers, at_ms))
+        return answered(lambda: self.cluster.offsets(numbers, at_ms))
 
     def told(self, numbers: Collection[int]) -> dict[int, Told]:
         """Ask what the group keeps of partitions; blocks.
@@ -106,7 +104,7 @@ class TopicClient:
         """
         group = self._model.group or ""
         try:
-            found = _answered(lambda: self.cluster.committed(group, self.topic))
+            found = answered(lambda: self.cluster.committed(group, self.topic))
         except TopicError as error:
             raise SourceError(f"topic {self.topic!r}: group {group!r}: {error}") from error
         return {number: Told.read(*found.get(number, (0, ""))) for number in numbers}
@@ -247,18 +245,6 @@ class TopicClient:
         if self._fetcher is not None:
             self._fetcher.close()
         self.cluster.close()
-
-
-def _answered[T](question: Callable[[], T]) -> T:
-    # a broker may be about to return, or not know of a coordinator yet
-    deadline_ms = monotonic_ms() + OFFSETS_S * 1000.0
-    while True:
-        try:
-            return question()
-        except BrokerUnreachableError:
-            if monotonic_ms() >= deadline_ms:
-                raise
-            time.sleep(_AGAIN_S)
 
 
 def _has_own_key(records: Sequence[Record], named_device: NamedDevice) -> bool:
