@@ -167,6 +167,7 @@ class ConfluentCluster:
     @property
     def known(self) -> TopicIdentity:
         """The topic as it was told of; see ``Cluster.known``."""
+        self._client.poll(0)  # else its lines and tokens wait
         asked = self._asked
         if asked is not None and asked.done():
             self._asked = None

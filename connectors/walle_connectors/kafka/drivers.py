@@ -14,6 +14,7 @@ from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_connectors.kafka.source.fetching import Fetcher
 from walle_connectors.kafka.source.group import Group
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_stream.errors import SpecFileError
 from walle_stream.errors.extras import how_to_install
 
 if TYPE_CHECKING:
@@ -37,8 +38,12 @@ def open_cluster(connection: Connection) -> Cluster:
     """Open a cluster for questions.
 
     Raises:
+        SpecFileError: The library is not installed.
         BrokerUnreachableError: No broker answers, where the library asks already.
     """
+    problem = driver_problem(connection.driver, "driver")
+    if problem:
+        raise SpecFileError(problem)
     if connection.driver == "kafka-python":
         from walle_connectors.kafka.python_cluster import PythonCluster  # noqa: PLC0415 - a driver
 

@@ -81,6 +81,27 @@ def find_topics(
         return names | cluster.describe(list(names), _SETTINGS if has_settings else ())
 
 
+def expect_kept(connection: Connection, needed: NeededTopic) -> dict[str, str]:
+    """Refuse a compacted topic; returns its settings, none where they are not ours to see; blocks.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+        TopicError: It is compacted.
+    """
+    try:
+        found = find_topics(connection, [needed], has_settings=True)[needed.name]
+    except TopicError:
+        return {}  # that is a right of its own
+    settings = found.settings if found else {}
+    if "compact" in settings.get("cleanup.policy", ""):
+        raise TopicError(
+            f"topic {needed.name!r} ({needed.key}) is compacted: it keeps the last record of each "
+            "device and refuses those without one; set cleanup.policy=delete",
+            needed.name,
+        )
+    return settings
+
+
 def create_topics(
     connection: Connection, needed: Sequence[NeededTopic], replicas: int = -1
 ) -> None:

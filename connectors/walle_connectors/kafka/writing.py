@@ -13,7 +13,8 @@ from walle_stream.wire.headers import Headers
 FLUSH_S: Final = 60.0
 """How long the brokers have to acknowledge what was written."""
 
-_AHEAD: Final = 10_000  # records that are not acknowledged
+_AHEAD_BYTES: Final = 16 * 2**20  # without acknowledgement
+_RECORD_BYTES: Final = 200  # beside its value, about
 _LINGER_MS: Final = 5
 
 
@@ -31,7 +32,7 @@ class TopicWriter:
         self._topic = topic
         self._condition = Condition()
         self._refusal: Refusal | None = None
-        self._arrived = 0
+        self._bytes = 0  # without acknowledgement
         self.records = 0
         """That were handed over."""
         needed = NeededTopic(topic, named_by, max_bytes=max_bytes)
@@ -50,10 +51,14 @@ class TopicWriter:
         A failure is that of this record, or of one before it.
         """
         self.records += 1
-        handed = self._producer.send(TopicRecord(key, value, headers or []), partition, None)
+        size_bytes = len(value) + _RECORD_BYTES
+        with self._condition:
+            self._bytes += size_bytes
+        record = TopicRecord(key, value, headers or [])
+        handed = self._producer.send(record, partition, size_bytes)
         if handed is not Handed.QUEUED:
             raise self._refused("it is too large")
-        self._wait(_AHEAD)
+        self._wait(_AHEAD_BYTES)
 
     def flush(self) -> None:
         """Wait for everything that was written."""
@@ -63,9 +68,9 @@ class TopicWriter:
         """Disconnect; may be called twice."""
         self._producer.close(1)
 
-    def _on_ack(self, _tag: Any) -> None:
+    def _on_ack(self, size_bytes: int) -> None:
         with self._condition:
-            self._arrived += 1
+            self._bytes -= size_bytes
             self._condition.notify_all()
 
     def _on_refusal(self, _tag: Any, refusal: Refusal) -> None:
@@ -73,10 +78,10 @@ class TopicWriter:
             self._refusal = self._refusal or refusal
             self._condition.notify_all()
 
-    def _wait(self, ahead: int) -> None:
+    def _wait(self, most_bytes: int) -> None:
         with self._condition:
             is_there = self._condition.wait_for(
-                lambda: self._refusal is not None or self.records - self._arrived <= ahead, FLUSH_S
+                lambda: self._refusal is not None or self._bytes <= most_bytes, FLUSH_S
             )
             if self._refusal is not None:
                 error = self._refusal.error

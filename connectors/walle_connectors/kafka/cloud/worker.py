@@ -24,7 +24,7 @@ from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
 from walle_connectors.kafka.downlink import KafkaDownlinkSender
 from walle_connectors.kafka.drivers import driver_problem, open_group
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.topics import check_topics, find_topics, tunnel_topics
+from walle_connectors.kafka.topics import check_topics, expect_kept, find_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
 from walle_stream.cloud.answering import AnsweringThread
@@ -133,18 +133,7 @@ def run_cloud(
 
 def _check_kept(tunnel: KafkaTunnelModel, needed: NeededTopic, snapshot_every_s: int) -> None:
     # a partition that moves is a snapshot and what follows
-    try:
-        found = find_topics(tunnel, [needed], has_settings=True)[needed.name]
-    except TopicError:
-        return  # its settings are not ours to see: that is a right of its own
-    settings = found.settings if found else {}
-    kept_ms = int(settings.get("retention.ms", "-1"))
-    if "compact" in settings.get("cleanup.policy", ""):
-        raise TopicError(
-            f"topic {needed.name!r} ({needed.key}) is compacted, so it loses features: set "
-            "cleanup.policy=delete",
-            needed.name,
-        )
+    kept_ms = int(expect_kept(tunnel, needed).get("retention.ms", "-1"))
     if 0 <= kept_ms < 2 * snapshot_every_s * 1000:
         raise TopicError(
             f"topic {needed.name!r} ({needed.key}) keeps records for {kept_ms / 1000:g} s, less "

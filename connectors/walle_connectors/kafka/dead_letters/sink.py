@@ -8,9 +8,9 @@ from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
 from walle_connectors.kafka.producing import Outgoing, TopicRecord
 from walle_connectors.kafka.sending import RecordSender
-from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, check_topics, find_topics
+from walle_connectors.kafka.topics import BATCH_OVERHEAD_BYTES, check_topics, expect_kept
 from walle_connectors.letter_records import PREFIX, encode_letter
-from walle_stream.errors import BrokerUnreachableError, TopicError
+from walle_stream.errors import BrokerUnreachableError
 from walle_stream.ports import KeptLetter
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class KafkaDeadLetterSink(RecordSender[KeptLetter]):
         needed = NeededTopic(model.topic, "spec.deadLetters.topic", max_bytes=model.max_bytes)
         try:
             check_topics(model, [needed])
-            _expect_kept(model, needed)
+            expect_kept(model, needed)
         except BrokerUnreachableError as error:
             _log.warning("%s; dead letters wait in the data directory meanwhile", error)
         self._room_bytes = model.max_bytes - BATCH_OVERHEAD_BYTES
@@ -64,16 +64,3 @@ class KafkaDeadLetterSink(RecordSender[KeptLetter]):
     @override
     def _name(self, record: TopicRecord) -> str:
         return f"dead letter {dict(record.headers)[PREFIX + 'id'].decode()}"
-
-
-def _expect_kept(model: KafkaDeadLetterModel, needed: NeededTopic) -> None:
-    try:
-        found = find_topics(model, [needed], has_settings=True)[model.topic]
-    except TopicError:
-        return  # its settings are not ours to see: that is a right of its own
-    if found is not None and "compact" in found.settings.get("cleanup.policy", ""):
-        raise TopicError(
-            f"topic {model.topic!r} ({needed.key}) is compacted: it would keep the last letter of "
-            "each device and refuse those without one; set cleanup.policy=delete",
-            model.topic,
-        )

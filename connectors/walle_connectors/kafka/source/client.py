@@ -211,7 +211,7 @@ class TopicClient:
             SourceError: It has another number of partitions.
         """
         found, before = self.cluster.known, self.identity.partition_count
-        if found.partition_count != before:
+        if found.partition_count not in {0, before}:
             raise SourceError(
                 f"topic {self.topic!r} was deleted and made again with {found.partition_count} "
                 f"partitions, before it had {before}: start with a new --data-dir and "

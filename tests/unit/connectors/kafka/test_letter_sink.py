@@ -5,7 +5,7 @@ import threading
 import pytest
 from kafka.errors import MessageSizeTooLargeError
 
-from walle_connectors.kafka import python_producer, sending
+from walle_connectors.kafka import python_producer, sending, topics
 from walle_connectors.kafka.cluster import FoundTopic
 from walle_connectors.kafka.dead_letters import sink
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
@@ -75,7 +75,7 @@ def topic(monkeypatch):
     monkeypatch.setattr(python_producer, "close_producer", lambda *_: None)
     topic.settings = {}
     monkeypatch.setattr(
-        sink, "find_topics", lambda *_, **__: {"t": FoundTopic(1, 1, topic.settings)}
+        topics, "find_topics", lambda *_, **__: {"t": FoundTopic(1, 1, topic.settings)}
     )
     return topic
 
@@ -125,6 +125,6 @@ def test_settings_that_may_not_be_seen_are_no_reason_to_refuse(topic, monkeypatc
     def refuse(*_, **__):
         raise TopicError("the cluster refuses")
 
-    monkeypatch.setattr(sink, "find_topics", refuse)
+    monkeypatch.setattr(topics, "find_topics", refuse)
     assert sent(opened(), [kept(1, "d")]) == {1}
     assert topic.taken == [b"d"]

@@ -8,7 +8,7 @@ from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR, KafkaSourceModel, KafkaTunnelModel, drivers
 from walle_connectors.kafka.drivers import driver_problem
 from walle_connectors.kafka.librdkafka import client_settings
-from walle_stream.errors import SourceError, TunnelError
+from walle_stream.errors import SourceError, SpecFileError, TunnelError
 
 
 def test_settings_name_brokers_and_files():
@@ -49,3 +49,5 @@ def test_a_driver_that_is_missing_is_one_line_before_anything_is_asked():
         _ = CONNECTOR.open(KafkaSourceModel.model_validate(keys)).fingerprint
     with pytest.raises(TunnelError, match=r"spec\.tunnel\.driver=confluent needs.*\[confluent\]"):
         CONNECTOR.open_device(KafkaTunnelModel.model_validate(keys), 1)
+    with pytest.raises(SpecFileError, match=r"driver=confluent needs.*\[confluent\]"):
+        drivers.open_cluster(Connection(brokers="127.0.0.1:9", driver="confluent"))
