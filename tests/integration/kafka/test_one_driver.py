@@ -111,7 +111,11 @@ def test_each_command_loads_the_driver_alone(address, driver, topic, tmp_path):
     worker.send_signal(signal.SIGTERM)
     assert program.end(worker)[0] == only
     folders = ["--data-dir", tmp_path / "data", "--cloud-data-dir", tmp_path / "cloud"]
-    assert program.run("topics", "grow", file, "--to", 2 * COUNT, *folders)[0] == only
+    loaded, out = program.run("topics", "grow", file, "--to", 2 * COUNT, *folders)
+    assert loaded == only
+    assert out.count(f"{2 * COUNT} partitions") == 3  # source, both ways of the tunnel
+    more = ["--set", f"spec.runtime.partitions={2 * COUNT}", "--data-dir", tmp_path / "data"]
+    assert program.run("run", file, *more)[0] == only
 
 
 def test_a_device_is_placed_as_kafkas_own_clients_place_it():
