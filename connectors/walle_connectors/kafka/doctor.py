@@ -143,8 +143,7 @@ def _append(connection: Connection, name: str) -> tuple[int, int, int]:
         after_ms = wall_ms()
     finally:
         writer.close()
-    model = KafkaSourceModel.model_validate({**connection.reach(), "topic": name})
-    with closing(TopicClient(model)) as client:
+    with closing(TopicClient(KafkaSourceModel.of(connection, name))) as client:
         *_, last = client.records(0, client.bounds([0])[0])
     return before_ms, last.timestamp, after_ms
 

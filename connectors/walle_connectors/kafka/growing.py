@@ -266,8 +266,7 @@ class Growth:
                 ) from error
 
     def _client(self, tunnel: KafkaTunnelModel, topic: str) -> TopicClient:
-        keys = {**tunnel.reach(), "topic": topic}
-        return TopicClient(KafkaSourceModel.model_validate(keys), named_by="spec.tunnel")
+        return TopicClient(KafkaSourceModel.of(tunnel, topic), named_by="spec.tunnel")
 
 
 def _begin(client: TopicClient) -> bytes:

@@ -54,8 +54,7 @@ class TopicReader:
         """Begin to connect with the first question; a broker that is down is waited for."""
         self.topic_id = ""
         """Which topic the records are of; empty while none came, or where brokers do not say."""
-        self._model = KafkaSourceModel.model_validate({**connection.reach(), "topic": topic})
-        self._connection = connection
+        self._model = KafkaSourceModel.of(connection, topic)
         self._condition = Condition()
         self._stopped = Event()
         self._lanes: dict[int, _Queue] = {}
@@ -137,7 +136,7 @@ class TopicReader:
                 client.close()
 
     def _make(self) -> tuple[TopicClient, Fetcher]:
-        client = TopicClient(self._model, connection=self._connection, metadata_ms=_METADATA_MS)
+        client = TopicClient(self._model, metadata_ms=_METADATA_MS)
         return client, open_fetcher(client, self._model, has_headers=True)
 
     def _begin(self, topic_id: str) -> None:

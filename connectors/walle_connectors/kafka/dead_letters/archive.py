@@ -30,9 +30,8 @@ class KafkaDeadLetterArchive:
     def __init__(self, model: KafkaDeadLetterModel) -> None:
         """Connect; blocks. No answer, or refused TLS, is a ``BrokerUnreachableError``."""
         self._model = model
-        shared = {**model.reach(), "topic": model.topic}
         self._client = TopicClient(
-            KafkaSourceModel.model_validate(shared), named_by="spec.deadLetters.topic"
+            KafkaSourceModel.of(model, model.topic), named_by="spec.deadLetters.topic"
         )
         self._writer: TopicWriter | None = None
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from walle_connectors.brokers import Connection
 from walle_connectors.kafka.cluster import Place, answered
 from walle_connectors.kafka.drivers import driver_problem, open_cluster, open_fetcher
 from walle_connectors.kafka.source.fetching import Fetcher, Record
@@ -41,15 +40,13 @@ class TopicClient:
         *,
         is_member: bool = False,
         named_by: str = "spec.source.topic",
-        connection: Connection | None = None,
         metadata_ms: int = 5_000,
     ) -> None:
         """Connect and look for the topic; blocks.
 
         ``is_member`` is for joining the group, or for asking it where another library joins; else
-        it is for having all partitions. ``named_by`` names the topic in messages;
-        ``connection`` leads to the brokers, if not the model; within ``metadata_ms`` it is seen
-        to be another topic, or to have got more partitions.
+        it is for having all partitions. ``named_by`` names the topic in messages; within
+        ``metadata_ms`` it is seen to be another topic, or to have got more partitions.
 
         Raises:
             BrokerUnreachableError: No broker answers in time, or TLS is refused.
@@ -61,8 +58,8 @@ class TopicClient:
         self._model, self.topic = model, model.topic
         self._fetcher: Fetcher | None = None
         self._fetched = -1  # the partition that it has
-        probe_brokers(connection or model, model.connect_timeout_ms)
-        self.cluster = open_cluster(connection or model)
+        probe_brokers(model, model.connect_timeout_ms)
+        self.cluster = open_cluster(model)
         try:
             identity = self.cluster.watch(model, metadata_ms, is_member=is_member)
         except BaseException:

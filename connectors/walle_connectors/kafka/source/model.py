@@ -96,6 +96,11 @@ class KafkaSourceModel(Connection):
         description="Follow the records' trace context (header traceparent) to their features.",
     )
 
+    @classmethod
+    def of(cls, connection: Connection, topic: str) -> Self:
+        """Return a topic of another section's brokers, with defaults."""
+        return cls.model_validate({**connection.reach(), "topic": topic})
+
     @model_validator(mode="after")
     def _has_all_of_a_group(self) -> Self:
         if self.group is not None and self.first_partitions is not None:
