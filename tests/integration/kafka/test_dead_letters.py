@@ -365,7 +365,7 @@ def test_a_topic_that_keeps_only_the_last_of_each_is_refused(address, topics):
 
 
 def test_a_letter_that_the_topic_refuses_holds_up_no_other(address, topics, monkeypatch, caplog):
-    monkeypatch.setattr(sink, "_expect_kept", lambda *_: None)
+    monkeypatch.setattr(sink, "expect_kept", lambda *_: None)
     name = topics.make(1, **{"cleanup.policy": "compact"})
     model = KafkaDeadLetterModel(brokers=address, topic=name)
     opened = CONNECTOR.open_letters(model)
