@@ -1,19 +1,20 @@
-"""librdkafka's client for administration as a ``Cluster``.
+"""librdkafka's clients as a ``Cluster``.
 
-A consumer of librdkafka tells of no topic's id, so the watched topic is asked for now and then,
-and nobody waits for the answer.
+A consumer tells of no topic's id, so the client for administration asks for the watched topic now
+and then, and nobody waits for the answer. Offsets are a consumer's question: librdkafka 2.16 ends
+the process by an assertion where a broker dies that the other client asked for those of a group.
 """
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
+    Consumer,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -26,12 +27,11 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
     TopicDescription,
 )
 
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.cluster import ASK_S, FoundTopic, Place, TopicIdentity
+from walle_connectors.kafka.cluster import ASK_S, FoundTopic, TopicIdentity
 from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.probe import probe_brokers
@@ -55,6 +55,7 @@ class ConfluentCluster:
         self._connection = connection
         self._said = ""  # what the client's threads say of a connection that fails
         self._due_ms = 0.0
+        self._asking: Any = None  # a consumer, for offsets of the watched topic
         self._asked: Future[TopicDescription] | None = None
         probe_brokers(connection)
         self._client: Any = AdminClient(
@@ -75,16 +76,28 @@ class ConfluentCluster:
             said: KafkaError = error.args[0]
             if said.name() in instead:
                 return instead[said.name()]
-            self._client.poll(0)
-            if is_waited_for(said):
-                raise self._connection.no_answer(
-                    self._said or f"{said.name()}: {said.str()}"
-                ) from error
-            raise TopicError(
-                f"the cluster refuses: {said.name()}: {said.str()}: see the access rights"
-            ) from error
+            raise self._refused(said) from error
         except TimeoutError as error:
             raise self._connection.no_answer(self._said or "no answer in time") from error
+
+    def _told(self, question: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+        try:
+            told = question()
+        except KafkaException as error:
+            raise self._refused(error.args[0]) from error
+        for each in told:
+            if each.error is not None:
+                raise self._refused(each.error)
+        return told
+
+    def _refused(self, said: KafkaError) -> Exception:
+        self._client.poll(0)
+        # a broker that is away takes what is known of its partitions along
+        if is_waited_for(said) or said.name() == "_UNKNOWN_PARTITION":
+            return self._connection.no_answer(self._said or f"{said.name()}: {said.str()}")
+        return TopicError(
+            f"the cluster refuses: {said.name()}: {said.str()}: see the access rights"
+        )
 
     def brokers(self) -> int:
         """Return how many there are; see ``Cluster.brokers``."""
@@ -140,14 +153,27 @@ class ConfluentCluster:
 
     def committed(self, group: str, topic: str) -> dict[int, tuple[int, str]]:
         """Return a group's offsets; see ``Cluster.committed``."""
-        asked = self._client.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group)], request_timeout=ASK_S
-        )
+        found = self.describe([topic]).get(topic)
+        places = [
+            TopicPartition(topic, number) for number in range(found.partitions if found else 0)
+        ]
+        with closing(self._consumer(group)) as consumer:
+            told = self._told(partial(consumer.committed, places, ASK_S)) if places else []
         return {
-            each.partition: (each.offset, each.metadata or "")
-            for each in self._answer(asked[group]).topic_partitions
-            if each.topic == topic and each.offset >= 0
+            each.partition: (each.offset, each.metadata or "") for each in told if each.offset >= 0
         }
+
+    def _consumer(self, group: str) -> Any:
+        # of no partition, and no member of the group
+        return Consumer(
+            {
+                **client_settings(self._connection),
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "error_cb": self._take_error,
+            }
+        )
 
     # The watched topic
 
@@ -197,18 +223,14 @@ class ConfluentCluster:
 
     def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
         """Return places in partitions; see ``Cluster.offsets``."""
-        specs: dict[int, OffsetSpec] = {
-            Place.BEGIN: OffsetSpec.earliest(),
-            Place.END: OffsetSpec.latest(),
-        }
-        spec = specs[at_ms] if at_ms in specs else OffsetSpec.for_timestamp(at_ms)
+        topic = self._model.topic
+        if self._asking is None:
+            self._asking = self._consumer(self._model.group or topic)
+        # the library hands -1 and -2 on as they are, which are Kafka's own words for both ends
+        places = [TopicPartition(topic, number, at_ms) for number in numbers]
         with self._of_topic():
-            asked = self._client.list_offsets(
-                {TopicPartition(self._model.topic, number): spec for number in numbers},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=ASK_S,
-            )
-            return {place.partition: self._answer(future).offset for place, future in asked.items()}
+            told = self._told(partial(self._asking.offsets_for_times, places, ASK_S))
+        return {each.partition: max(each.offset, -1) for each in told}
 
     @contextmanager
     def _of_topic(self) -> Iterator[None]:
@@ -221,8 +243,10 @@ class ConfluentCluster:
             raise SourceError(f"topic {topic!r} cannot be read on ({error})") from error
 
     def close(self) -> None:
-        """Let go of the client, which disconnects then; see ``Cluster.close``."""
-        self._client = self._asked = None
+        """Let go of the clients, which disconnect then; see ``Cluster.close``."""
+        if self._asking is not None:
+            self._asking.close()
+        self._client = self._asked = self._asking = None
 
 
 def _found(partitions: Sequence[TopicPartitionInfo]) -> FoundTopic:
