@@ -40,6 +40,11 @@ from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 
 _SEEN_S: Final = 10.0  # so long a cluster may not know of a topic that it has made
 _AGAIN_S: Final = 0.05
+# all other answers to a question about offsets are those of a broker that comes and goes
+_NEVER: Final = {
+    *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
+    *("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC"),
+}
 _MARGIN_S: Final = 1.0  # the library ends a question itself
 
 
@@ -84,16 +89,15 @@ class ConfluentCluster:
         try:
             told = question()
         except KafkaException as error:
-            raise self._refused(error.args[0]) from error
+            raise self._refused(error.args[0], _NEVER) from error
         for each in told:
             if each.error is not None:
-                raise self._refused(each.error)
+                raise self._refused(each.error, _NEVER)
         return told
 
-    def _refused(self, said: KafkaError) -> Exception:
+    def _refused(self, said: KafkaError, never: Collection[str] = ()) -> Exception:
         self._client.poll(0)
-        # a broker that is away takes what is known of its partitions along
-        if is_waited_for(said) or said.name() == "_UNKNOWN_PARTITION":
+        if said.name() not in never if never else is_waited_for(said):
             return self._connection.no_answer(self._said or f"{said.name()}: {said.str()}")
         return TopicError(
             f"the cluster refuses: {said.name()}: {said.str()}: see the access rights"
