@@ -60,7 +60,7 @@ install_into() { # FOLDER PYTHON
         echo "bringing $1 up to date"
     fi
     rm -f "$1/ready"
-    "$1/bin/python" -m pip install -q --disable-pip-version-check -c requirements.lock -e '.[dev,ray,kafka,confluent,cloud,deploy,parquet,onnx,images]'
+    "$1/bin/python" -m pip install -q --disable-pip-version-check -c requirements.lock -e '.[dev,ray,kafka,confluent,cloud,cluster,deploy,parquet,onnx,images]'
     # a first start that compiles every module is slow
     "$1/bin/python" -m compileall -q -j 0 walle_stream connectors deploy "$1/lib" >/dev/null 2>&1 || true
     stamp >"$1/ready"

@@ -143,6 +143,23 @@ def ray_environ():
 
 
 @pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    """Return a real S3 server, whose keys are in the environment."""
+    from tests.s3 import ENVIRON, S3Server, find_server  # noqa: PLC0415 - few tests need it
+
+    pytest.importorskip("obstore", reason="the extra `cluster` is not installed")
+    program = find_server()
+    if program is None:
+        pytest.skip("no S3 server (versitygw, or go to build it) on this machine")
+    with pytest.MonkeyPatch.context() as environ:
+        for name, value in ENVIRON.items():
+            environ.setenv(name, value)
+        server = S3Server(program, tmp_path_factory.mktemp("s3"))
+        yield server
+        server.close()
+
+
+@pytest.fixture(scope="session")
 def onnx_cases(tmp_path_factory):
     """Return a file with all cases that ONNX publishes, made by a process of its own."""
     path = tmp_path_factory.mktemp("onnx") / "cases.zip"

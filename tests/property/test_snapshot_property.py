@@ -19,8 +19,9 @@ from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.turn import Delivery
 from walle_stream.clock import monotonic_ms
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts
+from walle_stream.store.objects import FolderObjects
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.tunnel.receiver import Fence
 from walle_stream.tunnel.session import UplinkSession
@@ -106,17 +107,17 @@ class Machine:
         self.shared, self.uploads = shared, uploads
 
     def open(self, generation: int) -> PartitionHost:
-        keeper = SnapshotKeeper(FolderSnapshots(self.shared, 0), self.uploads, 0.0)
+        snapshots = PartitionSnapshots(FolderObjects(self.shared), "shop", 0)
+        keeper = SnapshotKeeper(snapshots, self.uploads, 0.0)
         epoch = 0
         if self.path.exists():
             rows = PartitionRows(PartitionStore.open(self.path))
             epoch = rows.epoch
             rows.close()
-        keeper.fetch(self.path, epoch)
+        claimed = keeper.take_over(self.path, epoch, range(generation << 32, 1 << 63))
 
         def open_session(rows: PartitionRows, _: int) -> UplinkSession:
-            epoch = rows.next_epoch(generation << 32)
-            keeper.snapshots.own(epoch)
+            epoch = rows.next_epoch(claimed)
             return UplinkSession(self.life.tunnel, 0, epoch, "ab" * 8, rows.outbox())
 
         return PartitionHost(

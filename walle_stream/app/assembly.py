@@ -19,7 +19,7 @@ from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.supervisor import RestartPolicy
 from walle_stream.app.options import RunOptions
-from walle_stream.app.partitions import HostPlace, PartitionOpener
+from walle_stream.app.partitions import HostPlace, PartitionOpener, open_snapshots
 from walle_stream.app.programs.evaluating import LazyEvaluator
 from walle_stream.app.programs.installed import InstalledPrograms
 from walle_stream.app.programs.isolation import check_machine, ready_tasks
@@ -305,7 +305,14 @@ class Assembly:
         sink = self._open_sink(stack)
         self._plan = self._make_plan(sink, is_measured=options.is_measured)
         self._opener = PartitionOpener(
-            self._data_dir, self._in_hand, self._spec.state, self._plan, self.pool, place, uploads
+            self._data_dir,
+            self._in_hand,
+            self._spec.state,
+            self._plan,
+            self.pool,
+            place,
+            uploads,
+            open_snapshots(self._spec.state),
         )
 
     def _open_sink(self, stack: ExitStack) -> DeadLetterSink | None:
@@ -405,6 +412,16 @@ class Assembly:
             WalleError: A service cannot be had; see ``load_services``.
         """
         load_services(self._spec.services, self._models)
+
+    def check_snapshots(self) -> None:
+        """Ask the place of snapshots whether it is there; blocks.
+
+        Raises:
+            WalleError: It is not, or an extra is not installed.
+        """
+        objects = open_snapshots(self._spec.state)
+        if objects is not None:
+            objects.listed(self.name)
 
     def mistakes(self) -> LikelyMistakes:
         """Return who looks for likely mistakes in the definition and in its events."""

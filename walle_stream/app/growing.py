@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from walle_stream.actors.opening.splitting import PartitionState
-from walle_stream.ports import SnapshotPoint
+from walle_stream.app.partitions import open_snapshots
 from walle_stream.spec.loader import LoadedPipeline
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.growing import GrowingDatabases, GrowingDataDir, growing_snapshots
+from walle_stream.store.snapshots import SnapshotPoint
 
 
 class GrowingState:
@@ -66,10 +67,10 @@ def growing_state(
         StoreError: See ``GrowingState``.
     """
     spec, name = loaded.pipeline.spec, loaded.pipeline.metadata.name
-    before, snapshots = spec.runtime.partitions, spec.state.snapshots
+    before, snapshots = spec.runtime.partitions, open_snapshots(spec.state)
     with ExitStack() as stack:
         if snapshots is not None:
-            growing = growing_snapshots(snapshots.path / name, before, after, _point)
+            growing = growing_snapshots(snapshots, name, (before, after), _point)
             databases: GrowingDatabases = stack.enter_context(growing)
         else:
             path = data_dir or Path("walle-data") / name

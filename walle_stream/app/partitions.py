@@ -1,6 +1,7 @@
 """Opening a partition where a run has it: its store, what its last owner left, its session."""
 
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -11,21 +12,23 @@ from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.parts.snapshots import SnapshotKeeper
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.rows.partition_rows import PartitionRows
-from walle_stream.errors import SourceMovedError
-from walle_stream.ports import Downlink, Holdings, Uplink
+from walle_stream.errors import EpochTakenError, SourceMovedError
+from walle_stream.ports import Downlink, Holdings, ObjectStore, Uplink
 from walle_stream.spec.models import StateSpec
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.growing import of_count
 from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import LOCKS_TIMEOUT_S
+from walle_stream.store.objects import open_objects
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.store.snapshots import ANY_EPOCH, PartitionSnapshots
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
 
 _GENERATION_SHIFT: Final = 32
 """An epoch is the generation of the placement, then a count of openings: who was placed
 later has the higher one, on whatever machine."""
+_OPENINGS: Final = 1 << _GENERATION_SHIFT
 
 
 class HostPlace(msgspec.Struct, frozen=True):
@@ -54,6 +57,8 @@ class PartitionOpener(msgspec.Struct, frozen=True):
     pool: VmPool
     place: HostPlace
     uploads: Executor
+    objects: ObjectStore | None = None
+    """Where snapshots go."""
 
     def open(self, number: int, generation: int = 0) -> PartitionHost:
         """Open a partition at its last commit; run in its host's thread.
@@ -66,17 +71,32 @@ class PartitionOpener(msgspec.Struct, frozen=True):
         path, place = self.data_dir.partition_path(number), self.place
         sync_ms, keeper = self.state.sync_ms, self._make_keeper(number)
         least = generation << _GENERATION_SHIFT
-        if keeper is not None and generation:
-            # now, not when a restart opens it once more: somebody may have it by then
-            _expect_later(keeper.snapshots.last_epoch, number, generation)
-        if generation:
-            self.in_hand.adopt(number)
         # the group took it from a process that may not know yet, and would be gone by itself
         patience_s = LOCKS_TIMEOUT_S if generation else 0.0
+        claimed = 0
         if keeper is not None:
-            _fetch_state(keeper, path, patience_s)
+            try:
+                # in a generation somebody is placed once
+                epochs = range(least, least + 1) if generation else ANY_EPOCH
+                claimed = keeper.take_over(path, _own_epoch(path, patience_s), epochs)
+            except EpochTakenError as error:
+                last = error.epoch >> _GENERATION_SHIFT
+                raise SourceMovedError(
+                    f"partition {number} was opened in generation {last}, and this host has it in "
+                    f"generation {generation}",
+                    last,
+                ) from error
+        if generation:
+            self.in_hand.adopt(number)
 
         def open_rows() -> PartitionRows:
+            nonlocal claimed
+            if keeper is not None and not claimed:
+                # once more; whoever has it by now in a later generation keeps it, and what this
+                # owner sends is refused until its reader is told
+                epochs = range(least, least + _OPENINGS) if generation else ANY_EPOCH
+                with suppress(EpochTakenError):
+                    claimed = keeper.take_over(path, _own_epoch(path, patience_s), epochs)
             store = PartitionStore.open(path, sync_ms=sync_ms, lock_timeout_s=patience_s)
             rows = PartitionRows(store)
             if keeper is not None:
@@ -85,15 +105,16 @@ class PartitionOpener(msgspec.Struct, frozen=True):
             return rows
 
         def open_session(rows: PartitionRows, seen_epoch: int) -> UplinkSession:
+            nonlocal claimed
             incarnation = rows.incarnation(self.data_dir.meta.incarnation)
-            last = least - 1
-            if not generation:
+            wanted = max(claimed, least)
+            if not generation and seen_epoch >= claimed:
                 # nobody places: whoever is started is the owner, whoever was it last; also a copy
                 # that was restored, and has a lower epoch than the cloud side saw
-                last = max(seen_epoch, 0 if keeper is None else keeper.snapshots.last_epoch)
-            epoch = rows.next_epoch(last + 1)
-            if keeper is not None:
-                keeper.snapshots.own(epoch)
+                wanted = seen_epoch + 1
+                if keeper is not None:
+                    wanted = keeper.snapshots.own_next(ANY_EPOCH, max(seen_epoch, rows.epoch))
+            epoch, claimed = rows.next_epoch(wanted), 0
             sender = number, epoch, incarnation
             return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
 
@@ -103,28 +124,30 @@ class PartitionOpener(msgspec.Struct, frozen=True):
         )
 
     def _make_keeper(self, number: int) -> SnapshotKeeper | None:
-        spec = self.state.snapshots
-        if spec is None:
+        spec, objects = self.state.snapshots, self.objects
+        if spec is None or objects is None:
             return None
-        folder = of_count(spec.path / self.plan.pipeline, self.data_dir.meta.partition_count)
-        snapshots = FolderSnapshots(folder, number)
+        count = self.data_dir.meta.partition_count
+        folder = of_count(Path(self.plan.pipeline), count).as_posix()
+        snapshots = PartitionSnapshots(objects, folder, number, spec.keep)
         return SnapshotKeeper(snapshots, self.uploads, spec.every_ms)
 
 
-def _expect_later(epoch: int, number: int, generation: int) -> None:
-    last = epoch >> _GENERATION_SHIFT
-    if last >= generation:
-        raise SourceMovedError(
-            f"partition {number} was opened in generation {last}, and this host has it in "
-            f"generation {generation}",
-            last,
-        )
+def open_snapshots(spec: StateSpec) -> ObjectStore | None:
+    """Open the place of a pipeline's snapshots, where it has some; asks nobody yet.
+
+    Raises:
+        SpecFileError: An extra is not installed.
+    """
+    place = spec.snapshots
+    return None if place is None else open_objects(place.place, place.store_options)
 
 
-def _fetch_state(keeper: SnapshotKeeper, path: Path, patience_s: float) -> None:
-    epoch = 0
-    if (path / "CURRENT").exists():
-        rows = PartitionRows(PartitionStore.open(path, lock_timeout_s=patience_s))
-        epoch = rows.epoch
+def _own_epoch(path: Path, patience_s: float) -> int:
+    if not (path / "CURRENT").exists():
+        return 0
+    rows = PartitionRows(PartitionStore.open(path, lock_timeout_s=patience_s))
+    try:
+        return rows.epoch
+    finally:
         rows.close()
-    keeper.fetch(path, epoch)

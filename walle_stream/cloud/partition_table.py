@@ -57,6 +57,11 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     offset: bytes = b""
     """The reader's own; empty where nothing was read."""
 
+    @property
+    def progress(self) -> int:
+        """As one number: higher is further."""
+        return (self.begun << _OFFSET_BITS) + self.next
+
 
 class Stretch(NamedTuple):
     """Records of one sender that follow each other."""
@@ -123,7 +128,7 @@ class PartitionTable(FeatureStore):
         self._reports = HeldReports(rows, WAITING_MAX_BYTES) if keeps_reports else None
         self._keeps_calls = keeps_calls
         # calls that wait are looked for up to here
-        self._last_call = (self.place.begun << _OFFSET_BITS) + self.place.next
+        self._last_call = self.place.progress
 
     def take(
         self, stretches: Iterable[Stretch], offset: bytes, next_offset: int, refused: int = 0

@@ -18,9 +18,9 @@ import msgspec
 from walle_stream.clock import monotonic_ms, unstopped_ms
 from walle_stream.cloud.partition_table import Kept, PartitionTable, Stretch
 from walle_stream.errors import StoreError
-from walle_stream.ports import SnapshotPoint, SnapshotStore
 from walle_stream.store.copies import SnapshotCopies
 from walle_stream.store.files import make_folder
+from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
 
 _log = logging.getLogger(__name__)
 
@@ -45,9 +45,12 @@ _SHOWN: Final = {
 
 class _Open:
     # a partition that was given to this worker
-    def __init__(self, table: PartitionTable, copies: SnapshotCopies | None) -> None:
+    def __init__(
+        self, table: PartitionTable, copies: SnapshotCopies | None = None, epoch: int = 0
+    ) -> None:
         self.table = table
         self.copies = copies
+        self.epoch = epoch  # of the opening, where there are snapshots
         self.goal: int | None = None  # of the topic's records, those that it had at the opening
         self.end = 0  # of the topic, as of lately
 
@@ -57,7 +60,7 @@ class _Open:
 
     @property
     def point(self) -> SnapshotPoint:
-        return SnapshotPoint(self.table.place.begun, self.table.place.next)
+        return SnapshotPoint(self.epoch, self.table.place.progress)
 
 
 class TableOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +71,7 @@ class TableOptions(msgspec.Struct, frozen=True, kw_only=True):
     keeps_calls: bool = False
     sinks: Sequence[str] = ()
     """Names of those that get what is merged."""
-    snapshots: Callable[[int], SnapshotStore] | None = None
+    snapshots: Callable[[int], PartitionSnapshots] | None = None
     """Gives those of a partition; None: the topic alone brings what a worker lacks."""
     snapshot_every_ms: float = SNAPSHOT_EVERY_MS
 
@@ -250,10 +253,11 @@ class Partitions:
     def _make(self, number: int) -> _Open:
         options, path = self._options, self._folder / f"{number:02d}"
         make_folder(self._folder)
-        copies = None
+        copies, epoch = None, 0
         if options.snapshots is not None:
             store = options.snapshots(number)
             copies = SnapshotCopies(store, self._uploads, options.snapshot_every_ms)
+            epoch = store.own_next()
             self._fetch(copies, path)
         table = PartitionTable(
             path,
@@ -262,7 +266,7 @@ class Partitions:
             keeps_calls=options.keeps_calls,
         )
         table.serve_sinks(options.sinks, f"partition-{number:04d}")
-        return _Open(table, copies)
+        return _Open(table, copies, epoch)
 
     def _fetch(self, copies: SnapshotCopies, path: Path) -> None:
         newest = copies.prepare(path)
@@ -270,9 +274,9 @@ class Partitions:
             return
         if (path / "CURRENT").exists():
             table = PartitionTable(path, self._options.keep)
-            own = table.place
+            own = table.place.progress
             table.close()
-            if (own.begun, own.next) >= (newest.epoch, newest.commits):
+            if own >= newest.commits:
                 return
         began_ms = monotonic_ms()
         copies.snapshots.fetch(path)

@@ -45,11 +45,13 @@ against the classes)::
     │  ├─ SourceMovedError
     │  └─ SourceNotFoundError(FileNotFoundError)
     ├─ StoreError
+    │  ├─ EpochTakenError
     │  ├─ FormatVersionError
     │  ├─ StoreCorruptedError
     │  ├─ StoreFullError
     │  ├─ StoreLockedError
     │  ├─ StoreMissingError(FileNotFoundError)
+    │  ├─ StoreUnreachableError(ConnectionError)
     │  ├─ TransactionStateError
     │  └─ MalformedRowError
     ├─ TunnelError
@@ -129,6 +131,7 @@ from walle_stream.errors.sources import (
     SourceNotFoundError,
 )
 from walle_stream.errors.stores import (
+    EpochTakenError,
     FormatVersionError,
     MalformedRowError,
     StoreCorruptedError,
@@ -136,6 +139,7 @@ from walle_stream.errors.stores import (
     StoreFullError,
     StoreLockedError,
     StoreMissingError,
+    StoreUnreachableError,
     TransactionStateError,
 )
 from walle_stream.errors.tunnels import (
@@ -177,6 +181,7 @@ __all__ = [
     "DeployError",
     "EngineError",
     "EnvelopeError",
+    "EpochTakenError",
     "ForbiddenError",
     "FormatVersionError",
     "FrameError",
@@ -215,6 +220,7 @@ __all__ = [
     "StoreFullError",
     "StoreLockedError",
     "StoreMissingError",
+    "StoreUnreachableError",
     "StuckScriptError",
     "TensorError",
     "TopicError",

@@ -11,6 +11,19 @@ class StoreError(WalleError):
     exit_code: ClassVar[int] = 6
 
 
+class EpochTakenError(StoreError):
+    """A partition's epoch, or a later one, was claimed by somebody else: this owner is none.
+
+    Nothing is to be done: whoever claimed it goes on.
+    """
+
+    def __init__(self, message: str = "", epoch: int = 0) -> None:
+        """Keep the highest epoch that was claimed."""
+        super().__init__(message)
+        self.args = (message, epoch)
+        self.epoch = epoch
+
+
 class FormatVersionError(StoreError):
     """The data directory was written in a format that this version cannot read.
 
@@ -49,6 +62,16 @@ class StoreMissingError(StoreError, FileNotFoundError):
 
     ``walle run`` makes one; check the path of ``--data-dir``.
     """
+
+
+class StoreUnreachableError(StoreError, ConnectionError):
+    """No object store answers at the address of the snapshots, or only some of what it should.
+
+    Nothing that was committed is lost: run again when it is there, or correct the address.
+    """
+
+    exit_code: ClassVar[int] = 12
+    is_retryable: ClassVar[bool] = True
 
 
 class TransactionStateError(StoreError):

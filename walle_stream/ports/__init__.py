@@ -14,10 +14,10 @@ from walle_stream.ports.letters import (
     KeptLetter,
 )
 from walle_stream.ports.models import ModelRunner
+from walle_stream.ports.objects import ObjectStore
 from walle_stream.ports.reports import Proof, ProofOf, ReportFrame, ReportSink
 from walle_stream.ports.sink import DeadLetterArchive, DeadLetterSink, RecordReturn
 from walle_stream.ports.sinks import FeatureSink, MergedFeature, Written, first_part
-from walle_stream.ports.snapshots import SnapshotPoint, SnapshotStore
 from walle_stream.ports.source import (
     Origins,
     Placement,
@@ -59,6 +59,7 @@ __all__ = [
     "KeptLetter",
     "MergedFeature",
     "ModelRunner",
+    "ObjectStore",
     "Origins",
     "Placement",
     "PlacingSource",
@@ -67,8 +68,6 @@ __all__ = [
     "RecordReturn",
     "ReportFrame",
     "ReportSink",
-    "SnapshotPoint",
-    "SnapshotStore",
     "Source",
     "SourceBatch",
     "SourceCounts",

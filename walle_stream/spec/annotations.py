@@ -62,7 +62,8 @@ def resolve_paths(
 def _resolved(document: Document, annotation: Any, key: Key, value: Any, folder: Path) -> Any:
     options = list(_options(annotation))
     if isinstance(value, str):
-        if any(is_path for _, is_path in options) and not document.is_overridden(key):
+        is_path = any(is_path for _, is_path in options) and "://" not in value
+        if is_path and not document.is_overridden(key):
             return str(folder / value)
         return value
     for option, _ in options:

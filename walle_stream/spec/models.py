@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from walle_stream.spec.engine import EngineSpec
 from walle_stream.spec.isolation import IsolationSpec, Policy
-from walle_stream.spec.paths import PathField
+from walle_stream.spec.paths import PathField, PlaceField
 from walle_stream.spec.references import ModelReference, ServiceReference, one_of
 from walle_stream.spec.reports import ReportsSpec
 from walle_stream.spec.scalars import DurationMs, DurationMsOrNever, SizeBytes
@@ -312,13 +312,51 @@ class RuntimeSpec(Strict):
     )
 
 
+class SnapshotOptions(Strict):
+    """How an object store is reached; credentials come from the environment alone."""
+
+    endpoint: str | None = Field(
+        default=None, pattern=r"^https?://[^/@]+(/[^@]*)?$", description="URL of its server."
+    )
+    region: str | None = Field(default=None, min_length=1, description="Of the bucket.")
+    virtual_hosted: StrictBool | None = Field(
+        default=None, alias="virtualHosted", description="Whether the bucket is part of the host."
+    )
+
+
 class SnapshotsSpec(Strict):
     """Copies of the partitions' state for other machines."""
 
-    path: PathField = Field(description="A folder that every machine reaches.")
+    url: PlaceField | None = Field(
+        default=None,
+        description="A folder that every machine reaches, or file://, s3://, gs://, az://.",
+    )
+    path: PathField | None = Field(default=None, description="The same, of a folder alone.")
     every_ms: DurationMs = Field(
         default=60_000, alias="every", ge=100, description="Shortest time between two."
     )
+    keep: StrictInt = Field(default=2, ge=2, le=1_000, description="Snapshots that stay.")
+    options: SnapshotOptions = Field(
+        default_factory=SnapshotOptions, description="Of an object store."
+    )
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if (self.url is None) == (self.path is None):
+            raise ValueError("give url or path")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where they go: a folder, or a URL."""
+        return self.url or str(self.path)
+
+    @property
+    def store_options(self) -> dict[str, Any]:
+        """What is set of the options, as obstore calls it."""
+        named = {**self.options.model_dump(), "virtual_hosted_style_request": None}
+        named["virtual_hosted_style_request"] = named.pop("virtual_hosted")
+        return {name: value for name, value in named.items() if value is not None}
 
 
 class StateSpec(StoreSpec):

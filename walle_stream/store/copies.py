@@ -1,7 +1,7 @@
 """Copies a database now and then, and lets the copies travel to its snapshots.
 
 The copy is made between two commits, which blocks for some milliseconds; it travels in a
-thread of its own. A snapshot that cannot be written is said and tried again later: the
+thread of its own. A snapshot that cannot be written is tried again later, with growing waits: the
 database itself has everything.
 """
 
@@ -15,20 +15,22 @@ from pathlib import Path
 from typing import Final
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import StoreError
-from walle_stream.ports import SnapshotPoint, SnapshotStore
-from walle_stream.store.snapshots import line_of
+from walle_stream.errors import EpochTakenError, StoreError
+from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
 
 _log = logging.getLogger(__name__)
 
 _COPY: Final = "checkpoint"
 """What copies are named; those of a process that died are removed by the next owner."""
 
+_LONGEST_WAIT_MS: Final = 60_000.0
+"""Between two attempts while snapshots fail, unless they are as rare anyhow."""
+
 
 class SnapshotCopies:
     """Keeps one database's snapshots up to date. One thread."""
 
-    def __init__(self, snapshots: SnapshotStore, uploads: Executor, every_ms: float) -> None:
+    def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
         """Begin.
 
         Args:
@@ -37,11 +39,14 @@ class SnapshotCopies:
             every_ms: Shortest time between two.
         """
         self.snapshots = snapshots
+        self.failures = 0
+        """Attempts since the last one that succeeded."""
         self._uploads = uploads
         self._every_ms = every_ms
         self._last_ms = monotonic_ms()
         self._last_point: SnapshotPoint | None = None
         self._upload: Future[None] | None = None
+        self._copy = Path()
 
     def prepare(self, path: Path) -> SnapshotPoint | None:
         """Remove what a process that died left, and return the newest snapshot; blocks.
@@ -69,7 +74,11 @@ class SnapshotCopies:
             checkpoint: Copies it into a folder that does not exist.
             point: Where it is.
         """
-        if monotonic_ms() - self._last_ms >= self._every_ms and self._is_idle():
+        wait_ms = self._every_ms
+        if self.failures:
+            longest = max(wait_ms, _LONGEST_WAIT_MS)
+            wait_ms = min(max(wait_ms, 100.0) * 2.0 ** min(self.failures, 10), longest)
+        if monotonic_ms() - self._last_ms >= wait_ms and self._is_idle():
             self._begin(path, checkpoint, point)
 
     def close(
@@ -79,11 +88,13 @@ class SnapshotCopies:
         point: SnapshotPoint,
         deadline_ms: float,
     ) -> None:
-        """Make the last one; blocks until the deadline, a longer upload goes on alone."""
+        """Make the last one; blocks until the deadline, an upload that began goes on alone."""
         self._await(deadline_ms)
         if self._is_idle() and point != self._last_point:
             self._begin(path, checkpoint, point)
             self._await(deadline_ms)
+        if self._upload is not None and self._upload.cancel():
+            shutil.rmtree(self._copy, ignore_errors=True)
 
     def _is_idle(self) -> bool:
         return self._upload is None or self._upload.done()
@@ -95,24 +106,29 @@ class SnapshotCopies:
                 self._upload.result(left_s)
 
     def _begin(self, path: Path, checkpoint: Callable[[Path], None], point: SnapshotPoint) -> None:
-        self._last_ms, self._last_point = monotonic_ms(), point
+        self._last_ms = monotonic_ms()
         # of its own: the last one of another opening may still travel
         copy = path.with_name(f"{path.name}.{_COPY}-{point.epoch}-{point.commits}")
         try:
-            line = line_of(path)
             checkpoint(copy)
         except StoreError as error:
             _log.warning("no snapshot of %s: %s", path, error)
             return
-        self._upload = self._uploads.submit(self._put, copy, point, line)
+        self._copy = copy
+        self._upload = self._uploads.submit(self._put, copy, point)
 
-    def _put(self, copy: Path, point: SnapshotPoint, line: str) -> None:
+    def _put(self, copy: Path, point: SnapshotPoint) -> None:
         try:
-            self.snapshots.put(copy, point, line)
+            self.snapshots.put(copy, point)
+        except EpochTakenError as error:
+            _log.info("the snapshot %s of %s was given up: %s", point, copy, error)
         except StoreError as error:
-            if copy.exists():
-                _log.warning("%s", error)
-            else:
-                _log.info("the snapshot %s was given up: the next owner of %s is here", point, copy)
+            self.failures += 1
+            if self.failures == 1 and copy.exists():
+                _log.warning("a snapshot fails, and is tried again: %s", error)
+        else:
+            if self.failures:
+                _log.warning("%s: snapshots again, %d failed", self.snapshots, self.failures)
+            self.failures, self._last_point = 0, point
         finally:
             shutil.rmtree(copy, ignore_errors=True)

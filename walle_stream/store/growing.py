@@ -5,19 +5,18 @@ all of those count at once, for who has the new number: a death before it change
 whoever comes again begins anew. ``forget`` removes the old ones.
 """
 
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, override
+from typing import Protocol
 
 from walle_stream.errors import StoreError
-from walle_stream.ports import SnapshotPoint
+from walle_stream.ports import ObjectStore
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.files import make_folder, place_file
-from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
 
 
 class GrowingDatabases(Protocol):
@@ -108,67 +107,82 @@ class GrowingFolder:
         shutil.rmtree(self._before, ignore_errors=True)
 
 
-class GrowingSnapshots(GrowingFolder):
-    """Databases as snapshots in such a folder, by way of another that is ours alone."""
+class GrowingSnapshots:
+    """Databases as snapshots of a pipeline, by way of a folder that is ours alone."""
 
     def __init__(
         self,
-        folder: Path,
-        before: int,
-        after: int,
+        objects: ObjectStore,
+        pipeline: str,
+        counts: tuple[int, int],
         work: Path,
         point_of: Callable[[Path], tuple[SnapshotPoint, str]],
     ) -> None:
         """Look at nothing yet.
 
-        ``work`` has room for all databases twice. ``point_of`` says of a closed database where it
-        is, and whose devices its are; empty where that is not told.
+        ``counts`` are the numbers of partitions before and after. ``work`` has room for all
+        databases twice. ``point_of`` says of a closed database where it is, and whose devices its
+        are; empty where that is not told.
         """
-        super().__init__(folder, before, after)
-        self._work, self._point_of = work, point_of
+        self._objects, self._work, self._point_of = objects, work, point_of
+        folders = [of_count(Path(pipeline), count).as_posix() for count in counts]
+        self._before, self._after = folders
+        self._mark = f"{self._after}/grown"
         self._made: dict[int, Path] = {}
 
-    @override
     def old(self, number: int) -> Path | None:
         """Fetch a database; see ``GrowingDatabases.old``."""
         path = self._work / "old" / f"{number:02d}"
-        return path if FolderSnapshots(self._before, number).fetch(path) else None
+        return path if self._of(self._before, number).fetch(path) else None
 
-    @override
     def new(self, number: int) -> Path:
         """Return where one is made; see ``GrowingDatabases.new``."""
         return self._made.setdefault(number, self._work / "new" / f"{number:02d}")
 
-    @override
+    @property
+    def is_published(self) -> bool:
+        """Whether all of them were put; see ``GrowingDatabases``."""
+        return self._mark in self._objects.listed(self._after)
+
     def publish(self) -> None:
-        """Put the snapshots, then rename their folder; see ``GrowingDatabases.publish``."""
-        shutil.rmtree(self._new, ignore_errors=True)
+        """Put the snapshots, then say that they are there; see ``GrowingDatabases.publish``.
+
+        Nobody looks before that: the topics have the old number.
+        """
+        self._objects.delete(list(self._objects.listed(self._after)))
         for number, path in self._made.items():
             point, incarnation = self._point_of(path)
-            snapshots = FolderSnapshots(self._new, number)
+            snapshots = self._of(self._after, number)
             snapshots.own(point.epoch)
-            snapshots.put(path, point, secrets.token_hex(8))
+            snapshots.put(path, point)
             if incarnation:
                 snapshots.incarnation(incarnation)
-        super().publish()
+        self._objects.create(self._mark, b"")
+
+    def forget(self) -> None:
+        """Remove the old ones; see ``GrowingDatabases.forget``."""
+        self._objects.delete(list(self._objects.listed(self._before)))
+
+    def _of(self, folder: str, number: int) -> PartitionSnapshots:
+        return PartitionSnapshots(self._objects, folder, number)
 
 
 @contextmanager
 def growing_snapshots(
-    folder: Path, before: int, after: int, point_of: Callable[[Path], tuple[SnapshotPoint, str]]
+    objects: ObjectStore,
+    pipeline: str,
+    counts: tuple[int, int],
+    point_of: Callable[[Path], tuple[SnapshotPoint, str]],
 ) -> Iterator[GrowingSnapshots]:
-    """Give a pipeline's snapshots, with a folder for the work beside them; see their class.
+    """Give a pipeline's snapshots, with a temporary folder for the work; see their class.
 
     Raises:
-        StoreError: The folder is not there, or cannot be written.
+        StoreError: There are none.
     """
-    try:
-        work = TemporaryDirectory(prefix=".growing-", dir=folder)
-    except OSError as error:
-        reason = error.strerror or error
-        raise StoreError(f"{folder} holds no snapshots to grow: {reason}") from error
-    with work as path:
-        yield GrowingSnapshots(folder, before, after, Path(path), point_of)
+    if not objects.listed(pipeline):
+        raise StoreError(f"{objects.place} holds no snapshots of {pipeline!r} to grow")
+    with TemporaryDirectory(prefix="walle-growing-") as work:
+        yield GrowingSnapshots(objects, pipeline, counts, Path(work), point_of)
 
 
 def of_count(folder: Path, count: int) -> Path:

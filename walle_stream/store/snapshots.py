@@ -1,283 +1,416 @@
-"""Snapshots of partitions in a folder that every machine reaches: state follows its partition.
+"""Snapshots of partitions in an object store: state follows its partition.
 
 ::
 
-    FOLDER/p-03/
-        EPOCH-COMMITS-LINE.json    a snapshot: its files with their digests; written last
-        LINE/NAME                  table files of RocksDB, which never change
-        LINE/EPOCH-COMMITS-NAME    its other files, and a table whose name was taken
-        EPOCH.owner                the last opening, whether or not it left a snapshot
-        incarnation                of the first owner's data directory; never changes
+    PREFIX/p-03/
+        EPOCH.owner               a claim: whoever opened the partition with this epoch
+        EPOCH/COMMITS-TOKEN-NAME  files of a database, below the opening that uploaded them
+        EPOCH-COMMITS.json        a snapshot: its files with their digests; written last
+        incarnation               of the first owner's data directory; never changes
 
-A *line* is a database on one machine, through all its openings. RocksDB's lock gives it
-one writer at a time, so what a line has is added and removed by one process alone, and a
-table file travels once. Whoever takes a partition over on another machine begins a line
-of his own, from the newest snapshot: the highest epoch's, of that the one with most commits.
-An owner that was cut off and writes on has a lower epoch, which nobody looks at. When it is
-the owner again, its own database is worth nothing from the moment that somebody else owned
-the partition: what it sent since then was refused, and is no longer in its outbox.
+A file is told by name, size and digest: what the last manifest has is not uploaded again,
+whoever uploaded it. A manifest is created, never replaced.
 
-A snapshot may be as old as it likes: the source is read again from its offset, which gives
-the same features with the same numbers, and the receiver drops what it has.
+Why an owner that was cut off and writes on spoils nothing:
+
+1. An opening claims an epoch, creating its name; of several one succeeds, and only where no
+   higher one is claimed. Then it lists, then it fetches: *claim, list, fetch*.
+2. A snapshot is given up if a higher claim is listed after its copy was made. So what every
+   manifest holds was committed before a later owner sent anything, and each is a place to
+   begin from: the source is read again from its offset, which gives the same features with
+   the same numbers, and the receiver drops what it has. The highest epoch's latest is taken.
+3. An owner removes behind its manifest, and only if its listing has no higher claim. It
+   keeps the newest ``keep`` manifests, two or more, with their files. Say that another one
+   claims meanwhile: he lists later, so the newest that he sees is the one just written, or a
+   later one, of which nothing was removed. The next removal sees his claim. He may reuse the
+   files of what he took: none of them was garbage.
+4. What a former owner writes after all lies below lower epochs: it is not the newest, and
+   goes with the next garbage. It may lack files then, and is passed over, as damage is.
+
+The argument needs a store where a name that was made is listed at once, and where creating
+refuses a name that is there: S3, Google, Azure and local file systems are such.
 """
 
 import logging
 import os
-import secrets
+import re
 import shutil
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b, file_digest
 from pathlib import Path
+from threading import Lock
 from typing import Final
+from uuid import uuid4
 
 import msgspec
 
-from walle_stream.errors import StoreCorruptedError, StoreError
-from walle_stream.ports import SnapshotPoint, SnapshotStore
-from walle_stream.store.files import make_folder, place_file, put_file
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import (
+    EpochTakenError,
+    FormatVersionError,
+    StoreCorruptedError,
+    StoreError,
+    StoreFullError,
+    StoreUnreachableError,
+)
+from walle_stream.ports import ObjectStore
+from walle_stream.store.files import FULL_DISK, place_file, sync_folder
 
 _log = logging.getLogger(__name__)
 
-_VERSION: Final = 1
-_KEPT: Final = 2
-_CHUNK_BYTES: Final = 2**20
+KEPT: Final = 2
+"""Manifests that stay, at least: see above."""
+
+ANY_EPOCH: Final = range(1, 1 << 63)
+"""Where nobody places partitions: whoever comes last is the owner."""
+
+_VERSION: Final = 2
+_AT_ONCE: Final = 4  # files on their way
 _TABLE: Final = ".sst"
-_LINE: Final = "walle-line"
-_INCARNATION: Final = "incarnation"
-_OWNER: Final = ".owner"
+_NAMES: Final = re.compile(r"(\d{20})(?:(\.owner)|-(\d{20})\.json|/.*)")
+_PATIENCE_MS: Final = 60_000.0
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 8.0
+_TELL_MS: Final = 3_000.0
+
+
+class SnapshotPoint(msgspec.Struct, frozen=True, order=True):
+    """How far a partition's database is: a later one has more of its history."""
+
+    epoch: int
+    """Of the opening that wrote it."""
+    commits: int
 
 
 class _File(msgspec.Struct, frozen=True):
     name: str
-    stored: str
     size: int
     digest: str
+    stored: str
 
 
 class _Manifest(msgspec.Struct, frozen=True):
     v: int
     point: SnapshotPoint
-    line: str
     files: list[_File]
 
 
-def line_of(database: Path) -> str:
-    """Return the line of a database; a fetched one begins a new line.
+class _Listed(msgspec.Struct, frozen=True):
+    last_epoch: int
+    points: list[SnapshotPoint]
+    sizes: Mapping[str, int]
+    epochs: Mapping[str, int]
 
-    No checkpoint has the file that says so.
 
-    Raises:
-        StoreError: It cannot be written.
+class PartitionSnapshots:
+    """The snapshots of one partition. One thread at a time; every method blocks.
+
+    Every method raises ``StoreError`` where the store cannot be used. A store that does not answer
+    is asked for a minute before that, except by ``put``.
     """
-    path = database / _LINE
-    try:
-        if not path.exists():
-            put_file(path, secrets.token_hex(8).encode())
-        return path.read_text()
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error}") from error
 
-
-class FolderSnapshots(SnapshotStore):
-    """The snapshots of one partition: the ``SnapshotStore`` that every pipeline can have."""
-
-    def __init__(self, folder: Path, number: int) -> None:
-        """Look at nothing yet; every machine reaches the pipeline's folder."""
-        self._folder = folder / f"p-{number:02d}"
-        self._digests: dict[str, tuple[str, str]] = {}  # of this process: name to (line, digest)
+    def __init__(self, objects: ObjectStore, folder: str, number: int, keep: int = KEPT) -> None:
+        """Look at nothing yet; ``folder`` is that of a pipeline's partitions."""
+        self._objects, self._folder, self._keep = objects, f"{folder}/p-{number:02d}", keep
+        self._digests: dict[str, str] = {}  # of this opening's tables, which never change
+        self._last: _Manifest | None = None  # what this opening fetched or put
 
     @property
-    def newest(self) -> SnapshotPoint | None:  # noqa: D102 - inherited
-        names = self._names()
-        return _point(names[-1]) if names else None
+    def newest(self) -> SnapshotPoint | None:
+        """The highest epoch's latest snapshot, None where there is none."""
+        points = self._patiently(self._list).points
+        return points[-1] if points else None
 
     @property
-    def last_epoch(self) -> int:  # noqa: D102 - inherited
-        return max((int(owner.stem) for owner in self._owners()), default=0)
+    def last_epoch(self) -> int:
+        """Epoch of the last opening by anybody, 0 where there was none."""
+        return self._patiently(self._list).last_epoch
 
-    def own(self, epoch: int) -> None:  # noqa: D102 - inherited
-        try:
-            make_folder(self._folder)
-            put_file(self._folder / f"{epoch:020d}{_OWNER}", b"")
-            for owner in self._owners():
-                if int(owner.stem) < epoch:
-                    owner.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(
-                f"{self._folder} cannot be used: {error}: give spec.state.snapshots a folder that "
-                "every machine may write"
-            ) from error
+    def own(self, epoch: int) -> None:
+        """Claim the partition, before it is fetched and anything is sent with the epoch.
 
-    def put(self, checkpoint: Path, point: SnapshotPoint, line: str) -> None:  # noqa: D102 - inherited
-        try:
-            home = self._folder / line
-            make_folder(home)
-            there = {file.name: file for file in self._last_files(line)}
-            files = [self._store(path, home, point, there) for path in sorted(checkpoint.iterdir())]
-            manifest = _Manifest(_VERSION, point, line, files)
-            name = f"{point.epoch:020d}-{point.commits:020d}-{line}.json"
-            put_file(self._folder / name, msgspec.json.encode(manifest))
-            self._prune(point, line)
-        except OSError as error:
-            raise StoreError(
-                f"the snapshot of {self._folder} cannot be written: {error}: give "
-                "spec.state.snapshots a folder with room that every machine may write"
-            ) from error
+        Raises:
+            EpochTakenError: Somebody else has claimed this epoch, or a higher one.
+        """
+        name, token = f"{epoch:020d}.owner", uuid4().hex.encode()
+        # a request that was repeated may be refused by its own success
+        is_ours = self._patiently(lambda: self._create(name, token) == token)
+        last = self.last_epoch
+        if not is_ours or last > epoch:
+            raise self._taken(epoch, last)
+        self._digests, self._last = {}, None
 
-    def fetch(self, target: Path) -> SnapshotPoint | None:  # noqa: D102 - inherited
-        lacking: dict[str, FileNotFoundError] = {}
-        while names := self._names():
-            # a newer one may have replaced it meanwhile; and of the same epoch, each is right
-            epoch = names[-1].partition("-")[0]
-            right = [each for each in names if each.startswith(epoch) and each not in lacking]
-            if not right:
-                raise StoreError(
-                    f"the snapshot {names[-1]} of {self._folder} lacks a file "
-                    f"({lacking[names[-1]]}): restore the folder of spec.state.snapshots from a "
-                    "copy"
-                ) from lacking[names[-1]]
+    def own_next(self, epochs: range = ANY_EPOCH, above: int = 0) -> int:
+        """Claim the partition with the first of these epochs that is above all others; return it.
+
+        ``above`` is one that is known to have been used, though nobody may have claimed it.
+
+        Raises:
+            EpochTakenError: None of them is.
+        """
+        while True:
+            last = max(self.last_epoch, above)
+            epoch = max(last + 1, epochs.start)
+            if epoch not in epochs:
+                raise self._taken(epochs[-1], last)
             try:
-                return self._fetch(self._read(right[-1]), target)
-            except FileNotFoundError as error:
-                lacking[right[-1]] = error
-            except OSError as error:
-                raise StoreError(
-                    f"the snapshot {right[-1]} of {self._folder} cannot be fetched: {error}"
-                ) from error
-        return None
+                self.own(epoch)
+            except EpochTakenError:
+                continue  # somebody else is a step further now
+            return epoch
 
-    def incarnation(self, own: str) -> str:  # noqa: D102 - inherited
-        path = self._folder / _INCARNATION
+    def put(self, checkpoint: Path, point: SnapshotPoint) -> None:
+        """Add a snapshot, then remove what nobody needs any more.
+
+        Args:
+            checkpoint: A folder of files that nobody changes; it stays.
+            point: Of the database when the copy was made, with the epoch that was claimed.
+
+        Raises:
+            EpochTakenError: The partition has another owner.
+            StoreError: It was not put whole; what was there stays.
+        """
+        digests = self._digests  # another opening may begin meanwhile
+        listed = self._list()
+        if listed.last_epoch > point.epoch:
+            raise self._taken(point.epoch, listed.last_epoch)
+        last = [self._last] if self._last else self._kept(listed, 1)
+        there = {
+            (file.name, file.size, file.digest): file
+            for each in last
+            for file in each.files
+            if listed.sizes.get(file.stored) == file.size
+        }
+        folder = f"{point.epoch:020d}/{point.commits:020d}-{uuid4().hex[:8]}"
+        files, new = [], []
         try:
-            if not path.exists():
-                make_folder(self._folder)
-                new = path.with_name(f"{_INCARNATION}.{secrets.token_hex(4)}")
-                put_file(new, own.encode())
-                # one of several that come at once is the first, and nobody sees half of it
-                with suppress(FileExistsError):
-                    path.hardlink_to(new)
-                new.unlink()
-            return path.read_text()
+            for path in sorted(checkpoint.iterdir()):
+                told = path.name, path.stat().st_size, _digest(path, digests)
+                if told not in there:
+                    new.append(_File(*told, f"{folder}-{path.name}"))
+                files.append(there.get(told) or new[-1])
         except OSError as error:
-            raise StoreError(
-                f"{path} cannot be used: {error}: give spec.state.snapshots a folder that every "
-                "machine may write"
-            ) from error
+            raise StoreError(f"{checkpoint} cannot be read: {error}") from error
+        _at_once(
+            lambda file: self._objects.put(f"{self._folder}/{file.stored}", checkpoint / file.name),
+            new,
+        )
+        content = msgspec.json.encode(_Manifest(_VERSION, point, files))
+        made = self._decoded(self._create(_name(point), content), point)
+        if digests is self._digests:
+            self._last = made
+        self._prune(point.epoch)
+
+    def fetch(self, target: Path) -> SnapshotPoint | None:
+        """Make a database from the newest snapshot that is whole, and return where it is.
+
+        What is at the target is replaced when all has come. None where there is no snapshot.
+
+        Raises:
+            StoreCorruptedError: None is whole.
+        """
+        lacking: dict[SnapshotPoint, Exception] = {}
+        while True:
+            points = self._patiently(self._list).points
+            left = [point for point in points if point not in lacking]
+            if not left:
+                break
+            try:
+                # it may have been replaced meanwhile, by a newer one
+                manifest = self._patiently(lambda point=left[-1]: self._read(point))  # type: ignore[misc]
+                self._download(manifest, target)
+            except (FileNotFoundError, StoreCorruptedError) as error:
+                _log.warning("%s/%s: %s; another one is taken", self, _name(left[-1]), error)
+                lacking[left[-1]] = error
+                continue
+            tables = (file for file in manifest.files if file.name.endswith(_TABLE))
+            self._digests = {file.name: file.digest for file in tables}
+            self._last = manifest
+            return manifest.point
+        if not lacking:
+            return None
+        point = max(lacking)
+        raise StoreCorruptedError(
+            f"no snapshot in {self} is whole, {_name(point)} is not ({lacking[point]}): restore "
+            "them from a copy, or remove them all to begin anew"
+        ) from lacking[point]
+
+    def incarnation(self, own: str) -> str:
+        """Return whose devices the partition's are: what its first owner said.
+
+        An owner that dies before its first snapshot leaves nothing but what it sent. Who
+        begins anew behind it makes the same features with the same numbers, and they must
+        not count as another's.
+
+        Args:
+            own: Of this machine's data directory; kept if nobody was here before.
+        """
+        return self._patiently(lambda: self._create("incarnation", own.encode())).decode()
+
+    def __str__(self) -> str:
+        """Return where they are."""
+        return f"{self._objects.place}/{self._folder}"
 
     # Inside
 
-    def _owners(self) -> list[Path]:
-        return [path for path in self._folder.glob(f"*{_OWNER}") if path.stem.isdecimal()]
+    def _list(self) -> _Listed:
+        sizes = {
+            name.removeprefix(f"{self._folder}/"): size
+            for name, size in self._objects.listed(self._folder).items()
+        }
+        found = {name: match for name in sizes if (match := _NAMES.fullmatch(name))}
+        if any(name.endswith(".json") for name in sizes.keys() - found.keys()):
+            raise self._of_another_version()
+        points = [SnapshotPoint(int(m[1]), int(m[3])) for m in found.values() if m[3]]
+        claims = [int(match[1]) for match in found.values() if match[2] or match[3]]
+        epochs = {name: int(match[1]) for name, match in found.items()}
+        return _Listed(max(claims, default=0), sorted(points), sizes, epochs)
 
-    def _names(self) -> list[str]:
+    def _create(self, name: str, content: bytes) -> bytes:
+        """Return what has the name now."""
+        if self._objects.create(f"{self._folder}/{name}", content):
+            return content
         try:
-            names = sorted(path.name for path in self._folder.glob("*.json"))
-        except OSError as error:
-            raise StoreError(
-                f"snapshots cannot be looked for in {self._folder}: {error}"
-            ) from error
-        return [name for name in names if _point(name) is not None]
+            return self._content(name)
+        except FileNotFoundError:
+            return b""  # a later owner removed it
 
-    def _read(self, name: str) -> _Manifest:
+    def _content(self, name: str) -> bytes:
+        return b"".join(self._objects.get(f"{self._folder}/{name}"))
+
+    def _read(self, point: SnapshotPoint) -> _Manifest:
+        return self._decoded(self._content(_name(point)), point)
+
+    def _decoded(self, content: bytes, point: SnapshotPoint) -> _Manifest:
         try:
-            return msgspec.json.decode((self._folder / name).read_bytes(), type=_Manifest)
+            if msgspec.json.decode(content, type=dict[str, object]).get("v") != _VERSION:
+                raise self._of_another_version()
+            return msgspec.json.decode(content, type=_Manifest)
         except msgspec.DecodeError as error:
-            raise StoreCorruptedError(
-                f"{self._folder / name} is damaged ({error}): remove it to use the one before"
-            ) from error
+            raise StoreCorruptedError(f"{self}/{_name(point)} is damaged ({error})") from error
 
-    def _last_files(self, line: str) -> list[_File]:
-        for name in reversed(self._names()):
-            if _line_in(name) == line:
-                return self._read(name).files
-        return []
+    def _kept(self, listed: _Listed, count: int) -> list[_Manifest]:
+        kept: list[_Manifest] = []
+        for point in reversed(listed.points):
+            if len(kept) == count:
+                break
+            try:
+                is_last = self._last is not None and point == self._last.point
+                kept.append(self._last if self._last and is_last else self._read(point))
+            except FileNotFoundError:
+                continue  # a later owner removed it
+            except StoreCorruptedError as error:
+                _log.warning("%s", error)
+        return kept
 
-    def _store(
-        self, path: Path, home: Path, point: SnapshotPoint, there: dict[str, _File]
-    ) -> _File:
-        is_table = path.suffix == _TABLE
-        size = path.stat().st_size
-        known = there.get(path.name)
-        is_there = known is not None and (home / known.stored).exists()
-        if is_table and known is not None and is_there and known.size == size:
-            # a number may be given twice after the machine died: look once in each process
-            of_line, digest = self._digests.get(path.name, ("", ""))
-            if of_line != home.name:
-                digest = _digest(path)
-                self._digests[path.name] = (home.name, digest)
-            if digest == known.digest:
-                return known
-        stored = path.name
-        if not is_table or (home / stored).exists():
-            # a snapshot of before may need what is there, until this one is whole
-            stored = f"{point.epoch:020d}-{point.commits:020d}-{path.name}"
-        digest = _copy(path, home / stored)
-        if is_table:
-            self._digests[path.name] = (home.name, digest)
-        return _File(path.name, stored, size, digest)
+    def _prune(self, epoch: int) -> None:
+        listed = self._list()
+        if listed.last_epoch > epoch:
+            return
+        kept = self._kept(listed, self._keep)
+        needed = {file.stored for each in kept for file in each.files}
+        needed |= {f"{epoch:020d}.owner", *(_name(each.point) for each in kept)}
+        others = listed.epochs.keys() - needed
+        garbage = [name for name in others if listed.epochs[name] <= epoch]
+        self._objects.delete([f"{self._folder}/{name}" for name in garbage])
 
-    def _fetch(self, manifest: _Manifest, target: Path) -> SnapshotPoint:
+    def _download(self, manifest: _Manifest, target: Path) -> None:
         new = target.with_name(f"{target.name}.new")
         shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        for file in manifest.files:
-            source = self._folder / manifest.line / file.stored
-            if _copy(source, new / file.name) != file.digest:
-                raise StoreCorruptedError(
-                    f"{source} was altered: its digest is not the snapshot's; remove the newest "
-                    f"*.json of {self._folder} to use the one before"
+        progress = _Progress(str(self), sum(file.size for file in manifest.files))
+        try:
+            new.mkdir(parents=True)
+            _at_once(
+                lambda file: self._patiently(lambda: self._fetch(file, new, progress)),
+                manifest.files,
+            )
+            sync_folder(new)
+            shutil.rmtree(target, ignore_errors=True)
+            place_file(new, target)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            kind = StoreFullError if error.errno in FULL_DISK else StoreError
+            raise kind(f"{new} cannot be written: {error}") from error
+
+    def _fetch(self, file: _File, folder: Path, progress: "_Progress") -> None:
+        digest = _new_digest()
+        with (folder / file.name).open("wb") as opened:
+            for part in self._objects.get(f"{self._folder}/{file.stored}"):
+                digest.update(part)
+                opened.write(part)
+                progress.add(len(part))
+            opened.flush()
+            os.fsync(opened.fileno())
+        if digest.hexdigest() != file.digest:
+            raise StoreCorruptedError(f"{self}/{file.stored} was altered: its digest is another")
+
+    def _patiently[T](self, call: Callable[[], T]) -> T:
+        began_ms, wait_s = monotonic_ms(), _FIRST_WAIT_S
+        while True:
+            try:
+                return call()
+            except StoreUnreachableError as error:
+                if monotonic_ms() - began_ms > _PATIENCE_MS:
+                    raise
+                if wait_s == _FIRST_WAIT_S:
+                    _log.warning("%s: it is waited for", error)
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _taken(self, epoch: int, last: int) -> EpochTakenError:
+        return EpochTakenError(
+            f"{self} has another owner: epoch {max(last, epoch)} is claimed, this is {epoch}", last
+        )
+
+    def _of_another_version(self) -> FormatVersionError:
+        return FormatVersionError(
+            f"{self} has snapshots of another version of walle_stream: give another folder or "
+            "prefix, or remove them"
+        )
+
+
+class _Progress:
+    # of one restore; any thread
+    def __init__(self, place: str, size: int) -> None:
+        self._place, self._size, self._done = place, size, 0
+        self._told_ms, self._lock = monotonic_ms(), Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            is_due = monotonic_ms() - self._told_ms > _TELL_MS
+            if is_due:
+                self._told_ms = monotonic_ms()
+                _log.warning(
+                    "%s: %d of %d MB are here", self._place, self._done >> 20, self._size >> 20
                 )
-        shutil.rmtree(target, ignore_errors=True)
-        place_file(new, target)
-        return manifest.point
-
-    def _prune(self, point: SnapshotPoint, line: str) -> None:
-        own = [name for name in self._names() if _line_in(name) == line]
-        for name in own[:-_KEPT]:
-            (self._folder / name).unlink(missing_ok=True)
-        needed = {file.stored for name in own[-_KEPT:] for file in self._read(name).files}
-        for path in (self._folder / line).iterdir():
-            if path.name not in needed:
-                path.unlink(missing_ok=True)
-        # lines of earlier owners: this one has all that they had. One without a snapshot may
-        # be that of a later owner, who has just begun; one with a later snapshot goes on
-        first = f"{point.epoch:020d}-{point.commits:020d}"
-        before = [name for name in self._names() if name < first and name not in own]
-        for name in before:
-            (self._folder / name).unlink(missing_ok=True)
-        kept = {line, *map(_line_in, self._names())}
-        for of_line in {_line_in(name) for name in before} - kept:
-            shutil.rmtree(self._folder / of_line, ignore_errors=True)
 
 
-def _line_in(name: str) -> str:
-    return name.rpartition("-")[2].removesuffix(".json")
+def _digest(path: Path, digests: dict[str, str]) -> str:
+    digest = digests.get(path.name)
+    if digest is None:
+        with path.open("rb") as file:
+            digest = file_digest(file, _new_digest).hexdigest()
+        if path.suffix == _TABLE:
+            digests[path.name] = digest
+    return digest
 
 
-def _point(name: str) -> SnapshotPoint | None:
-    epoch, _, rest = name.partition("-")
-    commits = rest.partition("-")[0]
-    if not (epoch.isdecimal() and commits.isdecimal()):
-        return None
-    return SnapshotPoint(int(epoch), int(commits))
+def _at_once(work: Callable[[_File], None], files: Sequence[_File]) -> None:
+    # the largest first; the first failure ends the rest
+    ordered: Iterable[_File] = sorted(files, key=lambda file: -file.size)
+    if files:
+        with ThreadPoolExecutor(min(_AT_ONCE, len(files)), "walle-snapshot") as threads:
+            list(threads.map(work, ordered))
 
 
-def _copy(source: Path, target: Path) -> str:
-    new = target.with_name(f"{target.name}.part")
-    digest = _new_digest()
-    with source.open("rb") as opened, new.open("wb") as file:
-        while part := opened.read(_CHUNK_BYTES):
-            digest.update(part)
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-    place_file(new, target)
-    return digest.hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return file_digest(file, _new_digest).hexdigest()
+def _name(point: SnapshotPoint) -> str:
+    return f"{point.epoch:020d}-{point.commits:020d}.json"
 
 
 def _new_digest() -> blake2b:

@@ -6,39 +6,98 @@ runs every fact below against it.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
-from walle_stream.ports import SnapshotPoint, SnapshotStore
+import pytest
+
+from walle_stream.errors import EpochTakenError, StoreCorruptedError
+from walle_stream.ports import ObjectStore
+from walle_stream.store.snapshots import ANY_EPOCH, PartitionSnapshots, SnapshotPoint
 
 _FILES = {"CURRENT": b"MANIFEST-1", "000008.sst": b"rows", "000009.sst": b"", "empty": b""}
+_PARTITION = "shop/of-16/p-03"
+_RACERS = 8
 
 
 class SnapshotSuite(ABC):
     """Facts about every store of snapshots; subclasses are collected by pytest."""
 
     @abstractmethod
-    def reach(self, place: Path, partition: int) -> SnapshotStore:
-        """Reach a partition's snapshots, as another machine would with every call.
+    def reach(self, place: Path) -> ObjectStore:
+        """Reach the store, as another machine would with every call.
 
         Args:
-            place: Of the test; equal for all its machines.
-            partition: Its number.
+            place: Of the test; equal for all its machines, and of no other test.
         """
 
+    def owner(self, tmp_path: Path, epoch: int = 0, partition: int = 3) -> PartitionSnapshots:
+        """Reach a partition as a machine of its own, and claim an epoch."""
+        made = PartitionSnapshots(self.reach(tmp_path / "shared"), "shop/of-16", partition)
+        if epoch:
+            made.own(epoch)
+        return made
+
     def put(
-        self, tmp_path: Path, line: str, point: SnapshotPoint, files: Mapping[str, bytes] = _FILES
+        self,
+        tmp_path: Path,
+        owner: PartitionSnapshots,
+        point: SnapshotPoint,
+        files: Mapping[str, bytes] = _FILES,
     ) -> None:
-        """Have a machine put a checkpoint of some files."""
-        checkpoint = tmp_path / f"{line}-{point.epoch}-{point.commits}"
+        """Have an owner put a checkpoint of some files."""
+        checkpoint = tmp_path / f"copy-{point.epoch}-{point.commits}"
         checkpoint.mkdir()
         for name, content in files.items():
             (checkpoint / name).write_bytes(content)
-        self.reach(tmp_path / "shared", 3).put(checkpoint, point, line)
+        owner.put(checkpoint, point)
         assert _content(checkpoint) == files, "the checkpoint changed"
+
+    def fetched(self, tmp_path: Path) -> tuple[SnapshotPoint | None, dict[str, bytes]]:
+        """Fetch what another machine would."""
+        target = tmp_path / "database"
+        point = self.owner(tmp_path).fetch(target)
+        return point, _content(target)
+
+    # Objects
+
+    def test_objects_come_back_and_are_listed(self, tmp_path: Path) -> None:
+        """Large ones in pieces, below their folder alone, until they are deleted."""
+        store, content = self.reach(tmp_path / "shared"), bytes(range(256)) * 50_000
+        (tmp_path / "file").write_bytes(content)
+        assert dict(store.listed("a")) == {}
+        store.put("a/b/large", tmp_path / "file")
+        store.put("ab/other", tmp_path / "file")
+        assert store.create("a/small", b"1")
+        assert b"".join(store.get("a/b/large")) == content
+        assert dict(store.listed("a")) == {"a/b/large": len(content), "a/small": 1}
+        store.delete(["a/b/large", "a/never"])
+        store.delete([])
+        assert dict(store.listed("a")) == {"a/small": 1}
+        with pytest.raises(FileNotFoundError):
+            list(store.get("a/b/large"))
+
+    def test_of_several_that_create_one_succeeds(self, tmp_path: Path) -> None:
+        """What it wrote is there; the others are told."""
+        stores = [self.reach(tmp_path / "shared") for _ in range(_RACERS)]
+        for turn in range(10):
+            start = Barrier(_RACERS)
+
+            def create(number: int, turn: int = turn, start: Barrier = start) -> bool:
+                start.wait()
+                return stores[number].create(f"race/{turn}", b"%d" % number)
+
+            with ThreadPoolExecutor(_RACERS) as threads:
+                won = list(threads.map(create, range(_RACERS)))
+            assert won.count(True) == 1
+            assert b"".join(stores[0].get(f"race/{turn}")) == b"%d" % won.index(True)
+
+    # Snapshots
 
     def test_where_nothing_is_nothing_comes(self, tmp_path: Path) -> None:
         """A first owner is told so, and keeps what it has."""
-        store = self.reach(tmp_path / "shared", 3)
+        store = self.owner(tmp_path)
         (tmp_path / "database").mkdir()
         (tmp_path / "database/own").write_bytes(b"1")
         assert (store.newest, store.last_epoch) == (None, 0)
@@ -47,69 +106,111 @@ class SnapshotSuite(ABC):
 
     def test_what_was_put_comes_back_in_place_of_what_was_there(self, tmp_path: Path) -> None:
         """All files of the checkpoint, and no others; what is done to them stays there."""
-        self.put(tmp_path, "aa", SnapshotPoint(1, 5))
+        self.put(tmp_path, self.owner(tmp_path, 1), SnapshotPoint(1, 5))
         (tmp_path / "database").mkdir()
         (tmp_path / "database/old").write_bytes(b"1")
         for _ in range(2):
-            store = self.reach(tmp_path / "shared", 3)
-            assert store.newest == SnapshotPoint(1, 5)
-            assert store.fetch(tmp_path / "database") == SnapshotPoint(1, 5)
-            assert _content(tmp_path / "database") == _FILES
+            assert self.owner(tmp_path).newest == SnapshotPoint(1, 5)
+            assert self.fetched(tmp_path) == (SnapshotPoint(1, 5), _FILES)
             (tmp_path / "database/000008.sst").write_bytes(b"changed")
-        assert self.reach(tmp_path / "shared", 4).newest is None
+        assert self.owner(tmp_path, partition=4).newest is None
 
     def test_a_name_that_is_used_again_has_its_newest_content(self, tmp_path: Path) -> None:
         """Also of a table: its number may be given twice after a machine died."""
-        for commits, content in enumerate((b"one", b"two", b"2nd"), 1):
-            self.put(tmp_path, "aa", SnapshotPoint(1, commits), {**_FILES, "000008.sst": content})
-            store = self.reach(tmp_path / "shared", 3)
-            assert store.fetch(tmp_path / "database") == SnapshotPoint(1, commits)
-            assert _content(tmp_path / "database")["000008.sst"] == content
+        for epoch, content in enumerate((b"one", b"two", b"2nd"), 1):
+            files = {**_FILES, "000008.sst": content}
+            self.put(tmp_path, self.owner(tmp_path, epoch), SnapshotPoint(epoch, 1), files)
+            assert self.fetched(tmp_path) == (SnapshotPoint(epoch, 1), files)
 
-    def test_the_highest_epoch_counts_however_much_a_former_owner_writes(
+    def test_files_that_are_there_travel_once_whoever_has_the_partition(
         self, tmp_path: Path
     ) -> None:
-        """It was only cut off, and writes on."""
-        self.put(tmp_path, "aa", SnapshotPoint(1, 5))
-        self.put(tmp_path, "bb", SnapshotPoint(2, 6), {"CURRENT": b"of the owner"})
-        self.put(tmp_path, "aa", SnapshotPoint(1, 900))
-        store = self.reach(tmp_path / "shared", 3)
-        assert store.newest == SnapshotPoint(2, 6)
-        store.fetch(tmp_path / "database")
-        assert _content(tmp_path / "database") == {"CURRENT": b"of the owner"}
-        self.put(tmp_path, "bb", SnapshotPoint(2, 7), {"CURRENT": b"later"})
-        assert self.reach(tmp_path / "shared", 3).newest == SnapshotPoint(2, 7)
+        """Also what a former owner uploaded; what nobody needs any more goes."""
+        owner = self.owner(tmp_path, 1)
+        for commits in (1, 2, 3):
+            self.put(tmp_path, owner, SnapshotPoint(1, commits))
+        later = self.owner(tmp_path, 2)
+        later.fetch(tmp_path / "database")
+        for commits in (4, 5):
+            files = {**_FILES, "000010.sst": b"new"}
+            self.put(tmp_path, later, SnapshotPoint(2, commits), files)
+        names = self.reach(tmp_path / "shared").listed(_PARTITION)
+        for name in ("000008.sst", "000010.sst", "2.owner"):
+            assert sum(each.endswith(name) for each in names) == 1
+        assert len(names) == len([*files, "manifest", "manifest", "claim"])
+        assert self.fetched(tmp_path) == (SnapshotPoint(2, 5), files)
 
-    def test_two_that_write_at_once_leave_each_other_what_is_newer(self, tmp_path: Path) -> None:
-        """As workers of a group may: an older line's end may be behind a newer one's begin."""
-        self.put(tmp_path, "aa", SnapshotPoint(1, 5))
-        self.put(tmp_path, "aa", SnapshotPoint(1, 9), {**_FILES, "000010.sst": b"newest"})
-        self.put(tmp_path, "bb", SnapshotPoint(1, 7), {"CURRENT": b"between"})
-        store = self.reach(tmp_path / "shared", 3)
-        assert store.fetch(tmp_path / "database") == SnapshotPoint(1, 9)
-        assert _content(tmp_path / "database") == {**_FILES, "000010.sst": b"newest"}
-        self.put(tmp_path, "bb", SnapshotPoint(1, 11), {"CURRENT": b"last"})
-        assert store.fetch(tmp_path / "database") == SnapshotPoint(1, 11)
-        assert _content(tmp_path / "database") == {"CURRENT": b"last"}
-        self.put(tmp_path, "aa", SnapshotPoint(1, 12), {**_FILES, "000010.sst": b"newest"})
-        assert store.fetch(tmp_path / "database") == SnapshotPoint(1, 12)
-        assert _content(tmp_path / "database") == {**_FILES, "000010.sst": b"newest"}
+    def test_an_owner_that_was_cut_off_writes_nothing_that_counts(self, tmp_path: Path) -> None:
+        """Its snapshots are refused; what the owner took from it stays."""
+        former = self.owner(tmp_path, 1)
+        self.put(tmp_path, former, SnapshotPoint(1, 5))
+        owner = self.owner(tmp_path, 2)
+        with pytest.raises(EpochTakenError) as refused:
+            self.put(tmp_path, former, SnapshotPoint(1, 900))
+        assert refused.value.epoch == owner.last_epoch
+        assert owner.fetch(tmp_path / "database") == SnapshotPoint(1, 5)
+        self.put(tmp_path, owner, SnapshotPoint(2, 6), {"CURRENT": b"of the owner"})
+        assert self.fetched(tmp_path) == (SnapshotPoint(2, 6), {"CURRENT": b"of the owner"})
+
+    def test_a_damaged_snapshot_is_passed_over(self, tmp_path: Path) -> None:
+        """The one before it is taken; where none is whole that is said, and nothing changes."""
+        owner = self.owner(tmp_path, 9)
+        self.put(tmp_path, owner, SnapshotPoint(9, 1), {"CURRENT": b"first"})
+        self.put(tmp_path, owner, SnapshotPoint(9, 2), {"CURRENT": b"second"})
+        store = self.reach(tmp_path / "shared")
+        first, second = (
+            next(name for name in store.listed(_PARTITION) if f"/{commits:020d}-" in name)
+            for commits in (1, 2)
+        )
+        (tmp_path / "other").write_bytes(b"SECOND")
+        store.put(second, tmp_path / "other")
+        assert self.fetched(tmp_path) == (SnapshotPoint(9, 1), {"CURRENT": b"first"})
+        store.delete([first])
+        with pytest.raises(StoreCorruptedError):
+            self.fetched(tmp_path)
+        assert _content(tmp_path / "database") == {"CURRENT": b"first"}
+        # it heals with the next one
+        self.put(tmp_path, owner, SnapshotPoint(9, 3), {"CURRENT": b"third"})
+        assert self.fetched(tmp_path) == (SnapshotPoint(9, 3), {"CURRENT": b"third"})
 
     def test_openings_are_known_whether_or_not_they_left_a_snapshot(self, tmp_path: Path) -> None:
-        """The highest epoch is told, also behind a lower one."""
-        for epoch, last in ((1, 1), (7 << 32, 7 << 32), (3, 7 << 32)):
-            self.reach(tmp_path / "shared", 3).own(epoch)
-            assert self.reach(tmp_path / "shared", 3).last_epoch == last
-        assert self.reach(tmp_path / "shared", 4).last_epoch == 0
-        assert self.reach(tmp_path / "shared", 3).newest is None
+        """The highest epoch is told, and no lower one can be claimed behind it."""
+        for epoch in (1, 7 << 32):
+            self.owner(tmp_path, epoch)
+            assert self.owner(tmp_path).last_epoch == epoch
+        for epoch in (3, 7 << 32):
+            with pytest.raises(EpochTakenError) as refused:
+                self.owner(tmp_path, epoch)
+            assert refused.value.epoch == 7 << 32
+        assert self.owner(tmp_path, partition=4).last_epoch == 0
+        assert self.owner(tmp_path).newest is None
+
+    def test_of_owners_that_come_at_once_each_has_an_epoch(self, tmp_path: Path) -> None:
+        """Where nobody places them; of one placement there is one owner."""
+        start = Barrier(_RACERS)
+
+        def claim(epochs: range) -> int:
+            made = self.owner(tmp_path)
+            start.wait()
+            try:
+                return made.own_next(epochs)
+            except EpochTakenError:
+                return 0
+
+        with ThreadPoolExecutor(_RACERS) as threads:
+            claimed = sorted(threads.map(claim, [ANY_EPOCH] * _RACERS))
+            assert len(set(claimed)) == _RACERS
+            assert self.owner(tmp_path).last_epoch == claimed[-1]
+            placed = sorted(threads.map(claim, [range(1_000, 1_001)] * _RACERS))
+        assert placed == [0] * (_RACERS - 1) + [1_000]
 
     def test_owners_agree_on_whose_devices_they_are(self, tmp_path: Path) -> None:
         """The first one says it for good, before any snapshot; each partition for itself."""
         for partition, own, first in ((3, "a", "a"), (3, "b", "a"), (4, "b", "b")):
-            store = self.reach(tmp_path / "shared", partition)
+            store = self.owner(tmp_path, partition=partition)
             assert store.incarnation(own * 16) == first * 16
-        self.put(tmp_path, "aa", SnapshotPoint(1, 5))
-        assert self.reach(tmp_path / "shared", 3).incarnation("c" * 16) == "a" * 16
+        self.put(tmp_path, self.owner(tmp_path, 1), SnapshotPoint(1, 5))
+        assert self.owner(tmp_path).incarnation("c" * 16) == "a" * 16
 
 
 def _content(folder: Path) -> dict[str, bytes]:

@@ -32,9 +32,10 @@ def add(commands: Any) -> None:
             "of the hosts (default: walle-data/NAME); not with spec.state.snapshots",
         ),
         ("--cloud-data-dir", "D", "of the only worker of walle cloud"),
-        ("--snapshots", "DIR", "of walle cloud's workers, in place of --cloud-data-dir"),
+        ("--snapshots", "URL", "of walle cloud's workers, in place of --cloud-data-dir"),
     ):
-        topics.add_argument(option, type=Path, metavar=metavar, help=f"with grow: {text}")
+        kind = Path if metavar == "D" else str
+        topics.add_argument(option, type=kind, metavar=metavar, help=f"with grow: {text}")
     topics.add_argument("--to", type=_count, metavar="N", help="with grow: how many")
     topics.add_argument("--create", action="store_true", help="make those that are missing")
     topics.add_argument(

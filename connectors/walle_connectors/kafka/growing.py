@@ -24,10 +24,11 @@ from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.cloud.place import own_data_dir
 from walle_stream.cloud.splitting import place_of, split_table
 from walle_stream.errors import SpecFileError, TopicError
-from walle_stream.ports import SnapshotPoint
 from walle_stream.reading.offsets import encode_position
 from walle_stream.spec.loader import LoadedPipeline
 from walle_stream.store.growing import GrowingDatabases, GrowingFolder, growing_snapshots
+from walle_stream.store.objects import open_objects
+from walle_stream.store.snapshots import SnapshotPoint
 
 if TYPE_CHECKING:
     from walle_connectors.brokers import Connection
@@ -103,13 +104,13 @@ class Growth:
         open_state: OpenState,
         data_dir: Path | None,
         cloud: Path | None,
-        snapshots: Path | None,
+        snapshots: str | None,
         tell: Callable[[str], None],
     ) -> None:
         """Grow; ``tell`` is called with a line for each thing that is done.
 
         ``data_dir`` is the hosts', None for the usual one. ``cloud`` is that of the only worker of
-        ``walle cloud``, or ``snapshots`` the folder that all workers share.
+        ``walle cloud``, or ``snapshots`` the URL that all workers share.
 
         Raises:
             TopicError: Something is not ready, or records came meanwhile.
@@ -198,7 +199,7 @@ class Growth:
         stack: ExitStack,
         tunnel: KafkaTunnelModel,
         cloud: Path | None,
-        snapshots: Path | None,
+        snapshots: str | None,
         tell: Callable[[str], None],
     ) -> list[GrowingDatabases]:
         client = stack.enter_context(closing(self._client(tunnel, tunnel.topic)))
@@ -206,7 +207,8 @@ class Growth:
         name, counts = self._loaded.pipeline.metadata.name, (self._before, self._after)
         tables: GrowingDatabases
         if snapshots is not None:
-            tables = stack.enter_context(growing_snapshots(snapshots / name, *counts, _point))
+            growing = growing_snapshots(open_objects(snapshots), name, counts, _point)
+            tables = stack.enter_context(growing)
         elif cloud is not None:
             tables = GrowingFolder(stack.enter_context(own_data_dir(cloud)), *counts)
         elif any(each.end > 0 for each in bounds.values()) and self._has_cloud(tunnel):
@@ -279,5 +281,4 @@ def _begin(client: TopicClient) -> bytes:
 
 
 def _point(path: Path) -> tuple[SnapshotPoint, str]:
-    place = place_of(path)
-    return SnapshotPoint(place.begun, place.next), ""
+    return SnapshotPoint(1, place_of(path).progress), ""

@@ -12,8 +12,8 @@ from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import SourceError
-from walle_stream.store.growing import of_count
-from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.store.objects import FolderObjects
+from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.testing.kit import run_pipeline
 
 pytestmark = pytest.mark.integration
@@ -94,7 +94,8 @@ def test_a_group_that_was_made_anew_goes_on_above_the_last_opening(
     shared = tmp_path / "shared"
     overrides = ["spec.runtime.partitions=4", f"spec.state.snapshots={{path: {shared}}}"]
     [pipeline] = {Assembly.load(path).name}
-    partitions = [FolderSnapshots(of_count(shared / pipeline, 4), number) for number in range(4)]
+    folder = f"{pipeline}/of-4"
+    partitions = [PartitionSnapshots(FolderObjects(shared), folder, n) for n in range(4)]
     for each in partitions:
         each.own(9 << 32)  # by somebody who left nothing else, in a group that is gone
     assert features(path, tmp_path / "d", *overrides) == expected

@@ -1,4 +1,5 @@
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from made import numbers, record, stretch
 
 from walle_stream.clock import monotonic_ms, unstopped_ms
 from walle_stream.cloud.partitions import MOVING, Partitions, TableOptions
-from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.store.objects import FolderObjects
+from walle_stream.store.snapshots import PartitionSnapshots
 
 MINUTE_MS = 60_000
 
@@ -21,7 +23,7 @@ def begin(tmp_path):
     def begin(name, every_ms=0.0):
         options = TableOptions(
             keep=3,
-            snapshots=lambda number: FolderSnapshots(tmp_path / "shots", number),
+            snapshots=partial(PartitionSnapshots, FolderObjects(tmp_path / "shots"), "shop"),
             snapshot_every_ms=every_ms,
         )
         made.append(Partitions(tmp_path / name, f"{name}:1", options))

@@ -3,14 +3,14 @@
 import pytest
 
 from walle_stream.errors import StoreError
-from walle_stream.ports import SnapshotPoint
 from walle_stream.store.growing import (
     GrowingFolder,
     GrowingSnapshots,
     growing_snapshots,
     of_count,
 )
-from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.store.objects import FolderObjects
+from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
 
 
 @pytest.fixture(params=["folder", "snapshots"])
@@ -24,12 +24,13 @@ def growing(request, tmp_path):
         return lambda: GrowingFolder(place, 2, 4)
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "CURRENT").write_text("old")
-    FolderSnapshots(old, 0).put(tmp_path / "d", SnapshotPoint(1, 1), "a" * 16)
+    objects = FolderObjects(tmp_path)
+    PartitionSnapshots(objects, "place/of-2", 0).put(tmp_path / "d", SnapshotPoint(1, 1))
 
     def point(path):
         return SnapshotPoint(3, 4), "ab" * 8
 
-    return lambda: GrowingSnapshots(place, 2, 4, tmp_path / "work", point)
+    return lambda: GrowingSnapshots(objects, "place", (2, 4), tmp_path / "work", point)
 
 
 def test_new_databases_count_when_they_are_published(growing, tmp_path):
@@ -47,7 +48,7 @@ def test_new_databases_count_when_they_are_published(growing, tmp_path):
     assert made.is_published
     folder = of_count(tmp_path / "place", 4)
     if isinstance(made, GrowingSnapshots):
-        snapshots = FolderSnapshots(folder, 2)
+        snapshots = PartitionSnapshots(FolderObjects(folder.parent), folder.name, 2)
         assert (snapshots.newest, snapshots.last_epoch) == (SnapshotPoint(3, 4), 3)
         assert snapshots.incarnation("cd" * 8) == "ab" * 8
         snapshots.fetch(tmp_path / "back")
@@ -59,6 +60,7 @@ def test_new_databases_count_when_they_are_published(growing, tmp_path):
 
 
 def test_a_folder_without_snapshots_is_one_line(tmp_path):
-    growing = growing_snapshots(tmp_path / "nowhere", 2, 4, lambda _: (SnapshotPoint(1, 1), ""))
+    objects = FolderObjects(tmp_path / "nowhere")
+    growing = growing_snapshots(objects, "shop", (2, 4), lambda _: (SnapshotPoint(1, 1), ""))
     with pytest.raises(StoreError, match="nowhere"):
         growing.__enter__()

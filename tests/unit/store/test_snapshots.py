@@ -1,16 +1,57 @@
-"""Snapshots in a folder: what is taken back is what was there, whoever writes meanwhile."""
+"""Snapshots of databases: what is taken back is what was there, whoever writes meanwhile."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from walle_stream.errors import StoreCorruptedError, StoreError
-from walle_stream.ports import SnapshotPoint
+from walle_stream.errors import (
+    FormatVersionError,
+    SpecFileError,
+    StoreCorruptedError,
+    StoreError,
+    StoreFullError,
+    StoreUnreachableError,
+)
 from walle_stream.store import snapshots
+from walle_stream.store.objects import FolderObjects, open_objects
 from walle_stream.store.partition import PartitionStore
-from walle_stream.store.snapshots import FolderSnapshots, line_of
+from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
 
 ROWS = {b"\x10a\x00\x01": b"1", b"\x10b\x00\x01": b"2" * 5_000}
+MIB = 2**20
+
+
+class Counting(FolderObjects):
+    """Knows how much went there, and fails where it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.names, self.moved = [], 0
+        self.failing = set()
+
+    def put(self, name, source):
+        self._fail("put")
+        super().put(name, source)
+        self.names.append(name.rpartition("-")[2])
+        self.moved += source.stat().st_size
+
+    def create(self, name, content):
+        self._fail("create")
+        self.moved += len(content)
+        return super().create(name, content)
+
+    def get(self, name):
+        self._fail("get")
+        return super().get(name)
+
+    def delete(self, names):
+        self._fail("delete")
+        super().delete(names)
+
+    def _fail(self, what):
+        if what in self.failing:
+            raise StoreUnreachableError("nobody answers")
 
 
 def write(path: Path, rows: dict[bytes, bytes]) -> None:
@@ -26,150 +67,219 @@ def read(path: Path) -> dict[bytes, bytes]:
         return dict(store.scan(b"\x10"))
 
 
-def put(made: FolderSnapshots, path: Path, place: SnapshotPoint) -> None:
-    copy = path.with_name(f"copy-{place.epoch}-{place.commits}")
+def put(made: PartitionSnapshots, path: Path, epoch: int, commits: int) -> None:
+    copy = path.with_name(f"copy-{path.name}-{epoch}-{commits}")
     with PartitionStore.open(path) as store:
         store.checkpoint(copy)
-    made.put(copy, place, line_of(path))
+    made.put(copy, SnapshotPoint(epoch, commits))
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> FolderSnapshots:
-    return FolderSnapshots(tmp_path / "shared", 3)
+def objects(tmp_path: Path) -> Counting:
+    return Counting(tmp_path / "shared")
 
 
-def stored(tmp_path: Path, pattern: str) -> list[str]:
-    return sorted(path.name for path in (tmp_path / "shared/p-03").glob(pattern))
+@pytest.fixture
+def owner(objects):
+    def owner(epoch: int) -> PartitionSnapshots:
+        made = PartitionSnapshots(objects, "shop", 3)
+        if epoch:
+            made.own(epoch)
+        return made
+
+    return owner
 
 
-def test_a_fetched_database_has_a_line_of_its_own(made: FolderSnapshots, tmp_path: Path) -> None:
-    write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", SnapshotPoint(1, 5))
-    made.fetch(tmp_path / "b")
-    assert read(tmp_path / "b") == ROWS
-    assert line_of(tmp_path / "b") != line_of(tmp_path / "a")
-
-
-def test_a_table_travels_once_and_what_is_replaced_goes(
-    made: FolderSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copied = []
-    copy = snapshots._copy
-
-    def counted(source: Path, target: Path) -> str:
-        copied.append(source.name)
-        return copy(source, target)
-
-    monkeypatch.setattr(snapshots, "_copy", counted)
-    for commits in range(1, 6):
-        write(tmp_path / "a", {b"\x10%d\x00\x01" % commits: b"x" * 1_000})
-        put(made, tmp_path / "a", SnapshotPoint(1, commits))
-    tables = [name for name in copied if name.endswith(".sst")]
-    assert len(tables) == len(set(tables))
-    # in another process nothing is remembered, and still nothing travels again
-    put(FolderSnapshots(tmp_path / "shared", 3), tmp_path / "a", SnapshotPoint(1, 6))
-    again = [name for name in copied if name.endswith(".sst")]
-    assert len(again) == len(set(again))
-    assert len(stored(tmp_path, "*.json")) == 2
-    assert len(stored(tmp_path, "*/*CURRENT")) == 2
-    made.fetch(tmp_path / "b")
-    assert len(read(tmp_path / "b")) == 5
-
-
-def test_the_highest_epoch_counts_however_much_a_former_owner_writes(
-    made: FolderSnapshots, tmp_path: Path
-) -> None:
-    write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", SnapshotPoint(1, 5))
-    made.fetch(tmp_path / "b")
-    write(tmp_path / "b", {b"\x10new\x00\x01": b"4"})
-    put(made, tmp_path / "b", SnapshotPoint(2, 6))
-    # the former owner was only cut off
-    write(tmp_path / "a", {b"\x10zombie\x00\x01": b"5"})
-    put(made, tmp_path / "a", SnapshotPoint(1, 900))
-    assert made.newest == SnapshotPoint(2, 6)
+def test_a_table_travels_once_also_across_owners(objects, owner, tmp_path):
+    for epoch, machine in enumerate("abab", 1):
+        made, path = owner(epoch), tmp_path / machine
+        if epoch > 1:
+            made.fetch(path)
+        for commits in (1, 2):
+            write(path, {b"\x10%d-%d\x00\x01" % (epoch, commits): os.urandom(1_000)})
+            put(made, path, epoch, commits)
     made.fetch(tmp_path / "c")
-    assert b"\x10new\x00\x01" in read(tmp_path / "c")
-    assert b"\x10zombie\x00\x01" not in read(tmp_path / "c")
-    # the next one of the owner clears up
-    put(made, tmp_path / "b", SnapshotPoint(2, 7))
-    assert not stored(tmp_path, f"{line_of(tmp_path / 'a')}*")
-    assert len(stored(tmp_path, "*.json")) == 2
+    assert len(read(tmp_path / "c")) == 8
+    tables = [name for name in objects.names if name.endswith(".sst")]
+    assert len(tables) == len(set(tables)) >= 8
 
 
-def test_a_snapshot_that_was_not_finished_leaves_the_one_before_whole(
-    made: FolderSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unchanged_partition_moves_hardly_anything(objects, owner, tmp_path):
+    write(tmp_path / "a", {b"\x10%d\x00\x01" % n: os.urandom(MIB) for n in range(8)})
+    put(owner(1), tmp_path / "a", 1, 1)
+    size = objects.moved
+    assert size > 8 * MIB
+    copy = tmp_path / "copy-a-1-1"
+    for commits in (2, 3):  # in one opening: the counts of commits alone differ
+        made = owner(commits)
+        before = objects.moved
+        made.put(copy, SnapshotPoint(commits, commits))
+        assert objects.moved - before < size / 100
+    owner(4).fetch(tmp_path / "b")
+    made, before = owner(5), objects.moved
+    made.fetch(tmp_path / "b")
+    put(made, tmp_path / "b", 5, 3)  # opened elsewhere, which makes RocksDB's own files anew
+    assert objects.moved - before < size / 100
+
+
+def test_a_snapshot_that_was_not_finished_leaves_the_one_before_whole(objects, owner, tmp_path):
+    made = owner(1)
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", SnapshotPoint(1, 5))
+    put(made, tmp_path / "a", 1, 5)
     write(tmp_path / "a", {b"\x10c\x00\x01": b"3"})
-
-    def die(path: Path, content: bytes) -> None:
-        raise OSError(f"{path} with {len(content)} bytes: the machine died")
-
-    # opened once more, and nothing was committed: the same count of commits
-    monkeypatch.setattr(snapshots, "put_file", die)
-    with pytest.raises(StoreError, match="the machine died"):
-        put(made, tmp_path / "a", SnapshotPoint(2, 5))
-    # and a table of another content under the same name
-    copy = tmp_path / "copy-1-5"
-    for each in copy.glob("*.sst"):
-        (copy / "new").write_bytes(each.read_bytes()[::-1])
-        (copy / "new").rename(each)
-    with pytest.raises(StoreError, match="the machine died"):
-        FolderSnapshots(tmp_path / "shared", 3).put(
-            copy, SnapshotPoint(3, 5), line_of(tmp_path / "a")
-        )
-    monkeypatch.undo()
-    assert made.fetch(tmp_path / "b") == SnapshotPoint(1, 5)
+    for commits, step in enumerate(("put", "create"), 6):
+        objects.failing = {step}
+        with pytest.raises(StoreUnreachableError):
+            put(made, tmp_path / "a", 1, commits)
+    objects.failing = set()
+    assert owner(0).fetch(tmp_path / "b") == SnapshotPoint(1, 5)
     assert read(tmp_path / "b") == ROWS
+    objects.failing = {"delete"}  # it counts, and what it replaced stays for now
+    with pytest.raises(StoreUnreachableError):
+        put(made, tmp_path / "a", 1, 8)
+    objects.failing = set()
+    assert owner(0).newest == SnapshotPoint(1, 8)
+    put(made, tmp_path / "a", 1, 9)
+    points = [SnapshotPoint(1, 8), SnapshotPoint(1, 9)]
+    assert made._list().points == points
+    needed = {file.stored for point in points for file in made._read(point).files}
+    assert len(objects.listed("shop")) == len(needed) + 2 + 1
+
+
+def test_a_request_that_is_refused_by_its_own_success_counts(objects, owner, monkeypatch, tmp_path):
+    create = FolderObjects.create
+    monkeypatch.setattr(
+        Counting, "create", lambda *arguments: create(*arguments) and create(*arguments)
+    )
+    write(tmp_path / "a", ROWS)
+    made = owner(1)
+    put(made, tmp_path / "a", 1, 1)
+    put(made, tmp_path / "a", 1, 2)
+    assert owner(0).fetch(tmp_path / "b") == SnapshotPoint(1, 2)
+    assert made.own_next() == 2
+    assert made.incarnation("a" * 16) == "a" * 16
 
 
 def test_a_snapshot_that_is_replaced_while_it_is_fetched_is_fetched_anew(
-    made: FolderSnapshots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    objects, owner, tmp_path, monkeypatch
+):
+    made = owner(1)
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", SnapshotPoint(1, 1))
-    fetch = FolderSnapshots._fetch
+    put(made, tmp_path / "a", 1, 1)
+    download = PartitionSnapshots._download
 
-    def slow(self: FolderSnapshots, manifest: snapshots._Manifest, target: Path) -> SnapshotPoint:
-        monkeypatch.setattr(FolderSnapshots, "_fetch", fetch)
+    def slow(self, manifest, target):
+        monkeypatch.setattr(PartitionSnapshots, "_download", download)
         for commits in (2, 3, 4):
-            put(made, tmp_path / "a", SnapshotPoint(1, commits))
-        return fetch(self, manifest, target)
+            put(made, tmp_path / "a", 1, commits)
+        return download(self, manifest, target)
 
-    monkeypatch.setattr(FolderSnapshots, "_fetch", slow)
-    assert made.fetch(tmp_path / "b") == SnapshotPoint(1, 4)
+    monkeypatch.setattr(PartitionSnapshots, "_download", slow)
+    assert owner(0).fetch(tmp_path / "b") == SnapshotPoint(1, 4)
     assert read(tmp_path / "b") == ROWS
 
 
-def test_damage_is_named_and_what_is_there_stays(made: FolderSnapshots, tmp_path: Path) -> None:
+def test_files_that_others_removed_are_uploaded_again(objects, owner, tmp_path):
+    made = owner(1)
     write(tmp_path / "a", ROWS)
-    put(made, tmp_path / "a", SnapshotPoint(1, 1))
+    put(made, tmp_path / "a", 1, 1)
+    objects.delete([name for name in objects.listed("shop") if name.endswith(".sst")])
+    put(made, tmp_path / "a", 1, 2)
+    owner(0).fetch(tmp_path / "b")
+    assert read(tmp_path / "b") == ROWS
+
+
+def test_damage_is_named_and_what_is_there_stays(objects, owner, tmp_path):
+    write(tmp_path / "a", ROWS)
+    put(owner(1), tmp_path / "a", 1, 1)
     write(tmp_path / "b", {b"\x10old\x00\x01": b"x"})
     table = min((tmp_path / "shared").rglob("*.sst"))
     content = table.read_bytes()
     table.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(StoreCorruptedError, match="was altered"):
-        made.fetch(tmp_path / "b")
+        owner(0).fetch(tmp_path / "b")
     table.unlink()
-    with pytest.raises(StoreError, match="lacks a file"):
-        made.fetch(tmp_path / "b")
+    with pytest.raises(StoreCorruptedError, match="No such file"):
+        owner(0).fetch(tmp_path / "b")
     assert read(tmp_path / "b") == {b"\x10old\x00\x01": b"x"}
-    [manifest] = (tmp_path / "shared/p-03").glob("*.json")
+    [manifest] = (tmp_path / "shared/shop/p-03").glob("*.json")
     manifest.write_bytes(b"{")
     with pytest.raises(StoreCorruptedError, match="is damaged"):
-        made.fetch(tmp_path / "b")
+        owner(0).fetch(tmp_path / "b")
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (f"{1:020d}-{5:020d}-0123456789abcdef.json", "{}"),
+        (f"{1:020d}-{5:020d}.json", '{"v":3,"pages":[]}'),
+    ],
+)
+def test_snapshots_of_another_version_are_refused(owner, tmp_path, name, content):
+    folder = tmp_path / "shared/shop/p-03"
+    folder.mkdir(parents=True)
+    (folder / name).write_text(content)
+    with pytest.raises(FormatVersionError, match="another version of walle_stream"):
+        owner(0).fetch(tmp_path / "b")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(owner, tmp_path):
     (tmp_path / "shared").write_text("a file")
+    made = owner(0)
+    for call in (lambda: made.own(1), lambda: made.incarnation("a" * 16)):
+        with pytest.raises(StoreError, match="a folder with room that every machine may write"):
+            call()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_folder_is_one_line(owner, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: os.write(os.open("/dev/full", os.O_WRONLY), b"1"))
+    with pytest.raises(StoreFullError, match="No space left"):
+        owner(1)
+
+
+def test_an_opening_waits_for_a_store_that_is_away(objects, owner, tmp_path, monkeypatch, caplog):
     write(tmp_path / "a", ROWS)
-    with pytest.raises(StoreError, match=r"spec\.state\.snapshots"):
-        put(FolderSnapshots(tmp_path / "shared", 3), tmp_path / "a", SnapshotPoint(1, 1))
+    put(owner(1), tmp_path / "a", 1, 1)
+    waits = []
+
+    def sleep(seconds):
+        waits.append(seconds)
+        if len(waits) == 3:
+            objects.failing = set()
+
+    monkeypatch.setattr(snapshots.time, "sleep", sleep)
+    objects.failing = {"create", "get"}
+    made = owner(2)
+    objects.failing = {"get"}
+    waits.clear()
+    made.fetch(tmp_path / "b")
+    assert waits[:3] == [0.5, 1.0, 2.0]
+    assert [record.message for record in caplog.records] == ["nobody answers: it is waited for"] * 2
+    monkeypatch.setattr(snapshots, "_PATIENCE_MS", -1.0)
+    objects.failing = {"create"}
+    with pytest.raises(StoreUnreachableError):
+        owner(3)
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    (tmp_path / "shared").write_text("a file")
-    with pytest.raises(StoreError, match="every machine may write"):
-        FolderSnapshots(tmp_path / "shared", 3).incarnation("a" * 16)
+def test_a_restore_says_how_far_it_is(owner, tmp_path, monkeypatch, caplog):
+    write(tmp_path / "a", {b"\x10%d\x00\x01" % n: os.urandom(MIB) for n in range(4)})
+    put(owner(1), tmp_path / "a", 1, 1)
+    monkeypatch.setattr(snapshots, "_TELL_MS", 0.0)
+    owner(0).fetch(tmp_path / "b")
+    assert f"{tmp_path}/shared/shop/p-03: 4 of 4 MB are here" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://host/x", "s3://", "s3://key:secret@bucket/x", "file://host/x", "s3://b/?a=secret"],
+)
+def test_what_is_no_place_is_refused_without_its_secrets(url):
+    with pytest.raises(SpecFileError, match="snapshots: ") as refused:
+        open_objects(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_folder_may_be_a_url(tmp_path):
+    assert open_objects(f"file://{tmp_path}/a%20b").place == f"{tmp_path}/a b"
+    assert open_objects(str(tmp_path)).place == str(tmp_path)

@@ -9,8 +9,8 @@ from walle_stream.actors.parts.part import Opening, Part
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.turn import Turn
 from walle_stream.errors import StoreError
-from walle_stream.ports import SnapshotPoint, SnapshotStore
 from walle_stream.store.copies import SnapshotCopies
+from walle_stream.store.snapshots import ANY_EPOCH, PartitionSnapshots, SnapshotPoint
 
 _log = logging.getLogger(__name__)
 
@@ -20,26 +20,34 @@ class SnapshotKeeper(Part):
 
     _rows: PartitionRows
 
-    def __init__(self, snapshots: SnapshotStore, uploads: Executor, every_ms: float) -> None:
+    def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
         """Begin; see ``SnapshotCopies``."""
         self.snapshots = snapshots
         self._copies = SnapshotCopies(snapshots, uploads, every_ms)
         self._commits = 0
 
-    def fetch(self, path: Path, own_epoch: int) -> bool:
-        """Take the newest snapshot if somebody else owned the partition since; blocks.
+    def take_over(self, path: Path, own_epoch: int, epochs: range = ANY_EPOCH) -> int:
+        """Claim a partition, and take the newest snapshot if somebody else had it since; blocks.
 
         Where he left none, this owner begins anew, too, as he did: the database is put aside.
-        ``own_epoch`` is of the last opening, 0 where there is none. The database is closed; returns
-        whether it was replaced.
+
+        Args:
+            path: The database's folder, closed.
+            own_epoch: Of its last opening, 0 where there is none.
+            epochs: Those that its placement allows.
+
+        Returns:
+            The epoch that was claimed.
 
         Raises:
-            StoreError: It cannot be fetched, or put aside.
+            EpochTakenError: A later placement has it.
+            StoreError: It cannot be claimed or fetched, or put aside.
         """
-        newest = self._copies.prepare(path)
-        last = max(self.snapshots.last_epoch, newest.epoch if newest else 0)
+        self._copies.prepare(path)
+        last = self.snapshots.last_epoch
+        epoch = self.snapshots.own_next(epochs, own_epoch)
         if last <= own_epoch:
-            return False
+            return epoch
         point = self.snapshots.fetch(path)
         if point is not None:
             _log.info("%s was taken over from the snapshot %s", path, point)
@@ -51,7 +59,7 @@ class SnapshotKeeper(Part):
             except OSError as error:
                 raise StoreError(f"{path} cannot be put aside: {error}") from error
             _log.warning("%s begins anew: its last owner left no snapshot", path)
-        return point is not None or own_epoch > 0
+        return epoch
 
     def restart(self, opening: Opening) -> None:
         """Copy the database that was opened."""

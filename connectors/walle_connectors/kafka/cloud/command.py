@@ -72,9 +72,9 @@ def add(commands: Any) -> None:
 def _add_sources_of_state(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshots",
-        type=Path,
-        metavar="DIR",
-        help="a folder that all workers reach: a partition that moves brings its table from there",
+        metavar="URL",
+        help="a folder that all workers reach, s3://, gs:// or az://: a partition that moves "
+        "brings its table from there",
     )
     parser.add_argument(
         "--snapshot-every", type=_positive, default=60, metavar="S", help="seconds between two"

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event, Timer
 from typing import IO, Any, Final
@@ -44,7 +45,8 @@ from walle_stream.errors import (
 )
 from walle_stream.spec.loader import LoadedPipeline
 from walle_stream.store.growing import of_count
-from walle_stream.store.snapshots import FolderSnapshots
+from walle_stream.store.objects import open_objects
+from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.wire.bearer import token_from
 
 _log = logging.getLogger(__name__)
@@ -257,13 +259,13 @@ def _as_source(
 def _table_options(
     options: argparse.Namespace, tunnel: KafkaTunnelModel, name: Path, sinks: Sequence[str]
 ) -> TableOptions:
-    folder: Path | None = options.snapshots
+    objects = None if options.snapshots is None else open_objects(options.snapshots)
     return TableOptions(
         keep=options.keep,
         keeps_reports=options.reports is not None,
         keeps_calls=tunnel.down_topic is not None,
         sinks=sinks,
-        snapshots=None if folder is None else lambda number: FolderSnapshots(folder / name, number),
+        snapshots=None if objects is None else partial(PartitionSnapshots, objects, str(name)),
         snapshot_every_ms=options.snapshot_every * 1000.0,
     )
 
