@@ -33,6 +33,8 @@ _RETRY: Final = {
     },
 }
 
+_MORE: Final = "\n\nDebug source"
+"""Behind it an error goes on with the request, whose headers are nobody else's."""
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _ANSWER: Final = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
 _BUSY: Final = {"408", "429"}
@@ -56,13 +58,19 @@ class BucketObjects(ObjectStore):
     """Objects below a URL such as ``s3://bucket/prefix``."""
 
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
-        """Ask nobody yet."""
+        """Ask nobody yet.
+
+        Raises:
+            StoreError: Something is missing in the environment.
+        """
         self._url = url
         make: Any = from_url
-        with self._told():
-            self._store = make(
-                url, config=dict(options), client_options=_CLIENT, retry_config=_RETRY
-            )
+        given = {"config": dict(options), "client_options": _CLIENT, "retry_config": _RETRY}
+        try:
+            self._store = make(url, **given)
+        except BaseError as error:
+            problem = str(error).partition(_MORE)[0]
+            raise StoreError(f"{url}: {problem}: it comes from the environment") from None
 
     @property
     def place(self) -> str:  # noqa: D102 - inherited
@@ -103,8 +111,7 @@ class BucketObjects(ObjectStore):
             text = str(error)
             if may_lack and isinstance(error, FileNotFoundError) and not _NO_BUCKET.search(text):
                 raise
-            # the text goes on with the request, whose headers are nobody else's
-            raise self._explained(text.partition("\n\nDebug source")[0]) from None
+            raise self._explained(text.partition(_MORE)[0]) from None
 
     def _explained(self, said: str) -> StoreError:
         found = _ANSWER.search(said)

@@ -33,6 +33,7 @@ def open_objects(url: str, options: Mapping[str, Any] | None = None) -> ObjectSt
 
     Raises:
         SpecFileError: It is no address of a store, or the extra ``cluster`` is not installed.
+        StoreError: Something is missing in the environment.
     """
     try:
         reached(url)

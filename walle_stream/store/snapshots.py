@@ -38,6 +38,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from hashlib import blake2b, file_digest
 from pathlib import Path
 from threading import Lock
@@ -128,13 +129,16 @@ class PartitionSnapshots:
         """Epoch of the last opening by anybody, 0 where there was none."""
         return self._patiently(self._list).last_epoch
 
-    def own(self, epoch: int) -> None:
+    def own(self, epoch: int, note: Callable[[bytes], None] = lambda _: None) -> None:
         """Claim the partition, before it is fetched and anything is sent with the epoch.
+
+        ``note`` gets the claim's token before; see ``is_last_claim``.
 
         Raises:
             EpochTakenError: Somebody else has claimed this epoch, or a higher one.
         """
         name, token = f"{epoch:020d}.owner", uuid4().hex.encode()
+        note(token)
         # a request that was repeated may be refused by its own success
         is_ours = self._patiently(lambda: self._create(name, token) == token)
         last = self.last_epoch
@@ -142,7 +146,18 @@ class PartitionSnapshots:
             raise self._taken(epoch, last)
         self._digests, self._last = {}, None
 
-    def own_next(self, epochs: range = ANY_EPOCH, above: int = 0) -> int:
+    def is_last_claim(self, token: bytes) -> bool:
+        """Return whether nobody has claimed the partition behind a claim with this token."""
+        with suppress(FileNotFoundError):  # a later owner removed it
+            return self._patiently(lambda: self._content(f"{self.last_epoch:020d}.owner")) == token
+        return False
+
+    def own_next(
+        self,
+        epochs: range = ANY_EPOCH,
+        above: int = 0,
+        note: Callable[[bytes], None] = lambda _: None,
+    ) -> int:
         """Claim the partition with the first of these epochs that is above all others; return it.
 
         ``above`` is one that is known to have been used, though nobody may have claimed it.
@@ -156,7 +171,7 @@ class PartitionSnapshots:
             if epoch not in epochs:
                 raise self._taken(epochs[-1], last)
             try:
-                self.own(epoch)
+                self.own(epoch, note)
             except EpochTakenError:
                 continue  # somebody else is a step further now
             return epoch

@@ -3,6 +3,7 @@
 import logging
 import shutil
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 
 from walle_stream.actors.parts.part import Opening, Part
@@ -10,6 +11,7 @@ from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.actors.turns.turn import Turn
 from walle_stream.errors import StoreError
 from walle_stream.store.copies import SnapshotCopies
+from walle_stream.store.files import make_folder, put_file
 from walle_stream.store.snapshots import ANY_EPOCH, PartitionSnapshots, SnapshotPoint
 
 _log = logging.getLogger(__name__)
@@ -44,10 +46,14 @@ class SnapshotKeeper(Part):
             StoreError: It cannot be claimed or fetched, or put aside.
         """
         self._copies.prepare(path)
-        last = self.snapshots.last_epoch
+        claim = path.with_name(f"{path.name}.claim")
+        is_own = self.snapshots.last_epoch <= own_epoch or (
+            # a process died behind its claim, and sent nothing with it
+            claim.exists() and self.snapshots.is_last_claim(claim.read_bytes())
+        )
+        if is_own:
+            return self.snapshots.own_next(epochs, own_epoch, partial(_note, claim))
         epoch = self.snapshots.own_next(epochs, own_epoch)
-        if last <= own_epoch:
-            return epoch
         point = self.snapshots.fetch(path)
         if point is not None:
             _log.info("%s was taken over from the snapshot %s", path, point)
@@ -79,3 +85,11 @@ class SnapshotKeeper(Part):
     @property
     def _point(self) -> SnapshotPoint:
         return SnapshotPoint(self._rows.epoch, self._commits)
+
+
+def _note(path: Path, token: bytes) -> None:
+    try:
+        make_folder(path.parent)
+        put_file(path, token)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error}") from error
