@@ -45,7 +45,7 @@ class Owner:
 
     def open(self):
         last = self.snapshots.last_epoch
-        claimed = self.snapshots.own_next()
+        claimed = self.snapshots.own()
         if last > self.epoch:
             before = len(self.lost)
             point = self.snapshots.fetch(self.folder)

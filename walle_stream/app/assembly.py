@@ -304,16 +304,9 @@ class Assembly:
         uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
         sink = self._open_sink(stack)
         self._plan = self._make_plan(sink, is_measured=options.is_measured)
-        self._opener = PartitionOpener(
-            self._data_dir,
-            self._in_hand,
-            self._spec.state,
-            self._plan,
-            self.pool,
-            place,
-            uploads,
-            open_snapshots(self._spec.state),
-        )
+        state, objects = self._spec.state, open_snapshots(self._spec.state)
+        own = self._data_dir, self._in_hand, state, self._plan, self.pool
+        self._opener = PartitionOpener(*own, place, uploads, objects)
 
     def _open_sink(self, stack: ExitStack) -> DeadLetterSink | None:
         spec = self._spec.dead_letters
@@ -406,19 +399,12 @@ class Assembly:
         return FirstRows(reader, self.mistakes()) if is_first else reader
 
     def check_services(self) -> None:
-        """Import what answers calls, whoever is going to; blocks.
+        """Import what answers calls, and ask the place of snapshots, whoever uses them; blocks.
 
         Raises:
-            WalleError: A service cannot be had; see ``load_services``.
+            WalleError: One of them cannot be had; see ``load_services``, ``open_snapshots``.
         """
         load_services(self._spec.services, self._models)
-
-    def check_snapshots(self) -> None:
-        """Ask the place of snapshots whether it is there; blocks.
-
-        Raises:
-            WalleError: It is not, or an extra is not installed.
-        """
         objects = open_snapshots(self._spec.state)
         if objects is not None:
             objects.listed(self.name)

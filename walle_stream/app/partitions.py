@@ -113,7 +113,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
                 # that was restored, and has a lower epoch than the cloud side saw
                 wanted = seen_epoch + 1
                 if keeper is not None:
-                    wanted = keeper.snapshots.own_next(ANY_EPOCH, max(seen_epoch, rows.epoch))
+                    wanted = keeper.snapshots.own(ANY_EPOCH, max(seen_epoch, rows.epoch))
             epoch, claimed = rows.next_epoch(wanted), 0
             sender = number, epoch, incarnation
             return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
@@ -140,7 +140,7 @@ def open_snapshots(spec: StateSpec) -> ObjectStore | None:
         SpecFileError: An extra is not installed.
     """
     place = spec.snapshots
-    return None if place is None else open_objects(place.place, place.store_options)
+    return None if place is None else open_objects(place.place, dict(place.options.items()))
 
 
 def _own_epoch(path: Path, patience_s: float) -> int:

@@ -34,7 +34,6 @@ def validate_file(file: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         return _summary("Task", compile_task(task).name)
     assembly = Assembly.load(file, overrides)
     assembly.check_services()
-    assembly.check_snapshots()
     summary = _summary("Pipeline", assembly.name, sorted(task.name for task in assembly.tasks))
     mistakes = assembly.mistakes()
     of_file = mistakes.look_at_file()

@@ -257,7 +257,7 @@ class Partitions:
         if options.snapshots is not None:
             store = options.snapshots(number)
             copies = SnapshotCopies(store, self._uploads, options.snapshot_every_ms)
-            epoch = store.own_next()
+            epoch = store.own()
             self._fetch(copies, path)
         table = PartitionTable(
             path,

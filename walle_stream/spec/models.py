@@ -312,18 +312,6 @@ class RuntimeSpec(Strict):
     )
 
 
-class SnapshotOptions(Strict):
-    """How an object store is reached; credentials come from the environment alone."""
-
-    endpoint: str | None = Field(
-        default=None, pattern=r"^https?://[^/@]+(/[^@]*)?$", description="URL of its server."
-    )
-    region: str | None = Field(default=None, min_length=1, description="Of the bucket.")
-    virtual_hosted: StrictBool | None = Field(
-        default=None, alias="virtualHosted", description="Whether the bucket is part of the host."
-    )
-
-
 class SnapshotsSpec(Strict):
     """Copies of the partitions' state for other machines."""
 
@@ -336,8 +324,9 @@ class SnapshotsSpec(Strict):
         default=60_000, alias="every", ge=100, description="Shortest time between two."
     )
     keep: StrictInt = Field(default=2, ge=2, le=1_000, description="Snapshots that stay.")
-    options: SnapshotOptions = Field(
-        default_factory=SnapshotOptions, description="Of an object store."
+    options: dict[Literal["endpoint", "region"], str] = Field(
+        default_factory=dict,
+        description="How an object store is reached; credentials come from the environment.",
     )
 
     @model_validator(mode="after")
@@ -350,13 +339,6 @@ class SnapshotsSpec(Strict):
     def place(self) -> str:
         """Where they go: a folder, or a URL."""
         return self.url or str(self.path)
-
-    @property
-    def store_options(self) -> dict[str, Any]:
-        """What is set of the options, as obstore calls it."""
-        named = {**self.options.model_dump(), "virtual_hosted_style_request": None}
-        named["virtual_hosted_style_request"] = named.pop("virtual_hosted")
-        return {name: value for name, value in named.items() if value is not None}
 
 
 class StateSpec(StoreSpec):

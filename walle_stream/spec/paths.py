@@ -1,8 +1,7 @@
 """Paths in a definition."""
 
 from pathlib import Path
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import Annotated
 
 from pydantic import AfterValidator
 
@@ -26,22 +25,15 @@ def reached(place: str) -> str:
     Raises:
         ValueError: It can be none; the message does not show it.
     """
-    parts = urlsplit(place)
-    if "://" not in place:
+    scheme, is_url, rest = place.partition("://")
+    if not is_url:
         return str(_without_nul(Path(place)))
-    if parts.scheme not in SCHEMES:
-        raise ValueError(f"a folder, or one of {', '.join(f'{each}://' for each in SCHEMES)}")
-    if "@" in parts.netloc or parts.query:
-        raise ValueError("credentials and options stand in no URL: they come from the environment")
-    if bool(parts.netloc) == (parts.scheme == "file") or (
-        parts.scheme == "file" and not parts.path
-    ):
-        raise ValueError("file:///FOLDER, or a bucket behind the ://")
+    if scheme not in {"file", "s3", "gs", "az"} or (scheme == "file") != rest.startswith("/"):
+        raise ValueError("give a folder, file:///FOLDER, s3://BUCKET, gs://BUCKET or az://...")
+    if not rest.strip("/") or "@" in rest or "?" in rest:
+        raise ValueError("give a bucket; credentials come from the environment, not in a URL")
     return place
 
-
-SCHEMES: Final = ("file", "s3", "gs", "az")
-"""Of URLs that a place may have."""
 
 PlaceField = Annotated[str, PathMarker(), AfterValidator(reached)]
 """A folder as a path, or a URL of one of the schemes."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from walle_stream.errors import StoreError, StoreFullError
+
 FULL_DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Numbers of the system's errors of a full disk."""
 
@@ -90,6 +92,11 @@ def sync_folder(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+def refusal(error: OSError, message: str) -> StoreError:
+    """Return our error for one of the disk: whether it is full, or anything else."""
+    return (StoreFullError if error.errno in FULL_DISK else StoreError)(message)
 
 
 def flush_file(path: Path) -> None:

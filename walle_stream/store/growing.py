@@ -153,7 +153,7 @@ class GrowingSnapshots:
         for number, path in self._made.items():
             point, incarnation = self._point_of(path)
             snapshots = self._of(self._after, number)
-            snapshots.own(point.epoch)
+            snapshots.own(range(point.epoch, point.epoch + 1))
             snapshots.put(path, point)
             if incarnation:
                 snapshots.incarnation(incarnation)

@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 from uuid import uuid4
 
-from walle_stream.errors import SpecFileError, StoreError, StoreFullError
+from walle_stream.errors import SpecFileError
 from walle_stream.errors.extras import how_to_install
 from walle_stream.ports import ObjectStore
 from walle_stream.spec.paths import reached
 from walle_stream.store.files import (
-    FULL_DISK,
     flush_file,
     make_folder,
     placing,
     put_file,
+    refusal,
     sync_folder,
 )
 
@@ -119,8 +119,8 @@ class FolderObjects(ObjectStore):
         except OSError as error:
             if may_lack and isinstance(error, FileNotFoundError):
                 raise
-            kind = StoreFullError if error.errno in FULL_DISK else StoreError
-            raise kind(
+            raise refusal(
+                error,
                 f"{self._folder} cannot be used for snapshots: {error}: give a folder with room "
-                "that every machine may write"
+                "that every machine may write",
             ) from error

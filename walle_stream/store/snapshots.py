@@ -36,9 +36,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from hashlib import blake2b, file_digest
 from pathlib import Path
 from threading import Lock
@@ -53,11 +52,10 @@ from walle_stream.errors import (
     FormatVersionError,
     StoreCorruptedError,
     StoreError,
-    StoreFullError,
     StoreUnreachableError,
 )
 from walle_stream.ports import ObjectStore
-from walle_stream.store.files import FULL_DISK, place_file, sync_folder
+from walle_stream.store.files import place_file, refusal, sync_folder
 
 _log = logging.getLogger(__name__)
 
@@ -129,52 +127,43 @@ class PartitionSnapshots:
         """Epoch of the last opening by anybody, 0 where there was none."""
         return self._patiently(self._list).last_epoch
 
-    def own(self, epoch: int, note: Callable[[bytes], None] = lambda _: None) -> None:
-        """Claim the partition, before it is fetched and anything is sent with the epoch.
+    @property
+    def last_claim(self) -> bytes:
+        """What the last owner noted of its claim, see ``own``; empty where there was none."""
+        try:
+            return self._patiently(self._content, f"{self.last_epoch:020d}.owner")
+        except FileNotFoundError:
+            return b""
 
-        ``note`` gets the claim's token before; see ``is_last_claim``.
-
-        Raises:
-            EpochTakenError: Somebody else has claimed this epoch, or a higher one.
-        """
-        name, token = f"{epoch:020d}.owner", uuid4().hex.encode()
-        note(token)
-        # a request that was repeated may be refused by its own success
-        is_ours = self._patiently(lambda: self._create(name, token) == token)
-        last = self.last_epoch
-        if not is_ours or last > epoch:
-            raise self._taken(epoch, last)
-        self._digests, self._last = {}, None
-
-    def is_last_claim(self, token: bytes) -> bool:
-        """Return whether nobody has claimed the partition behind a claim with this token."""
-        with suppress(FileNotFoundError):  # a later owner removed it
-            return self._patiently(lambda: self._content(f"{self.last_epoch:020d}.owner")) == token
-        return False
-
-    def own_next(
+    def own(
         self,
         epochs: range = ANY_EPOCH,
         above: int = 0,
-        note: Callable[[bytes], None] = lambda _: None,
+        note: Callable[[bytes], object] = lambda _: None,
     ) -> int:
-        """Claim the partition with the first of these epochs that is above all others; return it.
+        """Claim the partition, before it is fetched and anything is sent with the epoch.
 
-        ``above`` is one that is known to have been used, though nobody may have claimed it.
+        Args:
+            epochs: The first of these is taken that is above all others.
+            above: One that was used, though nobody may have claimed it.
+            note: Gets the claim before it is made.
+
+        Returns:
+            The epoch.
 
         Raises:
-            EpochTakenError: None of them is.
+            EpochTakenError: None of them is above all others.
         """
         while True:
             last = max(self.last_epoch, above)
-            epoch = max(last + 1, epochs.start)
-            if epoch not in epochs:
-                raise self._taken(epochs[-1], last)
-            try:
-                self.own(epoch, note)
-            except EpochTakenError:
-                continue  # somebody else is a step further now
-            return epoch
+            epoch, token = max(last + 1, epochs.start), uuid4().hex.encode()
+            self._expect_last(last, epochs[-1])
+            note(token)
+            # a request that was repeated may be refused by its own success
+            is_own = self._patiently(self._create, f"{epoch:020d}.owner", token) == token
+            if is_own and self.last_epoch == epoch:
+                self._digests, self._last = {}, None
+                return epoch
 
     def put(self, checkpoint: Path, point: SnapshotPoint) -> None:
         """Add a snapshot, then remove what nobody needs any more.
@@ -189,8 +178,7 @@ class PartitionSnapshots:
         """
         digests = self._digests  # another opening may begin meanwhile
         listed = self._list()
-        if listed.last_epoch > point.epoch:
-            raise self._taken(point.epoch, listed.last_epoch)
+        self._expect_last(listed.last_epoch, point.epoch + 1)
         last = [self._last] if self._last else self._kept(listed, 1)
         there = {
             (file.name, file.size, file.digest): file
@@ -209,8 +197,7 @@ class PartitionSnapshots:
         except OSError as error:
             raise StoreError(f"{checkpoint} cannot be read: {error}") from error
         _at_once(
-            lambda file: self._objects.put(f"{self._folder}/{file.stored}", checkpoint / file.name),
-            new,
+            lambda f: self._objects.put(f"{self._folder}/{f.stored}", checkpoint / f.name), new
         )
         content = msgspec.json.encode(_Manifest(_VERSION, point, files))
         made = self._decoded(self._create(_name(point), content), point)
@@ -226,31 +213,27 @@ class PartitionSnapshots:
         Raises:
             StoreCorruptedError: None is whole.
         """
-        lacking: dict[SnapshotPoint, Exception] = {}
-        while True:
-            points = self._patiently(self._list).points
-            left = [point for point in points if point not in lacking]
-            if not left:
-                break
+        failed: dict[SnapshotPoint, Exception] = {}
+        # one may be replaced meanwhile, by a newer one
+        while left := [p for p in self._patiently(self._list).points if p not in failed]:
             try:
-                # it may have been replaced meanwhile, by a newer one
-                manifest = self._patiently(lambda point=left[-1]: self._read(point))  # type: ignore[misc]
+                manifest = self._patiently(self._read, left[-1])
                 self._download(manifest, target)
             except (FileNotFoundError, StoreCorruptedError) as error:
                 _log.warning("%s/%s: %s; another one is taken", self, _name(left[-1]), error)
-                lacking[left[-1]] = error
-                continue
-            tables = (file for file in manifest.files if file.name.endswith(_TABLE))
-            self._digests = {file.name: file.digest for file in tables}
-            self._last = manifest
-            return manifest.point
-        if not lacking:
-            return None
-        point = max(lacking)
-        raise StoreCorruptedError(
-            f"no snapshot in {self} is whole, {_name(point)} is not ({lacking[point]}): restore "
-            "them from a copy, or remove them all to begin anew"
-        ) from lacking[point]
+                failed[left[-1]] = error
+            else:
+                tables = (file for file in manifest.files if file.name.endswith(_TABLE))
+                self._digests = {file.name: file.digest for file in tables}
+                self._last = manifest
+                return manifest.point
+        if failed:
+            point = max(failed)
+            raise StoreCorruptedError(
+                f"no snapshot in {self} is whole, {_name(point)} is not ({failed[point]}): restore "
+                "them from a copy, or remove them all to begin anew"
+            ) from failed[point]
+        return None
 
     def incarnation(self, own: str) -> str:
         """Return whose devices the partition's are: what its first owner said.
@@ -262,7 +245,7 @@ class PartitionSnapshots:
         Args:
             own: Of this machine's data directory; kept if nobody was here before.
         """
-        return self._patiently(lambda: self._create("incarnation", own.encode())).decode()
+        return self._patiently(self._create, "incarnation", own.encode()).decode()
 
     def __str__(self) -> str:
         """Return where they are."""
@@ -337,20 +320,14 @@ class PartitionSnapshots:
         progress = _Progress(str(self), sum(file.size for file in manifest.files))
         try:
             new.mkdir(parents=True)
-            _at_once(
-                lambda file: self._patiently(lambda: self._fetch(file, new, progress)),
-                manifest.files,
-            )
+            _at_once(lambda f: self._patiently(self._fetch, f, new, progress), manifest.files)
             sync_folder(new)
             shutil.rmtree(target, ignore_errors=True)
             place_file(new, target)
-        except FileNotFoundError:
-            raise
         except OSError as error:
-            if isinstance(error, StoreError):
+            if isinstance(error, (StoreError, FileNotFoundError)):
                 raise
-            kind = StoreFullError if error.errno in FULL_DISK else StoreError
-            raise kind(f"{new} cannot be written: {error}") from error
+            raise refusal(error, f"{new} cannot be written: {error}") from error
 
     def _fetch(self, file: _File, folder: Path, progress: "_Progress") -> None:
         digest = _new_digest()
@@ -364,11 +341,11 @@ class PartitionSnapshots:
         if digest.hexdigest() != file.digest:
             raise StoreCorruptedError(f"{self}/{file.stored} was altered: its digest is another")
 
-    def _patiently[T](self, call: Callable[[], T]) -> T:
+    def _patiently[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         began_ms, wait_s = monotonic_ms(), _FIRST_WAIT_S
         while True:
             try:
-                return call()
+                return call(*args, **kwargs)
             except StoreUnreachableError as error:
                 if monotonic_ms() - began_ms > _PATIENCE_MS:
                     raise
@@ -377,10 +354,9 @@ class PartitionSnapshots:
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
-    def _taken(self, epoch: int, last: int) -> EpochTakenError:
-        return EpochTakenError(
-            f"{self} has another owner: epoch {max(last, epoch)} is claimed, this is {epoch}", last
-        )
+    def _expect_last(self, last: int, next_one: int) -> None:
+        if last >= next_one:
+            raise EpochTakenError(f"{self} has another owner, its epoch is {last}", last)
 
     def _of_another_version(self) -> FormatVersionError:
         return FormatVersionError(
@@ -398,12 +374,9 @@ class _Progress:
     def add(self, count: int) -> None:
         with self._lock:
             self._done += count
-            is_due = monotonic_ms() - self._told_ms > _TELL_MS
-            if is_due:
-                self._told_ms = monotonic_ms()
-                _log.warning(
-                    "%s: %d of %d MB are here", self._place, self._done >> 20, self._size >> 20
-                )
+            if monotonic_ms() - self._told_ms > _TELL_MS:
+                self._told_ms, sizes = monotonic_ms(), (self._done >> 20, self._size >> 20)
+                _log.warning("%s: %d of %d MB are here", self._place, *sizes)
 
 
 def _digest(path: Path, digests: dict[str, str]) -> str:
@@ -418,10 +391,8 @@ def _digest(path: Path, digests: dict[str, str]) -> str:
 
 def _at_once(work: Callable[[_File], None], files: Sequence[_File]) -> None:
     # the largest first; the first failure ends the rest
-    ordered: Iterable[_File] = sorted(files, key=lambda file: -file.size)
-    if files:
-        with ThreadPoolExecutor(min(_AT_ONCE, len(files)), "walle-snapshot") as threads:
-            list(threads.map(work, ordered))
+    with ThreadPoolExecutor(_AT_ONCE, "walle-snapshot") as threads:
+        list(threads.map(work, sorted(files, key=lambda file: -file.size)))
 
 
 def _name(point: SnapshotPoint) -> str:

@@ -36,7 +36,7 @@ class SnapshotSuite(ABC):
         """Reach a partition as a machine of its own, and claim an epoch."""
         made = PartitionSnapshots(self.reach(tmp_path / "shared"), "shop/of-16", partition)
         if epoch:
-            made.own(epoch)
+            made.own(range(epoch, epoch + 1))
         return made
 
     def put(
@@ -193,7 +193,7 @@ class SnapshotSuite(ABC):
             made = self.owner(tmp_path)
             start.wait()
             try:
-                return made.own_next(epochs)
+                return made.own(epochs)
             except EpochTakenError:
                 return 0
 

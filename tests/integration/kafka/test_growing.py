@@ -177,7 +177,9 @@ def test_tables_of_the_cloud_side_go_along(cluster, shop, tmp_path, place):
                 raise KeyboardInterrupt
 
         growth = Growth(load_kafka(path, overrides), AFTER)
-        paths = [tmp_path / "one", None] if place == "one worker" else [None, tmp_path / "shared"]
+        paths = (
+            [tmp_path / "one", None] if place == "one worker" else [None, str(tmp_path / "shared")]
+        )
         with pytest.raises(KeyboardInterrupt):
             growth.run(growing_state, tmp_path / "d", *paths, die)
     options = [*options, "--to", AFTER, "--data-dir", tmp_path / "d"]

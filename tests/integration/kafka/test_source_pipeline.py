@@ -97,7 +97,9 @@ def test_a_group_that_was_made_anew_goes_on_above_the_last_opening(
     folder = f"{pipeline}/of-4"
     partitions = [PartitionSnapshots(FolderObjects(shared), folder, n) for n in range(4)]
     for each in partitions:
-        each.own(9 << 32)  # by somebody who left nothing else, in a group that is gone
+        each.own(
+            range(9 << 32, 10 << 32)
+        )  # by somebody who left nothing else, in a group that is gone
     assert features(path, tmp_path / "d", *overrides) == expected
     first = [each.last_epoch for each in partitions]
     assert all(each >> 32 == 10 for each in first)

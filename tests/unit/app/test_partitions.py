@@ -22,8 +22,8 @@ def test_a_last_owner_that_is_about_to_go_is_waited_for(tmp_path, monkeypatch):
 @pytest.mark.parametrize("last", [(3 << 32) + 5, 3 << 32, 7 << 32])
 def test_a_generation_that_is_not_later_than_the_last_one_is_refused(tmp_path, monkeypatch, last):
     snapshots = PartitionSnapshots(FolderObjects(tmp_path / "shared"), "shop", 4)
-    snapshots.own((3 << 32) - 1)
-    snapshots.own(last)
+    for epoch in ((3 << 32) - 1, last):
+        snapshots.own(range(epoch, epoch + 1))
     keeper = SnapshotKeeper(snapshots, None, 1.0)
     monkeypatch.setattr(PartitionOpener, "_make_keeper", lambda *_: keeper)
 

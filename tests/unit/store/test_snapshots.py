@@ -84,7 +84,7 @@ def owner(objects):
     def owner(epoch: int) -> PartitionSnapshots:
         made = PartitionSnapshots(objects, "shop", 3)
         if epoch:
-            made.own(epoch)
+            made.own(range(epoch, epoch + 1))
         return made
 
     return owner
@@ -156,7 +156,7 @@ def test_a_request_that_is_refused_by_its_own_success_counts(objects, owner, mon
     put(made, tmp_path / "a", 1, 1)
     put(made, tmp_path / "a", 1, 2)
     assert owner(0).fetch(tmp_path / "b") == SnapshotPoint(1, 2)
-    assert made.own_next() == 2
+    assert made.own() == 2
     assert made.incarnation("a" * 16) == "a" * 16
 
 
@@ -226,7 +226,7 @@ def test_snapshots_of_another_version_are_refused(owner, tmp_path, name, content
 def test_a_folder_that_cannot_be_written_is_one_line(owner, tmp_path):
     (tmp_path / "shared").write_text("a file")
     made = owner(0)
-    for call in (lambda: made.own(1), lambda: made.incarnation("a" * 16)):
+    for call in (made.own, lambda: made.incarnation("a" * 16)):
         with pytest.raises(StoreError, match="a folder with room that every machine may write"):
             call()
 

@@ -49,11 +49,11 @@ class SnapshotKeeper(Part):
         claim = path.with_name(f"{path.name}.claim")
         is_own = self.snapshots.last_epoch <= own_epoch or (
             # a process died behind its claim, and sent nothing with it
-            claim.exists() and self.snapshots.is_last_claim(claim.read_bytes())
+            claim.exists() and claim.read_bytes() == self.snapshots.last_claim
         )
         if is_own:
-            return self.snapshots.own_next(epochs, own_epoch, partial(_note, claim))
-        epoch = self.snapshots.own_next(epochs, own_epoch)
+            return self.snapshots.own(epochs, own_epoch, partial(_note, claim))
+        epoch = self.snapshots.own(epochs, own_epoch)
         point = self.snapshots.fetch(path)
         if point is not None:
             _log.info("%s was taken over from the snapshot %s", path, point)

@@ -19,11 +19,11 @@ import msgspec
 
 from walle_stream.app.programs.isolation import admit
 from walle_stream.app.programs.programs import ReadyTask, unpack_task
-from walle_stream.errors import PackageError, StoreError, StoreFullError
+from walle_stream.errors import PackageError
 from walle_stream.faults import crash_point
 from walle_stream.ports import InstalledTask
 from walle_stream.spec.isolation import Policy
-from walle_stream.store.files import FULL_DISK, make_folder, put_file, sync_folder
+from walle_stream.store.files import make_folder, put_file, refusal, sync_folder
 from walle_stream.vm.pool import VmPool
 
 _DIGITS: Final = 12
@@ -150,10 +150,10 @@ class InstalledPrograms:
             # for good: a commit that names it must not outlive it in a power cut
             put_file(path, data, on_part=lambda: crash_point("package.part"))
         except OSError as error:
-            kind = StoreFullError if error.errno in FULL_DISK else StoreError
-            raise kind(
+            raise refusal(
+                error,
                 f"{path}: cannot be written: {error.strerror or error}: nothing was installed; "
-                "make room and install again"
+                "make room and install again",
             ) from error
 
     def _read(self, digest: str, task: str) -> bytes:
