@@ -4,11 +4,11 @@ Exit codes (also in the README): 0 done or stopped by a signal with everything
 committed, 1 another error of ours, 2 wrong usage, 3 a definition, script or
 package, 4 the source, 5 a virtual machine, 6 the data directory, 7 it is locked, 8 the
 disk is full, 9 actors or tunnel, 10 a script or a broker did not answer when the run was
-asked to stop, 11 Ray or its cluster, 12 no broker answers, 13 a topic of it, 14 the cloud
-side stalled, 15 the tensor engine or its model, 16 the deployment platform, 17 what
-was signed does not hold, 18 somebody else was first, 19 a service does not answer, 21
-what was acknowledged is lost, 22 a task of the run did nothing, 23
-a measure of isolation that a task requires is missing, 130 ended by a second signal.
+asked to stop, 11 Ray or its cluster, 12 no broker or object store answers, 13 a topic of
+a broker, 14 the cloud side stalled, 15 the tensor engine or its model, 16 the deployment
+platform, 17 what was signed does not hold, 18 somebody else was first, 19 a service does
+not answer, 21 what was acknowledged is lost, 22 a task of the run did nothing, 23 a
+measure of isolation that a task requires is missing, 130 ended by a second signal.
 """
 
 import errno
