@@ -113,7 +113,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
                 # that was restored, and has a lower epoch than the cloud side saw
                 wanted = seen_epoch + 1
                 if keeper is not None:
-                    wanted = keeper.snapshots.own(ANY_EPOCH, max(seen_epoch, rows.epoch))
+                    wanted = keeper.claim(path, max(seen_epoch, rows.epoch))
             epoch, claimed = rows.next_epoch(wanted), 0
             sender = number, epoch, incarnation
             return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)

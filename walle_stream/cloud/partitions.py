@@ -131,9 +131,9 @@ class Partitions:
             each.table.close()
 
     def close(self) -> None:
-        """Close what is open, and wait for snapshots on their way; may be called twice."""
+        """Close what is open, and wait for a snapshot on its way; may be called twice."""
         self.lose(list(self._open))
-        self._uploads.shutdown()
+        self._uploads.shutdown(cancel_futures=True)
 
     def joined(self, *, is_member: bool) -> None:
         """Note whether this worker is a member of the group, with whatever partitions."""

@@ -51,6 +51,41 @@ def test_defaults(load, text):
     }
 
 
+@pytest.mark.parametrize(
+    ("value", "place", "options"),
+    [
+        ("{path: shots}", "{folder}/shots", {}),
+        ("{url: shots}", "{folder}/shots", {}),
+        ("{url: /shots, keep: 3}", "/shots", {}),
+        ("{url: 's3://b/x', options: {region: eu}}", "s3://b/x", {"region": "eu"}),
+        ("{url: 'file:///shots'}", "file:///shots", {}),
+    ],
+)
+def test_a_place_of_snapshots(load, with_spec, tmp_path, value, place, options):
+    found = load(with_spec(f"state: {{snapshots: {value}}}")).pipeline.spec.state.snapshots
+    assert (found.place, found.options) == (place.format(folder=tmp_path), options)
+    assert found.keep >= 2
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("{}", "give url or path"),
+        ("{path: a, url: b}", "give url or path"),
+        ("{url: a, keep: 1}", "keep"),
+        ("{url: 'hdfs://b'}", "give a folder"),
+        ("{url: 'file://b'}", "give a folder"),
+        ("{url: 's3://'}", "give a bucket"),
+        ("{url: 's3://a:hush-hush@b'}", "credentials come from the environment"),
+        ("{url: 's3://b', options: {secretAccessKey: hush-hush}}", "secretAccessKey"),
+    ],
+)
+def test_what_is_no_place_of_snapshots_is_refused(load, with_spec, value, said):
+    with pytest.raises(SpecFileError, match=said) as refused:
+        load(with_spec(f"state: {{snapshots: {value}}}"))
+    assert "hush-hush" not in str(refused.value)
+
+
 def test_engine_actors_as_in_yaml(load, with_spec):
     models = "models: {rank: {onnx: m.onnx, backend: cupy}}\n  engine: "
     spec = load(with_spec(models + "{actors: 3, cpus: 2, gpus: 0.25, threads: 4, inFlight: 8}"))

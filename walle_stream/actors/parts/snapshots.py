@@ -52,7 +52,7 @@ class SnapshotKeeper(Part):
             claim.exists() and claim.read_bytes() == self.snapshots.last_claim
         )
         if is_own:
-            return self.snapshots.own(epochs, own_epoch, partial(_note, claim))
+            return self.claim(path, own_epoch, epochs)
         epoch = self.snapshots.own(epochs, own_epoch)
         point = self.snapshots.fetch(path)
         if point is not None:
@@ -66,6 +66,14 @@ class SnapshotKeeper(Part):
                 raise StoreError(f"{path} cannot be put aside: {error}") from error
             _log.warning("%s begins anew: its last owner left no snapshot", path)
         return epoch
+
+    def claim(self, path: Path, above: int, epochs: range = ANY_EPOCH) -> int:
+        """Claim a partition whose database at the path is as far as its last owner's; blocks.
+
+        Returns an epoch above this one, see ``PartitionSnapshots.own``.
+        """
+        note = partial(_note, path.with_name(f"{path.name}.claim"))
+        return self.snapshots.own(epochs, above, note)
 
     def restart(self, opening: Opening) -> None:
         """Copy the database that was opened."""
