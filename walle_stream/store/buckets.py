@@ -121,5 +121,7 @@ class BucketObjects(ObjectStore):
                 return StoreError(f"{self._url}: {advice} ({answer})")
         status = _STATUS.search(said)
         if status is None or status[1] in _BUSY or status[1] >= "500":
-            return StoreUnreachableError(f"{self._url} does not answer ({answer})")
+            return StoreUnreachableError(
+                f"{self._url} does not answer ({answer}): is it there, and is its address right?"
+            )
         return StoreError(f"{self._url} refuses: {answer}")
