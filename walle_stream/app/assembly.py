@@ -6,7 +6,6 @@ the caller's stack, in the order in which nothing is lost.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
@@ -42,6 +41,7 @@ from walle_stream.ports import (
 )
 from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline
+from walle_stream.store.copies import Uploads
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.rocks import set_block_cache_bytes
 from walle_stream.stream.sequence import SequencePolicy
@@ -301,7 +301,7 @@ class Assembly:
             is_shared=self.is_placed,
             floor=self._spec.runtime.minimum_isolation,
         )
-        uploads = stack.enter_context(ThreadPoolExecutor(1, "walle-snapshots"))
+        uploads = stack.enter_context(Uploads())
         sink = self._open_sink(stack)
         self._plan = self._make_plan(sink, is_measured=options.is_measured)
         state, objects = self._spec.state, open_snapshots(self._spec.state)

@@ -8,7 +8,6 @@ somebody else may have the partition.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -18,7 +17,7 @@ import msgspec
 from walle_stream.clock import monotonic_ms, unstopped_ms
 from walle_stream.cloud.partition_table import Kept, PartitionTable, Stretch
 from walle_stream.errors import StoreError
-from walle_stream.store.copies import SnapshotCopies
+from walle_stream.store.copies import SnapshotCopies, Uploads
 from walle_stream.store.files import make_folder
 from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
 
@@ -92,7 +91,7 @@ class Partitions:
         """Called when a call of a service was merged, or a table may have some."""
         self._until_ms: float | None = None
         self._is_member = False
-        self._uploads = ThreadPoolExecutor(1, "walle-snapshots")
+        self._uploads = Uploads()
 
     # What the group gives and takes
 
@@ -133,7 +132,7 @@ class Partitions:
     def close(self) -> None:
         """Close what is open, and wait for a snapshot on its way; may be called twice."""
         self.lose(list(self._open))
-        self._uploads.shutdown(cancel_futures=True)
+        self._uploads.shutdown()
 
     def joined(self, *, is_member: bool) -> None:
         """Note whether this worker is a member of the group, with whatever partitions."""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from threading import RLock, Thread
+from typing import Final, override
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import EpochTakenError, StoreError
@@ -26,6 +27,37 @@ _COPY: Final = "checkpoint"
 _LONGEST_WAIT_MS: Final = 60_000.0
 """Between two attempts while snapshots fail, unless they are as rare anyhow."""
 
+_LAST_WAIT_S: Final = 5.0
+"""For the upload on its way at a process's end."""
+
+
+class Uploads(Executor):
+    """Runs one upload after the other, in threads that keep no process: a store may hang."""
+
+    def __init__(self) -> None:
+        """Begin without a thread."""
+        self._turn = RLock()
+
+    @override
+    def submit[**P, T](self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            with self._turn:
+                if future.set_running_or_notify_cancel():
+                    try:
+                        future.set_result(fn(*args, **kwargs))
+                    except BaseException as error:  # noqa: BLE001 - who waits gets it
+                        future.set_exception(error)
+
+        Thread(target=run, name="walle-snapshots", daemon=True).start()
+        return future
+
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        # nothing else begins once the turn is ours
+        self._turn.acquire(timeout=_LAST_WAIT_S)
+
 
 class SnapshotCopies:
     """Keeps one database's snapshots up to date. One thread."""
@@ -35,7 +67,7 @@ class SnapshotCopies:
 
         Args:
             snapshots: Where they go.
-            uploads: One thread, shared by the databases of a process.
+            uploads: Shared by the databases of a process.
             every_ms: Shortest time between two.
         """
         self.snapshots = snapshots
