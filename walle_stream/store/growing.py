@@ -133,7 +133,8 @@ class GrowingSnapshots:
     def old(self, number: int) -> Path | None:
         """Fetch a database; see ``GrowingDatabases.old``."""
         path = self._work / "old" / f"{number:02d}"
-        return path if self._of(self._before, number).fetch(path) else None
+        snapshots = PartitionSnapshots(self._objects, self._before, number)
+        return path if snapshots.fetch(path) else None
 
     def new(self, number: int) -> Path:
         """Return where one is made; see ``GrowingDatabases.new``."""
@@ -152,7 +153,7 @@ class GrowingSnapshots:
         self._objects.delete(list(self._objects.listed(self._after)))
         for number, path in self._made.items():
             point, incarnation = self._point_of(path)
-            snapshots = self._of(self._after, number)
+            snapshots = PartitionSnapshots(self._objects, self._after, number)
             snapshots.own(range(point.epoch, point.epoch + 1))
             snapshots.put(path, point)
             if incarnation:
@@ -162,9 +163,6 @@ class GrowingSnapshots:
     def forget(self) -> None:
         """Remove the old ones; see ``GrowingDatabases.forget``."""
         self._objects.delete(list(self._objects.listed(self._before)))
-
-    def _of(self, folder: str, number: int) -> PartitionSnapshots:
-        return PartitionSnapshots(self._objects, folder, number)
 
 
 @contextmanager

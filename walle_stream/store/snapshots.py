@@ -164,6 +164,7 @@ class PartitionSnapshots:
             if is_own and self.last_epoch == epoch:
                 self._digests, self._last = {}, None
                 return epoch
+            above = epoch
 
     def put(self, checkpoint: Path, point: SnapshotPoint) -> None:
         """Add a snapshot, then remove what nobody needs any more.
