@@ -1,11 +1,13 @@
 """Shares the devices of a partition's table out among it and new ones; see ``store.splitting``."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from walle_stream.cloud.partition_table import PLACE_KEY, PartitionTable, Place
+from walle_stream.errors import StoreError
 from walle_stream.store.splitting import placed, split_database
 
 
@@ -25,11 +27,18 @@ def split_table(
 ) -> None:
     """Make tables of a partition and of new ones; blocks; see ``PartitionState.split``.
 
-    Calls, reports, and features that sinks do not have yet stay with the partition itself.
+    Reports, and features that sinks do not have yet, stay with the partition itself.
 
     Raises:
-        StoreError: The table cannot be read, or a new one not be written.
+        StoreError: The table cannot be read, or a new one not be written; or calls wait, whose
+            replies would go where their devices were.
     """
+    with closing(PartitionTable(source, 1)) as table:
+        if table.open_calls(0, 1):
+            raise StoreError(
+                f"{source}: calls of services wait for their answers: let walle cloud send them, "
+                "and end by SIGTERM; then walle run, which takes them"
+            )
     own, places = min(targets), placed(home, targets, source)
 
     def route(key: bytes, value: bytes) -> tuple[int, ...]:

@@ -1,13 +1,17 @@
 """A table's devices are shared out with what is kept of them."""
 
 import sys
+from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from made import call, numbers, record, stretch
 
 from walle_stream.cloud.partition_table import PartitionTable, Place
 from walle_stream.cloud.splitting import place_of, split_table
+from walle_stream.errors import StoreError
 
 DEVICES = [f"d{number}" for number in range(20)]
 
@@ -19,7 +23,7 @@ def home(device):
 def test_devices_go_with_their_heads_and_features(tmp_path):
     table = PartitionTable(tmp_path / "t", 3, keeps_calls=True)
     records = [record(device, number) for number in (1, 2) for device in DEVICES]
-    table.take([stretch(*records), stretch(calls=[call("d1", 1)], numbers=[8])], b"here", 9)
+    table.take([stretch(*records)], b"here", 9)
     heads = {device: table.look_up(device).head for device in DEVICES}
     table.close()
     targets = {number: tmp_path / f"{number}" for number in (2, 6, 10)}
@@ -37,5 +41,12 @@ def test_devices_go_with_their_heads_and_features(tmp_path):
             # what came twice is seen there, too
             table.take([stretch(record(device, 2), record(device, 3), partition=number)], b"", 12)
             assert numbers(table, device) == [3, 2, 1]
-        assert len(table.open_calls(0, 9)) == (number == 2)
         table.close()
+
+
+def test_calls_are_answered_first(tmp_path):
+    with closing(PartitionTable(tmp_path / "t", 3, keeps_calls=True)) as table:
+        table.take([stretch(calls=[call("d1", 1)], numbers=[8])], b"here", 9)
+    with pytest.raises(StoreError, match="wait for their answers"):
+        split_table(tmp_path / "t", {2: tmp_path / "2", 6: tmp_path / "6"}, home, b"begin")
+    assert not (tmp_path / "6").exists()
