@@ -7,11 +7,13 @@ many at a time, the last ones filled up, always in one shape; and that a row's
 result depends neither on its place nor on its neighbours is tried out, to the bit,
 before the first result of a shape is given: many rows, each in every place. Libraries
 work through rows in blocks of up to 16 and do the rest otherwise, so a number of rows
-that 16 divides is all blocks.
+that 16 divides is all blocks. Some processors' kernels have blocks of 12 and of 4 (OpenBLAS'
+for AVX2): where that shows, the rows are run 8 at a time.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +25,7 @@ from walle_stream.errors import EngineError, ModelError
 
 _REMEDY: Final = "leave `batch` out"
 _TURNS_MAX: Final = 16
+_FEW_ROWS: Final = 8
 
 type _Shape = tuple[tuple[Any, tuple[int, ...]], ...]
 """Of a request: dtype and shape of a row, by input."""
@@ -44,7 +47,7 @@ class BatchedModel:
         self._model = model
         self._batch = batch
         self._title = title
-        self._refusals: dict[_Shape, str] = {}
+        self._tried: dict[_Shape, int | str] = {}  # how many rows at a time, or why not
         self._lock = threading.Lock()
         module = model.module
         if not module.inputs:
@@ -80,15 +83,15 @@ class BatchedModel:
         self._model.close()
 
     def _run(self, shape: _Shape, inputs: Sequence[Array]) -> list[Array]:
-        refusal = self._refusals.get(shape)
-        if refusal is None:
+        batch = self._tried.get(shape)
+        if batch is None:
             with self._lock:
-                refusal = self._refusals.get(shape)
-                if refusal is None:
-                    refusal = self._refusals[shape] = self._refusal(inputs)
-        if refusal:
-            raise ModelError(refusal)
-        count, batch = len(inputs[0]), self._batch
+                batch = self._tried.get(shape)
+                if batch is None:
+                    batch = self._tried[shape] = self._try(inputs)
+        if isinstance(batch, str):
+            raise ModelError(batch)
+        count = len(inputs[0])
         # the last batch is filled up with the last row
         batches = (
             np.minimum(np.arange(start, start + batch), count - 1)
@@ -101,16 +104,26 @@ class BatchedModel:
         outputs = self._model(*inputs)
         names = self._model.module.outputs
         for name, array in zip(names, outputs, strict=True):
-            if array.dtype == object or not array.ndim or len(array) != self._batch:
+            if array.dtype == object or not array.ndim or len(array) != len(inputs[0]):
                 raise ModelError(
-                    f"{self._title}: output {name!r} of {self._batch} rows has the shape"
+                    f"{self._title}: output {name!r} of {len(inputs[0])} rows has the shape"
                     f" {list(array.shape)}: it has to have the rows as first dimension: {_REMEDY}"
                 )
         return outputs
 
-    def _refusal(self, inputs: Sequence[Array]) -> str:
+    def _try(self, inputs: Sequence[Array]) -> int | str:
+        refusal = self._refusal(inputs, self._batch)
+        if not refusal:
+            return self._batch
+        if self._batch > _FEW_ROWS:
+            with suppress(EngineError):  # it takes so many rows alone
+                if not self._refusal(inputs, _FEW_ROWS):
+                    return _FEW_ROWS
+        return refusal
+
+    def _refusal(self, inputs: Sequence[Array], batch: int) -> str:
         # why the model is refused after a trial, or nothing
-        batch, depends = self._batch, f"{self._title}: what it gives for a row depends on"
+        depends = f"{self._title}: what it gives for a row depends on"
         for rows, is_request in _trial_rows(inputs, batch):
             try:
                 outputs = self._outputs(rows)

@@ -63,6 +63,22 @@ def test_a_request_gets_the_same_alone_and_among_any_others():
                 assert same([each[at : at + 1] for each in found], one)
 
 
+def test_where_blocks_show_the_rows_are_run_a_few_at_a_time():
+    rows = set()
+
+    class Blocks:
+        module = hosted(node("Identity", ("x",), ("y",))).module
+
+        def __call__(self, x):
+            rows.add(len(x))
+            return (x + (np.arange(len(x)) // 12).astype(FLOAT)[:, None],)
+
+    model = BatchedModel(Blocks(), 16, "spec.models.rank")
+    given = np.random.default_rng(2).normal(size=(40, 37)).astype(FLOAT)
+    assert same(model(given), (given,))
+    assert rows == {16, 8}
+
+
 def test_all_evaluations_have_one_shape():
     model = dense(batch=8)
     for rows in (1, 3, 8, 9, 30):
