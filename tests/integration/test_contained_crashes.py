@@ -139,9 +139,10 @@ def test_a_kill_that_no_script_caused_changes_nothing(walle, pipelines, tmp_path
     command = ["run", innocent, "--data-dir", data_dir, *sets()]
     killed = walle(*command, check=False, environ={"WALLE_CRASH": point})
     assert killed.returncode == -signal.SIGKILL
-    # the third commit may be of a batch without pages: the file says whether scripts had run
+    # the third commit may be of a batch without pages, and another partition of the host may be in
+    # its call before the second one: the file says whether scripts had run
     had_run = any((data_dir / "in-hand").read_bytes())
-    if point != "commit.after:3":
+    if point in {"vm.after:3", "send.before:2"}:
         assert had_run == (point == "vm.after:3")
     again = walle(*command)
     assert ("ended while partition" in again.stderr) == had_run
