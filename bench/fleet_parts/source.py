@@ -21,6 +21,7 @@ from walle_stream.actors.turns.turn import Delivery
 from walle_stream.errors import WalleError
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict
+from walle_stream.types import Placing
 
 _COMMIT_TIMEOUT_S: Final = 600.0
 
@@ -216,12 +217,16 @@ class FleetSource:
     """The source of a fleet."""
 
     fingerprint: Mapping[str, str | int] = {"fleet": 1}
+    reads_apart = False
 
     def __init__(self, script: Script, stage: Stage) -> None:
         """Keep what to do."""
         self._script, self._stage = script, stage
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
+        """Take any."""
+
+    def check_placing(self, partition_count: int, placing: Placing) -> None:
         """Take any."""
 
     def open(self, offsets: Mapping[int, bytes], partition_count: int, *_: object) -> FleetReader:

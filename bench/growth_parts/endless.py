@@ -19,6 +19,7 @@ from walle_connectors.simulator.timeline import WINDOW_MS, Timeline
 from walle_stream.events import Event
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 from walle_stream.spec.strict import Strict
+from walle_stream.types import Placing
 
 _EVENT_BYTES: Final = 500
 
@@ -130,12 +131,16 @@ class EndlessSource:
     """The shop as a source. It is read once: no offset is gone back to."""
 
     fingerprint: Mapping[str, str | int] = {"endless": 1}
+    reads_apart = False
 
     def __init__(self, shop: Shop, look: Callable[[int], None]) -> None:
         """Keep both."""
         self._shop, self._look = shop, look
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
+        """Take any."""
+
+    def check_placing(self, partition_count: int, placing: Placing) -> None:
         """Take any."""
 
     def open(

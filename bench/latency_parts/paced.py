@@ -22,6 +22,7 @@ from walle_stream.events import Event
 from walle_stream.ports import EventBatch, SourceBatch, SourceCounts, Unread
 from walle_stream.spec.paths import PathField
 from walle_stream.spec.strict import Strict
+from walle_stream.types import Placing
 
 POLL_MS: Final = 2.0
 """A line waits at most so long for more, as one does in the fetch of a broker's client; and so
@@ -189,12 +190,16 @@ class PacedSource:
     """A file of events, on a schedule. It is read once: no offset is gone back to."""
 
     fingerprint: Mapping[str, str | int] = {"paced": 1}
+    reads_apart = False
 
     def __init__(self, path: Path, schedule: Schedule) -> None:
         """Keep both."""
         self._path, self._schedule = path, schedule
 
     def check_fingerprint(self, stored: Mapping[str, str | int]) -> None:
+        """Take any."""
+
+    def check_placing(self, partition_count: int, placing: Placing) -> None:
         """Take any."""
 
     def open(

@@ -205,6 +205,7 @@ class Assembly:
                 f"{self.partition_count}: set spec.runtime.partitions={count}; a data directory "
                 "that was made with another number stays with it: then give a new --data-dir"
             )
+        self._source.check_placing(self.partition_count, self._placing)
         self._data_dir = stack.enter_context(
             DataDir.open(
                 path,
@@ -382,9 +383,14 @@ class Assembly:
         if len(self.partitions) == self.partition_count:
             self._data_dir.mark_complete()
 
-    def open_source(self, offsets: Mapping[int, bytes], limit: int | None) -> SourceReader:
-        """Open the source at the partitions' offsets."""
-        given = offsets, self.partition_count, self.batch_events, limit, self._placing
+    def open_source(
+        self,
+        offsets: Mapping[int, bytes],
+        limit: int | None,
+        numbers: Sequence[int] | None = None,
+    ) -> SourceReader:
+        """Open the source at the partitions' offsets, for some of them or (None) for all."""
+        given = offsets, self.partition_count, self.batch_events, limit, self._placing, numbers
         return self._watched(self._source.open(*given))
 
     def join_source(self, placement: Placement, limit: int | None) -> SourceReader:

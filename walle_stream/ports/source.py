@@ -122,6 +122,13 @@ class Source(Protocol):
     """Where behaviour events come from."""
 
     @property
+    def reads_apart(self) -> bool:
+        """Whether a reader of some partitions reads nothing of the others.
+
+        Else it reads everything, and N processes read the source N times.
+        """
+
+    @property
     def fingerprint(self) -> Mapping[str, str | int]:
         """What identifies the source's content, kept in the data directory.
 
@@ -135,6 +142,13 @@ class Source(Protocol):
             SourceChangedError: The content differs.
         """
 
+    def check_placing(self, partition_count: int, placing: Placing) -> None:
+        """Refuse a pipeline whose devices are in other partitions than the source has them in.
+
+        Raises:
+            SourceError: They are.
+        """
+
     def open(
         self,
         offsets: Mapping[int, bytes],
@@ -142,6 +156,7 @@ class Source(Protocol):
         batch_events: int,
         limit: int | None = None,
         placing: Placing = partition_of,
+        numbers: Sequence[int] | None = None,
     ) -> SourceReader:
         """Open at the partitions' committed offsets.
 
@@ -154,6 +169,8 @@ class Source(Protocol):
             placing: In which partition each device is. Messages go there, so a source takes no
                 other; one whose records lie in partitions leaves it alone, and its connector
                 tells of them as ``device_partition``, a ``Placing``.
+            numbers: The partitions that are wanted: no batch is of another; None for all. A limit
+                counts the rows of all, from the offsets of all.
 
         Raises:
             SourceError: The source cannot be opened, or an offset is not its.

@@ -51,6 +51,7 @@ class LaneReader[P: Position](ABC):
         }
         self._homes: dict[str, Lane[P]] = {}
         self._placing = opening.placing
+        self._wanted = None if opening.wanted is None else frozenset(opening.wanted)
         self._row = self._count = self._passed = 0
         limit = opening.limit
         rows = max((position.rows for position in positions.values()), default=0)
@@ -194,6 +195,8 @@ class LaneReader[P: Position](ABC):
 
     def _hand_out(self) -> list[SourceBatch]:
         batches, self._ready = self._ready, []
+        if self._wanted is not None:  # a source in one piece gives those of others, too
+            batches = [batch for batch in batches if batch.partition in self._wanted]
         if batches:
             crash_point("read.batch")
         return batches

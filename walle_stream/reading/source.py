@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from walle_stream.errors import SourceChangedError
 from walle_stream.ports import SourceReader
@@ -18,6 +18,21 @@ class Opening(NamedTuple):
     batch_events: int
     limit: int | None = None
     placing: Placing = partition_of
+    wanted: Sequence[int] | None = None
+    """Those whose batches are handed out; None: all."""
+
+    @property
+    def own(self) -> Sequence[int]:
+        """The partitions that are wanted."""
+        return self.numbers if self.wanted is None else self.wanted
+
+    @property
+    def own_limit(self) -> int | None:
+        """Even share of the limit that the wanted ones have, where rows have no common order."""
+        if self.limit is None or self.wanted is None:
+            return self.limit
+        each, more = divmod(self.limit, len(self.numbers))
+        return sum(each + (number < more) for number in self.wanted)
 
 
 class LaneSource(ABC):
@@ -25,6 +40,8 @@ class LaneSource(ABC):
 
     name: str
     """What it is called in messages."""
+    reads_apart: ClassVar[bool] = False
+    """See ``ports.Source.reads_apart``."""
 
     @property
     @abstractmethod
@@ -48,6 +65,9 @@ class LaneSource(ABC):
                 "Give the same source, or a new --data-dir"
             )
 
+    def check_placing(self, partition_count: int, placing: Placing) -> None:  # noqa: B027 - most take any
+        """Take any, as ``open`` is told; see ``ports.Source.check_placing``."""
+
     def open(
         self,
         offsets: Mapping[int, bytes],
@@ -55,14 +75,15 @@ class LaneSource(ABC):
         batch_events: int,
         limit: int | None = None,
         placing: Placing = partition_of,
+        numbers: Sequence[int] | None = None,
     ) -> SourceReader:
         """Open it at the partitions' offsets; see ``ports.Source.open``.
 
         Raises:
             SourceError: It cannot be opened, or an offset is not its.
         """
-        numbers = range(partition_count)
-        return self._reader(Opening(offsets, numbers, batch_events, limit, placing))
+        every = range(partition_count)
+        return self._reader(Opening(offsets, every, batch_events, limit, placing, numbers))
 
     @abstractmethod
     def _reader(self, opening: Opening) -> SourceReader:

@@ -186,6 +186,23 @@ class SourceSuite(ABC):
             add(log, self.batches(tmp_path, batch_events=3, offsets=offsets_of(log)))
             expect_same(log, whole, f"limit={limit}")
 
+    def test_readers_of_some_partitions_are_one_reader(self, tmp_path: Path) -> None:
+        """Readers that are opened for some partitions each give theirs alone, and share a limit."""
+        whole = self.read_all(tmp_path, batch_events=1_000)
+        every = range(self.partition_count)
+        for limit in (6, None):
+            log = new_log(self.partition_count)
+            for own in (every[::2], every[1::2], ()):
+                source = self.make_source(tmp_path)
+                batches = read_out(source.open({}, len(every), 3, limit, numbers=own))
+                strange = {batch.partition for batch in batches} - set(own)
+                expect(not strange, f"partitions {strange} where {own} are wanted")
+                add(log, batches)
+            rows = sum(each.counts.source_rows for each in log.values())
+            expect(limit is None or rows <= limit, f"{rows} rows with a limit of {limit}")
+            add(log, self.batches(tmp_path, batch_events=3, offsets=offsets_of(log)))
+            expect_same(log, whole, f"read by some, limit={limit}")
+
     def test_drain_releases_nothing_and_loses_nothing(self, tmp_path: Path) -> None:
         """Stopping after any number of reads, then going on, gives the whole."""
         whole = self.read_all(tmp_path, batch_events=1_000)

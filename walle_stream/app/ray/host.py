@@ -2,9 +2,9 @@
 
 Threads: Ray's, which answer the driver; one that reads the source; the device
 host's, which runs the turns; those of the VMs and of the way to the cloud.
-Every host reads the whole source and keeps what is its own, so that no event
-crosses a process; where the source's own group places partitions, each reads what
-it is given. With a broker as tunnel hosts send to it themselves.
+Every host reads its own partitions, so that no event crosses a process: a source in one
+piece is read whole for that; where the source's own group places partitions, each reads
+what it is given. With a broker as tunnel hosts send to it themselves.
 """
 
 import logging
@@ -129,6 +129,7 @@ class HostProcess:
         place = HostPlace(self._index, options.hosts, uplink, downlink, holdings)
         # what the source places comes with its reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
+        self._numbers = numbers
         data_dir = DataDir.open_read_only(Path(options.data_dir))
         wait_for_locks([data_dir.partition_path(number) for number in numbers])
         if engine is not None:
@@ -216,7 +217,7 @@ class HostProcess:
             # the limit counts from the run's beginning: read from there again, in batches of
             # one size, and pass over what was committed meanwhile
             self._passed = {n: at for n, at in own.items() if at != offsets.get(n)}
-        with closing(self._assembly.open_source(offsets, limit)) as reader:
+        with closing(self._assembly.open_source(offsets, limit, self._numbers)) as reader:
             self._reader = reader
             while not self._stop.is_set() and not is_worn and not reader.is_done:
                 if limit is None:
@@ -250,11 +251,9 @@ class HostProcess:
         return is_worn
 
     def _deliver(self, batches: Sequence[SourceBatch]) -> None:
-        host, count = self._opened(), self._options.hosts
+        host = self._opened()
         for batch in batches:
             number = batch.partition
-            if number % count != self._index:
-                continue
             self._state.is_ended = self._state.is_ended or batch.is_end
             if number in self._passed:
                 if batch.offset == self._passed[number]:

@@ -24,6 +24,8 @@ class KafkaSource(LaneSource):
     no answer, or refused TLS, a ``BrokerUnreachableError``.
     """
 
+    reads_apart = True
+
     def __init__(self, model: KafkaSourceModel) -> None:
         """Keep the definition; no broker is asked."""
         self._model = model

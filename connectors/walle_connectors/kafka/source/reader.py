@@ -70,6 +70,7 @@ class KafkaReader(LaneReader[TopicPosition]):
             SourceError: An offset is not of this topic, or what it names is gone.
         """
         beginning = TopicPosition(next=0, topic=model.topic)
+        opening = opening._replace(limit=opening.own_limit)
         super().__init__(opening._replace(offsets={}, numbers=()), beginning)
         self._client = client
         self._fetcher = fetcher
@@ -83,9 +84,9 @@ class KafkaReader(LaneReader[TopicPosition]):
             stops_at_end=model.stop_at_end,
             on_missing=model.on_missing_offset,
         )
-        if opening.numbers:
-            lanes = self._bring(opening.numbers, opening.offsets)
-            self._fetcher.assign(opening.numbers)
+        if opening.own:
+            lanes = self._bring(opening.own, opening.offsets)
+            self._fetcher.assign(opening.own)
             self._add(lanes)
 
     @override
