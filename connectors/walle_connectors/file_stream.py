@@ -204,14 +204,14 @@ class FileSource(LaneSource):
     @override
     def difference(self, stored: Mapping[str, str | int]) -> str:
         """Say how it differs from the file of a fingerprint; one that grew is the same."""
+        if stored.get("format") != self._format:
+            return f"its format is {self._format}, before {stored.get('format')}"
         size = int(stored.get("head_bytes", 0))
         head = self._head(size)
         if len(head) < size:
             return f"it has {len(head)} bytes, before it had at least {size}"
         if text_digest(head) != stored.get("head_digest"):
             return f"its first {size} bytes are others than before"
-        if stored.get("format") != self._format:
-            return f"its format is {self._format}, before {stored.get('format')}"
         return ""
 
     @override

@@ -76,6 +76,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     _add_run(commands)
     _add_device(commands)
     _add_send(commands)
+    _add_partition(commands)
     _add_features(commands)
     _add_dead_letters(commands)
     _add_definitions(commands)
@@ -179,6 +180,15 @@ def _add_send(commands: Any) -> None:
     send.add_argument("--data-dir", type=Path, metavar="D", help="of the run, without a broker")
     send.add_argument("--json", action="store_true", help="one JSON object on one line")
     send.set_defaults(run=_later("send", "send"), refuse=send.error)
+
+
+def _add_partition(commands: Any) -> None:
+    cut = commands.add_parser("partition", help="cut a source's file by partition, for many hosts")
+    cut.add_argument("file", metavar="FILE", help="pipeline YAML: its source and partitions")
+    cut.add_argument("--to", type=Path, metavar="FOLDER", help="of the parts (default: PATH.parts)")
+    cut.add_argument("--set", action="append", default=[], metavar="A.B=C")
+    cut.add_argument("--json", action="store_true", help="one JSON object on one line")
+    cut.set_defaults(run=_later("partition", "partition"))
 
 
 def add_running(parser: Any, *, can_be_empty: bool = False) -> None:

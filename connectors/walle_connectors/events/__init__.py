@@ -15,6 +15,7 @@ from typing import Final
 from walle_connectors.events.device import DeviceEvents
 from walle_connectors.events.model import EventsModel
 from walle_connectors.events.source import EventsSource
+from walle_stream.reading.parts import PartedSource, parted
 
 
 class EventsConnector:
@@ -23,9 +24,9 @@ class EventsConnector:
     name: Final = "events"
     model: Final = EventsModel
 
-    def open(self, model: EventsModel) -> EventsSource:
+    def open(self, model: EventsModel) -> EventsSource | PartedSource:
         """Return the source of a definition; the file is opened later."""
-        return EventsSource(model)
+        return parted(model) or EventsSource(model)
 
     def open_device(
         self, path: Path | None, device_id: str, partition: int, *, follows: bool

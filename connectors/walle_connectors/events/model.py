@@ -15,7 +15,9 @@ class EventsModel(Strict):
     """Where the file is; its beginning says which of both formats it has."""
 
     connector: str = "events"
-    path: PathField = Field(description="JSON Lines or packed events; gzip is recognised.")
+    path: PathField = Field(
+        description="JSON Lines or packed events, gzip is recognised; or a folder of parts."
+    )
     max_record_bytes: SizeBytes = Field(
         default=_MIB, ge=64, le=2**30, description="A longer line or payload is a dead letter."
     )

@@ -9,6 +9,7 @@ from typing import Final
 
 from walle_connectors.files.model import FilesModel
 from walle_connectors.files.source import FilesSource
+from walle_stream.reading.parts import PartedSource, parted
 
 __all__ = ["CONNECTOR", "FilesConnector", "FilesModel", "FilesSource"]
 
@@ -19,9 +20,9 @@ class FilesConnector:
     name: Final = "files"
     model: Final = FilesModel
 
-    def open(self, model: FilesModel) -> FilesSource:
+    def open(self, model: FilesModel) -> FilesSource | PartedSource:
         """Return the source of a definition; the file is opened later."""
-        return FilesSource(model)
+        return parted(model) or FilesSource(model)
 
 
 CONNECTOR: Final = FilesConnector()

@@ -34,7 +34,9 @@ class OrderModel(Strict):
 class FilesModel(RowMapping):
     """Keys of ``spec.source`` when its connector is ``files``."""
 
-    path: PathField = Field(description="The file; gzip is recognised by its content.")
+    path: PathField = Field(
+        description="The file, gzip is recognised by its content; or a folder of parts."
+    )
     format: Literal["csv", "jsonl"] = Field(description="CSV with a header line, or JSON Lines.")
     device: Expression = Field(description="Device id.")
     time: Expression = Field(description="The row's time, epoch milliseconds.")

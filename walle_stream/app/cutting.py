@@ -1,0 +1,166 @@
+"""Cuts a source by partition, in one pass: what each partition is given becomes a part of its own.
+
+The parts of a cut lie in a folder of their own, which the manifest names. It is replaced last, when
+everything is on the disk: a cut that was killed leaves the parts of before, or none.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from pydantic import BaseModel
+
+from walle_stream.errors import SourceError, SpecFileError, StoreFullError, StoreLockedError
+from walle_stream.ports import Source, SourceBatch
+from walle_stream.reading.parts.layout import MANIFEST, Frame, Manifest, Part, part_path, rules_of
+from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
+from walle_stream.spec.loader import UnreadPackage, load_pipeline
+from walle_stream.store.files import FULL_DISK, make_folder, put_file, sync_folder
+from walle_stream.store.locks import try_lock
+from walle_stream.types import Placing, partition_of, placing_mark
+
+FRAME_EVENTS: Final = 256
+"""About how many events of each partition are in a frame."""
+
+_WAITING_MAX_BYTES: Final = 32 * 2**20
+
+type OnProgress = Callable[[float, int], None]
+"""Called with the share of the source that was read, and events."""
+
+
+def cut_source(
+    file: Path, overrides: Sequence[str], out: Path | None, on_progress: OnProgress
+) -> tuple[Path, Manifest]:
+    """Cut the source of a pipeline; blocks. What was cut there before is replaced.
+
+    Parts go to the folder ``out`` (None: ``PATH.parts``, beside the source's file). Returns the
+    folder, and what it has.
+
+    Raises:
+        SpecFileError: The definition is wrong, or its source is no file.
+        SourceError: The source cannot be read to its end, or its parts cannot be written.
+        StoreFullError: The disk is full; what was written is removed.
+        StoreLockedError: Another process cuts into that folder.
+    """
+    models, package = ConnectorModels(), UnreadPackage.of_file
+    loaded = load_pipeline(file, overrides, connector_models=models, read_package=package)
+    spec, model = loaded.pipeline.spec, loaded.source
+    connector = load_connector(spec.source.connector)
+    source: Source = connector.open(model)
+    path: Path | None = getattr(model, "path", None)
+    if path is None or source.reads_apart:
+        raise SpecFileError(
+            f"{loaded.file}: spec.source names no file in one piece: there is nothing to cut"
+        )
+    placing = placing_of(connector, load_connector(spec.tunnel.connector))
+    out = out or path.with_name(f"{path.name}.parts")
+    return out, cut(source, model, out, spec.runtime.partitions, placing, on_progress)
+
+
+def cut(
+    source: Source,
+    model: BaseModel,
+    out: Path,
+    partition_count: int,
+    placing: Placing = partition_of,
+    on_progress: OnProgress = lambda _share, _events: None,
+) -> Manifest:
+    """Cut a source that a section ``spec.source`` names; as ``cut_source``."""
+    reader = source.open({}, partition_count, FRAME_EVENTS * partition_count, None, placing)
+    events = 0
+    with closing(reader), _new_folder(out) as folder:
+        writer = _Writer(folder, partition_count)
+        while not reader.is_done:
+            for batch in reader.read():
+                writer.add(batch)
+                events += len(batch.events)
+            on_progress(reader.progress, events)
+        writer.write(is_last=True)
+        manifest = Manifest(
+            folder=folder.name,
+            digest=writer.digest.hexdigest(),
+            source=dict(source.fingerprint),
+            rules=rules_of(model),
+            placing=placing_mark(placing),
+            parts=tuple(writer.parts),
+        )
+        put_file(out / MANIFEST, msgspec.json.encode(manifest) + b"\n")
+    return manifest
+
+
+class _Writer:
+    """Appends to the files of all parts, of which one at a time is open."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.parts = [Part() for _ in range(count)]
+        self.digest = blake2b(digest_size=16)
+        self._folder = folder
+        self._waiting: list[list[bytes]] = [[] for _ in self.parts]
+        self._waiting_bytes = 0
+
+    def add(self, batch: SourceBatch) -> None:
+        frame, number = Frame.of(batch), batch.partition
+        if not (frame.events or frame.rows or frame.raw_bytes):
+            return
+        data, part = frame.encode(), self.parts[number]
+        self.digest.update(b"%d " % number + data)
+        self._waiting[number].append(data)
+        self._waiting_bytes += len(data)
+        part.rows += frame.rows
+        part.size_bytes += len(data)
+        if self._waiting_bytes > _WAITING_MAX_BYTES:
+            self.write()
+
+    def write(self, *, is_last: bool = False) -> None:
+        self._waiting_bytes = 0
+        for number, waiting in enumerate(self._waiting):
+            with part_path(self._folder, number).open("ab") as file:
+                file.write(b"".join(waiting))
+                if is_last:
+                    file.flush()
+                    os.fsync(file.fileno())
+            waiting.clear()
+        if is_last:
+            sync_folder(self._folder)
+
+
+@contextmanager
+def _new_folder(out: Path) -> Iterator[Path]:
+    """Make a folder for parts; remove all others in the end, or this one after a failure.
+
+    Raises:
+        SourceError: It cannot be written.
+        StoreFullError: The disk is full.
+        StoreLockedError: Another process writes there.
+    """
+    try:
+        make_folder(out)
+        with (out / "LOCK").open("ab") as lock:
+            if not try_lock(lock.fileno()):
+                raise StoreLockedError(f"another walle partition writes to {out}: wait for its end")
+            folder = out / uuid4().hex
+            make_folder(folder)
+            try:
+                yield folder
+            except BaseException:
+                shutil.rmtree(folder)
+                raise
+            for each in out.iterdir():
+                # nobody else's: a cut's own name, and parts alone in it
+                is_ours = each.is_dir() and len(each.name) == len(folder.name) and each != folder
+                if is_ours and all(one.suffix == ".part" for one in each.iterdir()):
+                    shutil.rmtree(each)
+    except SourceError:
+        raise  # one of a missing file is an OSError, too
+    except OSError as error:
+        if error.errno in FULL_DISK:
+            raise StoreFullError(
+                f"the disk of {out} is full: free some space, or name another folder with --to"
+            ) from error
+        raise SourceError(f"parts cannot be written to {out} ({error.strerror})") from error

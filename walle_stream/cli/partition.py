@@ -1,0 +1,27 @@
+"""``walle partition``: the source's file in parts, one for each partition."""
+
+import argparse
+import shlex
+
+import msgspec
+
+from walle_stream.app.cutting import cut_source
+from walle_stream.app.resources import find_definition
+from walle_stream.cli.render import run_progress
+
+
+def partition(options: argparse.Namespace) -> int:
+    """Cut the source's file, and say where its parts are."""
+    file = find_definition(options.file)
+    with run_progress() as on_progress:
+        folder, manifest = cut_source(file, options.set, options.to, on_progress)
+    count, rows = len(manifest.parts), sum(part.rows for part in manifest.parts)
+    size = sum(part.size_bytes for part in manifest.parts)
+    if options.json:
+        made = {"folder": str(folder), "partitions": count, "rows": rows, "bytes": size}
+        print(msgspec.json.encode(made).decode())
+    else:
+        print(f"{folder}: {rows:,} rows in {count} parts, {size:,} bytes")
+        given = [f"--set={each}" for each in (*options.set, f"spec.source.path={folder}")]
+        print(f"run it:   {shlex.join(('walle', 'run', options.file, *given))}")
+    return 0

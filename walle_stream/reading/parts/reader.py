@@ -1,0 +1,164 @@
+"""Reads parts, of each wanted partition in turn; a file is open for one frame at a time."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, override
+
+import msgspec
+
+from walle_stream.errors import SourceError
+from walle_stream.ports import Unread
+from walle_stream.reading.dead_letters import DECODE_ERRORS
+from walle_stream.reading.lane import Lane
+from walle_stream.reading.offsets import Count, Position
+from walle_stream.reading.parts.layout import Frame, Manifest, part_path
+from walle_stream.reading.reader import LaneReader
+from walle_stream.reading.source import Opening
+
+_BUFFER_BYTES: Final = 65_536
+
+
+class PartPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A place in a part."""
+
+    what = "a source in parts"
+    order = ("at", "step")
+
+    at: Count = 0
+    """Where the frame begins that is given next, or was given in part."""
+    step: Count = 0
+    """Steps of it that were given, each of at most one event and one row."""
+    taken: Count = 0
+    """Rows up to here."""
+
+
+class PartLane(Lane[PartPosition]):
+    """A partition, and the frame that it is at."""
+
+    __slots__ = ("end", "frame")
+    _uncounted = 0
+
+    def __init__(self, number: int, done: PartPosition) -> None:
+        """Begin."""
+        super().__init__(number, done)
+        self.frame: Frame | None = None
+        self.end = 0
+        """Where the frame ends."""
+
+
+class PartReader(LaneReader[PartPosition]):
+    """Parts that were opened at their partitions' offsets. One thread.
+
+    A limit is shared: rows of different parts have no common order.
+    """
+
+    lane_type = PartLane
+    _lanes: dict[int, PartLane]  # type: ignore[assignment] # of that type
+
+    def __init__(self, folder: Path, manifest: Manifest, opening: Opening) -> None:
+        """Begin; no part is opened yet.
+
+        Raises:
+            SourceError: An offset is not of a source in parts.
+        """
+        super().__init__(opening._replace(limit=None), PartPosition())
+        self._folder, self._parts = folder / manifest.folder, manifest.parts
+        rows = [part.rows for part in manifest.parts]
+        taken = [lane.done.taken for lane in self._lanes.values()]
+        is_limited = opening.limit is not None and opening.limit <= sum(rows) - sum(taken)
+        self._stops = _stops(taken, rows, opening.limit or 0) if is_limited else None
+        self._lanes = {number: self._lanes[number] for number in opening.own}
+        self._waiting = deque(self._lanes.values())
+
+    @override
+    def _go_on(self) -> bool:
+        if self.keeps_raw:
+            raise SourceError("parts have no raw rows: run with --ledger over the file itself")
+        for _ in range(len(self._waiting)):
+            lane = self._waiting.popleft()
+            if self._take(lane):
+                self._waiting.append(lane)
+            if self._count >= self.batch_events:
+                break
+        self._count = 0
+        if not self._waiting:
+            if self._stops is None:
+                self._tell_end()
+            self._finish()
+        return True
+
+    def _take(self, lane: PartLane) -> bool:
+        done, room = lane.done, self.batch_events
+        if self._stops is not None:
+            room = min(room, self._stops[lane.number] - done.taken)
+        if room <= 0 or done.at >= self._parts[lane.number].size_bytes:
+            return False
+        frame = lane.frame or self._next(lane)
+        events, letters, rows = frame.events, frame.letters, frame.rows
+        steps = max(len(events), rows, 1)
+        stop = min(done.step + room, steps)
+        lane.events = events[len(events) * done.step // steps : len(events) * stop // steps]
+        # dead letters first, then duplicates: in a partition nobody can tell
+        first, last = rows * done.step // steps, rows * stop // steps
+        lane.dead_letters = letters[first:last]
+        lane.late_rows = sum(letter.route == "late" for letter in lane.dead_letters)
+        known = range(len(letters), len(letters) + frame.duplicate_rows)
+        lane.duplicate_rows = len(range(max(first, known.start), min(last, known.stop)))
+        lane.accepted_rows = last - first - len(lane.dead_letters) - lane.duplicate_rows
+        lane.raw_bytes = frame.raw_bytes * stop // steps - frame.raw_bytes * done.step // steps
+        at, step = done.at, stop
+        if stop == steps:
+            at, step, lane.frame = lane.end, 0, None
+        self._count += len(lane.events)
+        position = PartPosition(at=at, step=step, taken=done.taken + last - first)
+        self._ready.append(lane.cut(position))
+        return True
+
+    def _next(self, lane: PartLane) -> Frame:
+        path, at = part_path(self._folder, lane.number), lane.done.at
+        try:
+            with path.open("rb", buffering=_BUFFER_BYTES) as file:
+                file.seek(at)
+                line = file.readline(self._parts[lane.number].size_bytes - at)
+            lane.frame, lane.end = Frame.decode(line), at + len(line)
+        except (OSError, ValueError, *DECODE_ERRORS) as error:
+            raise SourceError(
+                f"{path} cannot be read at byte {at} ({error}): run walle partition again"
+            ) from error
+        return lane.frame
+
+    @override
+    def _position(self, lane: Lane[PartPosition], *, is_end: bool = False) -> PartPosition:
+        return msgspec.structs.replace(lane.done, is_end=True) if is_end else lane.done
+
+    @property
+    @override
+    def progress(self) -> float:
+        """Share of the wanted parts that was read, 0-1."""
+        size = sum(self._parts[number].size_bytes for number in self._lanes)
+        return 1.0 - self.unread.size_bytes / size if size else 1.0
+
+    @property
+    @override
+    def unread(self) -> Unread:
+        """Rows and bytes of the wanted parts that were not read."""
+        left = [(self._parts[number], lane.done) for number, lane in self._lanes.items()]
+        rows = sum(part.rows - done.taken for part, done in left)
+        return Unread(rows, sum(part.size_bytes - done.at for part, done in left))
+
+
+def _stops(taken: Sequence[int], rows: Sequence[int], limit: int) -> list[int]:
+    """Return up to how many rows each part is read: ``limit`` more, of the least read first."""
+
+    def at(level: int) -> list[int]:
+        return [max(min(level, most), done) for most, done in zip(rows, taken, strict=True)]
+
+    goal = sum(taken) + limit
+    level = bisect_right(range(max(rows) + 1), goal, key=lambda each: sum(at(each))) - 1
+    found, left = at(level), goal - sum(at(level))
+    for number, above in enumerate(at(level + 1)):
+        if above > found[number] and left:
+            found[number], left = above, left - 1
+    return found
