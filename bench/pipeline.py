@@ -3,7 +3,8 @@
 Two jobs: item page views over the KuaiRand feed (the main job), and those of the
 simulated shop, with the cost of each stage, over its 1.1 KB JSON Lines and over the
 same events packed, whose payloads are never parsed. A third (``busy``) has the shop's
-CPU beside busy neighbours, and with 16 partitions against one. Events per
+CPU beside busy neighbours, and with 16 partitions against one. A fourth (``hosts``, with
+Ray alone) has two hosts over a file in parts against one, in time that passes. Events per
 CPU-second of all threads and processes, start included; written as JSON with
 machine, versions and medians. Latency at a given rate and memory over very many
 events have benches of their own, ``latency.py`` and ``growth.py``: one wants a quiet
@@ -26,11 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from peers import simulate
-from pipeline_parts import busy, shop
+from pipeline_parts import busy, hosts, shop
 
 ROOT = Path(__file__).resolve().parent.parent
 FEED = ROOT.parent / "shared" / "data" / "kuairand" / "feed.csv.gz"
-JOBS = ("feed", "shop", "busy")
+JOBS = ("feed", "shop", "busy", "hosts")
 SAMPLE = ROOT / "configs" / "samples" / "kuairand_feed.csv.gz"
 
 
@@ -182,6 +183,19 @@ def measure_busy(options: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def measure_hosts(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure what a second host brings over a file in parts; None without Ray."""
+    if not find_spec("ray"):
+        return None
+    with tempfile.TemporaryDirectory(prefix="walle-bench-") as folder:
+        source = Path(folder) / "shop.jsonl"
+        # twice the usual, as starts differ by some tenths of a second
+        simulate(source, options.seed, options.devices, 2 * options.sessions)
+        found = hosts.measure(source, options.rounds)
+    print("\n".join(hosts.lines(found)))
+    return found
+
+
 def _medians(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {name: round(statistics.median(each[name] for each in rounds), 3) for name in rounds[0]}
 
@@ -206,6 +220,7 @@ def main() -> int:
         **(measure_feed(options) if "feed" in jobs else known),
         "shop": measure_shop(options) if "shop" in jobs else known.get("shop"),
         "busy": measure_busy(options) if "busy" in jobs else known.get("busy"),
+        "hosts": measure_hosts(options) if "hosts" in jobs else known.get("hosts"),
         "machine": {"processor": platform.machine(), "cores": os.cpu_count()},
         "versions": {
             "python": platform.python_version(),

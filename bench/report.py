@@ -27,6 +27,7 @@ from peers_parts.kafka_tables import kafka_tables
 from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
 from pipeline_parts.busy import lines as busy_lines
+from pipeline_parts.hosts import lines as hosts_lines
 from release_parts.tables import tables as release_tables
 from tunnel_parts.plot import figure as tunnel_figure
 from tunnel_parts.tables import tables as tunnel_tables
@@ -64,7 +65,9 @@ def pipeline_lines(result: dict) -> list[str]:
     )
     if result.get("shop"):
         lines += shop_lines(result["shop"])
-    return [*lines, *busy_lines(result["busy"])] if result.get("busy") else lines
+    if result.get("busy"):
+        lines += busy_lines(result["busy"])
+    return [*lines, *hosts_lines(result["hosts"])] if result.get("hosts") else lines
 
 
 def shop_lines(result: dict) -> list[str]:

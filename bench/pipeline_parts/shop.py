@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -57,18 +58,41 @@ def _arguments(source: Path, data_dir: Path, runtime: Iterable[str] = _OF_ONE_CO
     return [str(DEFINITION), "--data-dir", str(data_dir), *given]
 
 
-def run_walle(source: Path, runtime: Iterable[str] = _OF_ONE_CORE) -> dict[str, Any]:
-    """Run the job in a fresh data directory, return its report.
+def partition(source: Path, runtime: Iterable[str]) -> tuple[Path, float]:
+    """Cut events of a shop by partition, return the parts' folder and the command's seconds.
 
     Args:
         source: Events of a shop.
         runtime: What is changed of the definition's other settings.
     """
+    given = overrides({"connector": "events", "path": str(source)}, runtime)
+    command = [sys.executable, "-m", "walle_stream.cli", "partition", str(DEFINITION), "--json"]
+    before_s = time.perf_counter()
+    done = subprocess.run(
+        [*command, *(f"--set={each}" for each in given)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=_environment(),
+    )
+    return Path(json.loads(done.stdout)["folder"]), time.perf_counter() - before_s
+
+
+def run_walle(
+    source: Path, runtime: Iterable[str] = _OF_ONE_CORE, arguments: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Run the job in a fresh data directory, return its report.
+
+    Args:
+        source: Events of a shop.
+        runtime: What is changed of the definition's other settings.
+        arguments: More of the command line.
+    """
     folder = Path(tempfile.mkdtemp(prefix="walle-bench-"))
     try:
         command = [sys.executable, "-m", "walle_stream.cli", "run", "--json"]
         done = subprocess.run(
-            [*command, *_arguments(source, folder / "d", runtime)],
+            [*command, *_arguments(source, folder / "d", runtime), *arguments],
             check=True,
             capture_output=True,
             text=True,

@@ -57,6 +57,27 @@ def test_a_busy_machine_and_partitions_are_compared_by_cpu(monkeypatch, tmp_path
     assert all(each in text for each in ("16 partitions, 12 neighbours", "1.476 (2)", "1.05 (bar"))
 
 
+def test_two_hosts_over_parts_are_compared_without_their_starts(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    from pipeline_parts import hosts  # noqa: PLC0415 - no package of ours
+
+    def run_walle(parts, _settings, arguments):
+        assert parts == tmp_path / "parts"
+        if "--limit" in arguments:
+            return {"events": 0, "wall_s": 5.0}
+        return {"events": 600, "wall_s": 5.0 + 6.0 / int(arguments[3])}
+
+    loops = iter((1.5, 1.95, 1.95))
+    monkeypatch.setattr(hosts.shop, "partition", lambda *_: (tmp_path / "parts", 2.5))
+    monkeypatch.setattr(hosts.shop, "run_walle", run_walle)
+    monkeypatch.setattr(hosts, "_loops", lambda: next(loops))
+    found = hosts.measure(tmp_path, 3)
+    assert found["events_per_second"] == {"1": 100, "2": 200}
+    assert (found["two_to_one"], found["rounds_with_two_cores"]) == (2.0, 2)
+    text = "\n".join(hosts.lines(found))
+    assert all(each in text for each in ("cut in 2.5 s", "2.0 (bar: 1.4)", "in 2 of 3 rounds"))
+
+
 def test_neighbours_work_until_the_block_ends(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import neighbours  # noqa: PLC0415 - no package of ours
