@@ -7,6 +7,7 @@ import pytest
 
 from tests.conformance.test_parts import Keys
 from walle_connectors.events import CONNECTOR
+from walle_connectors.kafka import CONNECTOR as KAFKA
 from walle_stream.app import cutting
 from walle_stream.app.cutting import cut, cut_source
 from walle_stream.errors import (
@@ -20,6 +21,7 @@ from walle_stream.errors import (
 from walle_stream.reading.parts import PartedSource
 from walle_stream.reading.parts.layout import MANIFEST, Manifest, part_path
 from walle_stream.testing.source_log import read_out
+from walle_stream.types import placing_mark
 
 PIPELINE = """
 apiVersion: walle/v1
@@ -224,3 +226,14 @@ def test_the_file_in_one_piece_does_not_go_on_what_parts_began(pipeline, tmp_pat
     stored = source_of(folder).fingerprint
     with pytest.raises(SourceChangedError, match="its format is events, before parts"):
         source_of(tmp_path / "shop.jsonl").check_fingerprint(stored)
+
+
+def test_parts_are_cut_by_the_rule_of_the_pipeline(pipeline):
+    tunnel = "spec.tunnel={connector: kafka, brokers: 'k:9092', topic: up, downTopic: down}"
+    folder, manifest = make(pipeline, tunnel)
+    assert manifest.placing == placing_mark(KAFKA.device_partition) != 0
+    with pytest.raises(SourceError, match="by another rule"):
+        read(folder)
+    for batch in read_out(source_of(folder).open({}, 4, 9, None, KAFKA.device_partition)):
+        for event in batch.events:
+            assert KAFKA.device_partition(event.device_id, 4) == batch.partition
