@@ -119,7 +119,7 @@ def batch_of(records):
     model = KafkaSourceModel(brokers="h:1", topic="raw", stop_at_end=True)
     Client.topics["raw"] = [records]
     client, decoder = Client(model), RecordDecoder(MAX_BYTES)
-    reader = KafkaReader(client, model, decoder, Opening({}, [0], 1_000), Fetcher(client))
+    reader = KafkaReader(client, model, decoder, Opening({}, [0], 1_000), Fetcher(client, model))
     batches = []
     while not reader.is_done:
         batches += reader.read()
