@@ -15,7 +15,7 @@ import msgspec
 
 from walle_stream.clock import wall_ms
 from walle_stream.errors import EnvelopeError, StoreError
-from walle_stream.store.files import put_file
+from walle_stream.store.files import put_file, refusal
 from walle_stream.types import UplinkFrame
 
 _decode: Final = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -44,7 +44,8 @@ class InboxSender:
         try:
             put_file(path, msgspec.msgpack.encode([data for _, _, data in frames]), mode=0o600)
         except OSError as error:
-            raise StoreError(f"{path} cannot be written: {error.strerror or error}") from error
+            problem = refusal(error, f"{path} cannot be written: {error.strerror or error}")
+            raise problem from error
         for partition, number, _ in frames:
             self._acks.setdefault(partition, []).append(number)
 

@@ -6,20 +6,26 @@ from typing import NamedTuple
 
 
 class AskedService(NamedTuple):
-    """``ctx.call_cloud`` with a constant: line and column from 1."""
+    """A mention of ``ctx.call_cloud``: line and column from 1."""
 
     name: str
+    """The service; empty where the text does not say which."""
     line: int
     column: int
 
 
 def asked_services(tree: ast.Module) -> Iterator[AskedService]:
-    """Iterate over the services that a script calls by a constant, in the order of lines."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
-        if not isinstance(call.func, ast.Attribute) or call.func.attr != "call_cloud":
-            continue
-        named = [each.value for each in call.keywords if each.arg == "service"]
-        service = next(iter([*call.args[:1], *named]), None)
+    """Iterate over the services that a script calls, in the order of lines."""
+    named: dict[ast.expr, str] = {}
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        keywords = [each.value for each in call.keywords if each.arg == "service"]
+        service = next(iter([*call.args[:1], *keywords]), None)
         if isinstance(service, ast.Constant) and isinstance(service.value, str):
-            yield AskedService(service.value, call.lineno, call.col_offset + 1)
+            named[call.func] = service.value
+    mentions = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "call_cloud"
+    ]
+    for each in sorted(mentions, key=lambda node: (node.lineno, node.col_offset)):
+        yield AskedService(named.get(each, ""), each.lineno, each.col_offset + 1)

@@ -90,6 +90,9 @@ class ConfluentCluster:
             told = question()
         except KafkaException as error:
             raise self._refused(error.args[0], _NEVER) from error
+        except UnicodeDecodeError as error:
+            # the library reads beyond metadata of others that no NUL ends: not always so far
+            raise self._connection.no_answer("the metadata of the group's offsets") from error
         for each in told:
             if each.error is not None:
                 raise self._refused(each.error, _NEVER)

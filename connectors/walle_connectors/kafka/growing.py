@@ -72,8 +72,7 @@ class Growth:
         """Check the definition.
 
         Raises:
-            SpecFileError: Its source is no topic.
-            TopicError: The number is no multiple of the pipeline's.
+            SpecFileError: Its source is no topic, or the number no multiple of the pipeline's.
         """
         source, before = loaded.source, loaded.pipeline.spec.runtime.partitions
         if not isinstance(source, KafkaSourceModel):
@@ -82,8 +81,8 @@ class Growth:
                 "grow: give the pipeline of the topic"
             )
         if after % before or not before < after <= PARTITIONS_MAX:
-            raise TopicError(
-                f"{after} partitions: expected a multiple of the {before} of "
+            raise SpecFileError(
+                f"{loaded.file}: {after} partitions: expected a multiple of the {before} of "
                 f"spec.runtime.partitions, at most {PARTITIONS_MAX:,}; then each partition is "
                 "shared out among whole ones"
             )

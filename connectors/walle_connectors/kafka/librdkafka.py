@@ -34,6 +34,8 @@ def client_settings(connection: Connection) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "bootstrap.servers": ",".join(connection.brokers),
         "client.id": connection.client_id,
+        # of each of a client's connections, of which there are several
+        "reconnect.backoff.ms": RECONNECT_MAX_MS // 2,
         "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
         "allow.auto.create.topics": False,
         # its lines go where ours do, when the client is polled
@@ -54,9 +56,7 @@ def client_settings(connection: Connection) -> dict[str, Any]:
 
 
 class _Lines:
-    # what ends a client of librdkafka does not end us: we make another
+    # while a broker is away: dozens a second. What matters comes as an error, and we say it once
 
-    def log(self, level: int, message: str, *arguments: Any) -> None:
-        # what it thinks of our settings is the same with each client
-        is_known = "CONFWARN" in arguments
-        _log.log(logging.DEBUG if is_known else min(level, logging.WARNING), message, *arguments)
+    def log(self, _level: int, message: str, *arguments: Any) -> None:
+        _log.debug(message, *arguments)

@@ -47,7 +47,7 @@ def check_calls(
     services: Iterable[str],
     places: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> None:
-    """Refuse a script that calls a service by a name that nobody has.
+    """Refuse a script that calls a service by a name that nobody has, or any where there is none.
 
     ``places`` are those of ``LoadedPipeline``.
 
@@ -57,13 +57,12 @@ def check_calls(
     names = sorted(services)
     for task in tasks:
         for name, line, column in task.program.asks:
-            if name in names:
+            if name in names or (names and not name):
                 continue
             close = nearest(name, names)
             hint = "" if close is None else f", did you mean {close!r}?"
-            text = (
-                f"nobody answers a call of {name!r}: spec.services has {', '.join(names) or 'none'}"
-            )
+            of_name = f"a call of {name!r}" if name else "ctx.call_cloud"
+            text = f"nobody answers {of_name}: spec.services has {', '.join(names) or 'none'}"
             refusal = script_error(task.program, line, text + hint, column)
             package = places.get((task.name, ISOLATION)) if task.package else None
             if package:

@@ -15,7 +15,7 @@ import msgspec
 
 from walle_stream.errors import MalformedRowError, WalleError
 from walle_stream.errors.extras import how_to_install
-from walle_stream.store.files import flush_file, placing
+from walle_stream.store.files import flush_file, placing, refusal
 from walle_stream.wire.frame import FeatureRecord
 
 FORMATS: Final = ("csv", "parquet")
@@ -157,8 +157,9 @@ def _placed(path: Path) -> Iterator[Path]:
             yield part
             flush_file(part)
     except OSError as error:
-        error.filename = str(path)  # nobody knows the part's name
-        raise
+        raise refusal(
+            error, f"{path} cannot be written: {error.strerror or error}: name another file"
+        ) from error
 
 
 def _text_of(value: Any) -> Any:

@@ -41,7 +41,10 @@ _CONTAINERS: Final = (dict, list, set, bytearray)
 _FLAG_BITS: Final = 12
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 # and where ``ctx.random`` is from
-_LIBRARY: Final = frozenset({"random", *(name.partition(".")[0] for name in ALLOWED_MODULES)})
+_LIBRARY: Final = frozenset(
+    # typing makes objects of annotationlib's classes (3.14)
+    {"annotationlib", "random", *(name.partition(".")[0] for name in ALLOWED_MODULES)}
+)
 _NO_CODE: Final = compile("None", "<annotation>", "eval")
 _STORES: Final = frozenset(opcode.opmap[name] for name in ("STORE_ATTR", "DELETE_ATTR"))
 _STORE_NAMES: Final = frozenset(

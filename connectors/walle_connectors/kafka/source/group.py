@@ -35,8 +35,8 @@ class Told(NamedTuple):
     @classmethod
     def read(cls, offset: int, metadata: str | None) -> Self:
         """Read what was committed; a tool that resets offsets removes all but the offset."""
-        # confluent-kafka 2.16 commits the end of a C string, too, and misses it where it reads
-        generation, _, owner = (metadata or "").rstrip("\0").partition(" ")
+        # confluent-kafka 2.16 commits the end of a C string, too, and reads beyond one without it
+        generation, _, owner = (metadata or "").partition("\0")[0].partition(" ")
         return cls(offset, int(generation) if generation.isdecimal() else 0, owner)
 
 

@@ -171,9 +171,10 @@ class PythonGroup:
             self._consumer.commit_async(self._offsets(told), callback=on_answer)
 
     def _offsets(self, told: Mapping[int, Told]) -> dict[Any, Any]:
+        # confluent-kafka reads up to a NUL, wherever that is
         return {
             TopicPartition(self._client.topic, number): OffsetAndMetadata(
-                each.offset, each.metadata, -1
+                each.offset, f"{each.metadata}\0", -1
             )
             for number, each in told.items()
         }

@@ -48,7 +48,7 @@ def loaded(file):
 
 def test_calls_by_a_constant_are_found_with_their_places():
     asks = compile_script(SCRIPT, "s.py", "s").asks
-    assert asks == (("rank", 5, 5), ("rnak", 7, 9))
+    assert asks == (("", 4, 5), ("rank", 5, 5), ("rnak", 7, 9))
 
 
 @pytest.mark.parametrize("tunnel", ["  tunnel: {connector: embedded}", KAFKA])
@@ -66,7 +66,8 @@ def test_a_call_that_nobody_answers_is_refused_with_its_place(write, tunnel):
 
 
 def test_without_services_a_call_is_refused(write):
-    with pytest.raises(ScriptError, match=r"visit\.py:5:5: .*spec\.services has none$"):
+    wrong = r"visit\.py:4:5: .*nobody answers ctx\.call_cloud: spec\.services has none$"
+    with pytest.raises(ScriptError, match=wrong):
         Assembly.load(write())
 
 

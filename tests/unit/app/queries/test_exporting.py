@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from walle_stream.app.queries.exporting import export_features
-from walle_stream.errors import MalformedRowError, WalleError
+from walle_stream.errors import MalformedRowError, StoreError, WalleError
 from walle_stream.wire.frame import FeatureRecord
 
 
@@ -149,5 +149,5 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path):
     with pytest.raises(WalleError, match="gone"):
         export_features(read, file, "csv")
     assert [file.read_text(), *tmp_path.iterdir()] == ["before", file]
-    with pytest.raises(OSError, match=r"none/f\.csv"):
+    with pytest.raises(StoreError, match=r"none/f\.csv"):
         export_features(list, tmp_path / "none/f.csv", "csv")

@@ -26,13 +26,12 @@ def test_settings_name_brokers_and_files():
     assert not [name for name in plain if name.startswith(("ssl", "sasl"))]
 
 
-def test_its_lines_are_ours_and_none_is_worse_than_a_warning(caplog):
-    caplog.set_level(logging.WARNING)
+def test_its_lines_are_for_those_who_look_for_faults(caplog):
+    caplog.set_level(logging.DEBUG)
     lines = client_settings(Connection.model_validate({"brokers": "h:1"}))["logger"]
     lines.log(logging.CRITICAL, "%s [%s] %s", "FATAL", "p-1", "it ended")
-    lines.log(logging.WARNING, "%s [%s] %s", "CONFWARN", "p-1", "is experimental")
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
-        ("WARNING", "FATAL [p-1] it ended")
+        ("DEBUG", "FATAL [p-1] it ended")
     ]
 
 
