@@ -1,14 +1,7 @@
-"""librdkafka's transactions as a ``SinkLane``.
-
-Whatever time-out it is given, the library (2.16) does not return from a transaction that a broker's
-death found open. So each is a thread's, which is left to itself then: the lane's next client
-fences it.
-"""
+"""librdkafka's transactions as a ``SinkLane``."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from queue import Empty, Queue
-from threading import Thread
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -22,7 +15,6 @@ from walle_stream.errors import SinkError
 
 _ASK_S: Final = 10.0
 _TRANSACTION_S: Final = 15.0
-_MOST_S: Final = 20.0
 
 
 class ConfluentLane:
@@ -57,34 +49,8 @@ class ConfluentLane:
             self._group = group.consumer_group_metadata()
 
     def write(self, records: Sequence[TopicRecord], place: int) -> None:
-        """Write a transaction; see ``SinkLane.write``.
-
-        Raises:
-            SinkError: It was not written, or the library does not come back.
-        """
-        outcome: Queue[BaseException | None] = Queue(1)
-
-        def write() -> None:
-            try:
-                self._write(self._producer, records, place)
-            except BaseException as error:  # noqa: BLE001 - raised again
-                outcome.put(error)
-            else:
-                outcome.put(None)
-
-        Thread(target=write, name="walle-sink-lane", daemon=True).start()
-        try:
-            error = outcome.get(timeout=_MOST_S)
-        except Empty:
-            raise SinkError(
-                f"topic {self._model.topic!r}: no answer in {_MOST_S:g} s; another client goes on"
-            ) from None
-        if error is not None:
-            raise error
-        self.place = place
-
-    def _write(self, producer: Any, records: Sequence[TopicRecord], place: int) -> None:
-        topic = self._model.topic
+        """Write a transaction; see ``SinkLane.write``."""
+        producer, topic = self._producer, self._model.topic
         with self._errors():
             producer.begin_transaction()
             for each in records:
@@ -96,6 +62,7 @@ class ConfluentLane:
             producer.flush(_TRANSACTION_S)
             self._expect_none(*self._failures)
             producer.commit_transaction(_TRANSACTION_S)
+        self.place = place
 
     def _take_report(self, error: KafkaError | None, _message: Any) -> None:
         if error is not None:

@@ -6,8 +6,11 @@ the lane's first record: what was written is not written twice. Consumers read w
 ``isolation.level=read_committed``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import dropwhile
+from queue import Empty, Queue
+from threading import Thread
+from typing import Final
 
 from walle_connectors.kafka.cluster import NeededTopic
 from walle_connectors.kafka.drivers import open_lane
@@ -18,6 +21,8 @@ from walle_connectors.kafka.topics import check_topics
 from walle_stream.errors import SinkError, WalleError
 from walle_stream.ports import MergedFeature, Written, first_part
 from walle_stream.wire.record import RecordEnvelope, encode_record
+
+_MOST_S: Final = 20.0  # for a transaction
 
 
 class KafkaSink:
@@ -42,7 +47,7 @@ class KafkaSink:
             batch = first_part(dropwhile(lambda each: each.number < place, features))
             if batch:
                 place = batch[-1].number + 1
-                opened.write([self._record(each) for each in batch], place)
+                self._write(opened, [self._record(each) for each in batch], place)
         except SinkError:
             self._drop(lane)
             raise
@@ -60,6 +65,30 @@ class KafkaSink:
         check_topics(self._model, [NeededTopic(self._model.topic, "spec.sinks")])
         opened = self._lanes[lane] = open_lane(self._model, f"{self._identity}-{lane}")
         return opened
+
+    def _write(self, lane: SinkLane, records: Sequence[TopicRecord], place: int) -> None:
+        # neither library comes back from a transaction that a broker's death found open, before
+        # the broker does; librdkafka (2.16) not even then. It is left to its thread: the lane's
+        # next client fences it, and reads the place behind that
+        outcome: Queue[BaseException | None] = Queue(1)
+
+        def write() -> None:
+            try:
+                lane.write(records, place)
+            except BaseException as error:  # noqa: BLE001 - raised again
+                outcome.put(error)
+            else:
+                outcome.put(None)
+
+        Thread(target=write, name="walle-sink-lane", daemon=True).start()
+        try:
+            error = outcome.get(timeout=_MOST_S)
+        except Empty:
+            raise SinkError(
+                f"topic {self._model.topic!r}: no answer in {_MOST_S:g} s; another client goes on"
+            ) from None
+        if error is not None:
+            raise error
 
     def _record(self, feature: MergedFeature) -> TopicRecord:
         envelope = RecordEnvelope(

@@ -1,3 +1,6 @@
+import time
+from contextlib import suppress
+
 import pytest
 
 from tests.integration.kafka.topics_of_tests import committed_records
@@ -37,6 +40,21 @@ class TestKafkaSink(SinkSuite):
         assert self.topic in found.value.message
         sink.write("a", iter([small]))
         self.expect([small])
+
+    @pytest.mark.full
+    def test_a_broker_that_dies_delays_and_doubles_nothing(self, broker):
+        sink, features = self.another(), merged_features(40)
+        sink.write("a", iter(features[:20]))
+        broker.kill()
+        with pytest.raises(SinkError):
+            sink.write("a", iter(features))
+        broker.heal()
+        deadline, place = time.monotonic() + 90.0, 0
+        while place <= features[-1].number:
+            assert time.monotonic() < deadline
+            with suppress(SinkError):
+                place = sink.write("a", iter(features)).place
+        self.expect(features)
 
     def test_a_topic_that_is_missing_is_said(self):
         model = self.model.model_copy(update={"topic": f"{self.topic}-not"})
