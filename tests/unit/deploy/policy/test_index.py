@@ -177,7 +177,9 @@ def test_an_index_goes_when_nobody_has_it_any_more(wide, monkeypatch):
         assert gone() is None
         gc.collect()
         # what threads of other tests leave in cycles is not ours
-        assert [each for each in gc.garbage if module_of(each).startswith("walle_deploy")] == []
+        assert [
+            each for each in gc.garbage if module_of(each).startswith("walle_deploy.policy")
+        ] == []
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
