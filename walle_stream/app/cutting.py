@@ -1,7 +1,7 @@
 """Cuts a source by partition, in one pass: what each partition is given becomes a part of its own.
 
 The parts of a cut lie in a folder of their own, which the manifest names. It is replaced last, when
-everything is on the disk: a cut that was killed leaves the parts of before, or none.
+everything is on the disk: a killed cut leaves the previous parts, or none.
 """
 
 import os
@@ -37,7 +37,7 @@ type OnProgress = Callable[[float, int], None]
 def cut_source(
     file: Path, overrides: Sequence[str], out: Path | None, on_progress: OnProgress
 ) -> tuple[Path, Manifest]:
-    """Cut the source of a pipeline; blocks. What was cut there before is replaced.
+    """Cut the source of a pipeline; blocks. The new parts replace the previous ones.
 
     Parts go to the folder ``out`` (None: ``PATH.parts``, beside the source's file). Returns the
     folder, and what it has.

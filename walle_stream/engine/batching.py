@@ -116,7 +116,7 @@ class BatchedModel:
         if not refusal:
             return self._batch
         if self._batch > _FEW_ROWS:
-            with suppress(EngineError):  # it takes so many rows alone
+            with suppress(EngineError):  # the model takes its declared number of rows only
                 if not self._refusal(inputs, _FEW_ROWS):
                     return _FEW_ROWS
         return refusal

@@ -24,7 +24,7 @@ Why an owner that was cut off and writes on spoils nothing:
    claims meanwhile: he lists later, so the newest that he sees is the one just written, or a
    later one, of which nothing was removed. The next removal sees his claim. He may reuse the
    files of what he took: none of them was garbage.
-4. What a former owner writes after all lies below lower epochs: it is not the newest, and
+4. A former owner that still writes does so below a lower epoch: this is not the newest, and
    goes with the next garbage. It may lack files then, and is passed over, as damage is.
 
 The argument needs a store where a name that was made is listed at once, and where creating

@@ -88,7 +88,7 @@ class Cluster(Protocol):
         """Make a topic, unless it is there; -1 is the cluster's default. Metadata know it then."""
 
     def grow(self, name: str, partitions: int, *, is_trial: bool) -> None:
-        """Give a topic so many partitions, or only ask whether the cluster would."""
+        """Raise a topic to ``partitions``; a trial only asks whether the cluster would."""
 
     def delete(self, name: str) -> None:
         """Delete a topic."""

@@ -42,7 +42,7 @@ class PartedSource(LaneSource):
         if found.rules != self._rules:
             raise SourceError(
                 f"{self.name} was cut by another spec.source, which differs in more than its path: "
-                "run walle partition again, or give the keys of before"
+                "run walle partition again, or restore the previous keys"
             )
         return found
 
