@@ -43,6 +43,7 @@ from walle_stream.app.ray.session import Versions, versions_here
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError, WalleError
 from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
+from walle_stream.reading.assigned import Assignment, Held
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.counts import VmCounts, VmStatus
@@ -73,6 +74,8 @@ class HostState(msgspec.Struct, kw_only=True):
     """Of this process, where the source places partitions; else 0."""
     mailbox_bytes: int = 0
     in_hand_events: int = 0
+    held: Held = Held()
+    """Of partitions that the supervisor of a cluster's run places."""
     statuses: list[PartitionStatus] = []
     vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
     vms: list[VmStatus] = []
@@ -86,8 +89,12 @@ class HostProcess:
     def __init__(
         self, assembly: Assembly, options: RunOptions, index: int, cwd: str, log_level: int
     ) -> None:
-        """Keep what it needs; nothing is opened. Paths are relative to ``cwd``, the driver's."""
-        os.chdir(cwd)
+        """Keep what it needs; nothing is opened.
+
+        Paths are relative to ``cwd``, the driver's; those of a run that is spread are absolute.
+        """
+        if not options.is_spread:
+            os.chdir(cwd)
         self._logs = LogQueue(log_level)
         self._assembly = assembly
         self._options = options
@@ -104,6 +111,9 @@ class HostProcess:
         self._uplink: RemoteUplink | None = None
         self._reader: SourceReader | None = None
         self._passed: dict[int, bytes] = {}
+        self._assignment: Assignment | None = None
+        self._opened_with: tuple[dict[int, bytes], list[PartitionStatus]] | None = None
+        self._is_begun = False
         self._state = HostState()
 
     # What the driver calls
@@ -119,14 +129,26 @@ class HostProcess:
 
         ``cloud`` is Ray's handle, None where the cloud side is another program; ``engine`` are the
         engine actors' ``EngineHandles``. Returns the committed offset of every partition that has
-        one, and their figures.
+        one, and their figures. A second call returns the same.
         """
+        if self._opened_with is None:
+            self._opened_with = self._open(cloud, engine)
+        return self._opened_with
+
+    def _open(
+        self, cloud: Any | None, engine: Any | None
+    ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         assembly, stack, options = self._assembly, self._stack, self._options
         stack.enter_context(calm_collector())
         limit_data(assembly.memory_bytes)
+        if options.is_spread:
+            self._assignment = assembly.spread()
+            assembly.open_directory(stack, options.data_dir)
         uplink, downlink = self._open_tunnel(cloud)
         holdings = None if cloud is None else CloudHoldings(self._link.ask)
-        place = HostPlace(self._index, options.hosts, uplink, downlink, holdings)
+        # hosts that share a node's directory come and go, each as if it were alone
+        index, hosts = (0, 1) if options.is_spread else (self._index, options.hosts)
+        place = HostPlace(index, hosts, uplink, downlink, holdings)
         # what the source places comes with its reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         self._numbers = numbers
@@ -159,12 +181,25 @@ class HostProcess:
         self._link.connect(cloud)
 
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
-        """Read the source in a thread of its own, to its end or the run's limit.
+        """Read the source in a thread of its own, to its end or the run's limit; the first call.
 
         A limit counts from ``offsets``, those of all partitions when the run began; ``own`` are
         those of its partitions now.
         """
-        Thread(target=self._work, args=(offsets, own), name="walle-source", daemon=True).start()
+        if not self._is_begun:
+            self._is_begun = True
+            given = offsets, own
+            Thread(target=self._work, args=given, name="walle-source", daemon=True).start()
+
+    def place(self, generation: int, numbers: frozenset[int]) -> None:
+        """Have these partitions from now on; see ``Assignment.place``."""
+        if self._assignment is not None:
+            self._assignment.place(generation, numbers)
+
+    def finish(self) -> None:
+        """End with the source: nobody places any more."""
+        if self._assignment is not None:
+            self._assignment.finish()
 
     def stop(self) -> None:
         """Read no more: finish what was read, commit, flush, close."""
@@ -184,6 +219,8 @@ class HostProcess:
             state.vm_counts, state.vms = pool.counts, pool.machines
         if self._reader is not None:
             state.progress, state.unread = self._reader.progress, self._reader.unread
+        if self._assignment is not None:
+            state.held = self._assignment.held
         return msgspec.structs.replace(state, cpu_s=process_cpu_s(), logs=self._logs.take())
 
     # The thread that reads
