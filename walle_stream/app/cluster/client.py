@@ -16,6 +16,7 @@ from walle_stream.app.cluster.supervisor import (
     Observation,
     Supervisor,
     find_supervisor,
+    parts_of,
     supervisor_name,
 )
 from walle_stream.app.figures.status import HostStatus, RunStatus
@@ -139,9 +140,9 @@ class ClusterClient:
                 max_concurrency=_THREADS,
             )
             .remote(
-                self._assembly,
                 self._options,
                 logging.getLogger("walle_stream").getEffectiveLevel(),
+                *parts_of(ray, self._assembly),
             )
         )
         pid, there = _answer(ray, supervisor.hello.remote(), START_TIMEOUT_MS / 1000.0)

@@ -18,6 +18,7 @@ from walle_stream.app.report import RunReport
 from walle_stream.vm.counts import VmCounts, VmStatus
 
 _SUFFIX: Final = "/supervisor"
+_PART_BYTES: Final = 64 * 1024  # Ray keeps up to 100 KB
 
 
 class Observation(msgspec.Struct):
@@ -36,10 +37,14 @@ class Observation(msgspec.Struct):
 class Supervisor:
     """Class of the Ray actor. Its calls run in several threads; ``wait`` alone blocks."""
 
-    def __init__(self, assembly: Assembly, options: RunOptions, level: int) -> None:
-        """Begin, or go on with what the one before left; does not wait."""
+    def __init__(self, options: RunOptions, level: int, *shipped: bytes) -> None:
+        """Begin, or go on with what the one before left; does not wait.
+
+        ``shipped`` is the assembly, see ``parts_of``.
+        """
         import ray  # noqa: PLC0415 - only where Ray runs
 
+        assembly: Assembly = ray.cloudpickle.loads(b"".join(shipped))
         self._logs = LogQueue(level)
         self._run = ClusterRun(ray, assembly, options)
         self._report: RunReport | None = None
@@ -93,6 +98,16 @@ class Supervisor:
         except BaseException as error:  # noqa: BLE001 - whoever waits decides what becomes of it
             self._failure = error
         self._over.set()
+
+
+def parts_of(ray: Any, assembly: Assembly) -> list[bytes]:
+    """Return an assembly in parts that are small enough to be kept with the actor.
+
+    Ray starts an actor again with its arguments. A large one would lie in the caller's memory, and
+    be lost with it.
+    """
+    whole = ray.cloudpickle.dumps(assembly)
+    return [whole[at : at + _PART_BYTES] for at in range(0, len(whole), _PART_BYTES)]
 
 
 def supervisor_name(pipeline: str) -> str:
