@@ -13,6 +13,7 @@ import msgspec
 
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.cluster.assigner import Assigner
+from walle_stream.app.cluster.gauges import RayGauges
 from walle_stream.app.figures.status import RunStatus
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray.actors import POLL_MS, Worker
@@ -49,6 +50,7 @@ class ClusterRun:
         self._stop = Flag()
         self._stopped_by = "end"
         self._started_ms = monotonic_ms()
+        self._gauges = RayGauges()
         self._shipped = ray.put(assembly)
         self._here = versions_here()
         found = self._found()
@@ -162,6 +164,7 @@ class ClusterRun:
         else:
             Flag().wait(_PAUSE_S)
         self._place()
+        self._gauges.tell(self.told)
         if self._stop.is_set():
             self._leave(hosts)
 
