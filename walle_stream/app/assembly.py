@@ -45,6 +45,7 @@ from walle_stream.spec.loader import LoadedPipeline, load_pipeline
 from walle_stream.store.copies import Uploads
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.rocks import set_block_cache_bytes
+from walle_stream.store.warming import WarmCopies
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import fields_of
 from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
@@ -186,6 +187,11 @@ class Assembly:
         """What Ray is to keep for each host of a cluster, as its options."""
         runtime = self._spec.runtime
         return {"num_cpus": runtime.host_cpus, "memory": runtime.memory_bytes}
+
+    @property
+    def standbys(self) -> int:
+        """Nodes of a cluster that have a warm copy of each partition."""
+        return self._spec.runtime.standbys
 
     def spread(self) -> Assignment | None:
         """Have hosts told which partitions they have; None where the source's group does that.
@@ -447,6 +453,11 @@ class Assembly:
     def mistakes(self) -> LikelyMistakes:
         """Return who looks for likely mistakes in the definition and in its events."""
         return LikelyMistakes(self.tasks, self._source, self._loaded.places)
+
+    def warm_copies(self) -> WarmCopies | None:
+        """Return what keeps copies of other hosts' partitions; None without snapshots."""
+        spec = self._spec.state.snapshots
+        return None if spec is None else WarmCopies(self._opener.snapshots_of, spec.every_ms)
 
     def make_host(self, index: int, numbers: Iterable[int], sizer: BatchSizer) -> DeviceHost:
         """Return a host's actor, not started: with these partitions, or what the source places."""

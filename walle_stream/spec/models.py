@@ -271,6 +271,12 @@ class RuntimeSpec(Strict):
         description="local: one process; ray: a process per host, in Ray actors of this node; "
         "cluster: the same on all nodes.",
     )
+    standbys: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=2,
+        description="Nodes of a cluster that have a warm copy of a partition besides its own.",
+    )
     partitions: StrictInt = Field(
         default=16, ge=1, le=1024, description="Fixed when the data directory is made."
     )

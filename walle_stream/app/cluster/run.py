@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.cluster.assigner import Assigner
+from walle_stream.app.cluster.assigner import Assigner, Said
 from walle_stream.app.cluster.gauges import RayGauges
 from walle_stream.app.figures.status import RunStatus
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray.actors import POLL_MS, Worker
-from walle_stream.app.ray.host import HostProcess, HostState
+from walle_stream.app.ray.host import HostProcess, HostState, Size
 from walle_stream.app.ray.session import versions_here
 from walle_stream.app.ray.watching import Watch
 from walle_stream.app.report import RunReport
@@ -43,8 +43,11 @@ class ClusterRun:
         self._options = msgspec.structs.replace(
             options, is_spread=True, on_stuck=end_process, hosts=1
         )
-        self._wanted = min(options.hosts, assembly.partition_count)
-        self._assigner = None if assembly.is_placed else Assigner(assembly.partition_count)
+        self._size = Size(0, min(options.hosts, assembly.partition_count))
+        self._assigner = (
+            None if assembly.is_placed else Assigner(assembly.partition_count, assembly.standbys)
+        )
+        self._copies: dict[int, frozenset[int]] = {}  # what hosts were told to keep warm
         self._finishing: set[Worker] = set()
         self._leaving: set[Worker] = set()
         self._stop = Flag()
@@ -54,7 +57,7 @@ class ClusterRun:
         self._shipped = ray.put(assembly)
         self._here = versions_here()
         found = self._found()
-        for index in range(max(self._wanted, *(index + 1 for index, _ in found), 1)):
+        for index in range(max(self._size.hosts, *(index + 1 for index, _ in found), 1)):
             lives = [life for at, life in found if at == index]
             self.watch.hosts.append(self._make_worker(index, lives))
 
@@ -65,9 +68,11 @@ class ClusterRun:
             self._stop.set()
 
     def scale(self, hosts: int) -> int:
-        """Go on with another number of hosts, while it runs; returns how many it will be."""
-        self._wanted = min(max(hosts, 1), self._assembly.partition_count)
-        return self._wanted
+        """Go on with another number of hosts ≥ 1; returns how many it will be."""
+        self._size = Size(self._size.changes + 1, min(hosts, self._assembly.partition_count))
+        for host in self.watch.hosts:
+            host.tell("remember", self._size)
+        return self._size.hosts
 
     def told(self) -> RunStatus:
         """Return how it goes, for people."""
@@ -176,11 +181,13 @@ class ClusterRun:
             host.call("begin", {}, {})
         elif method == "begin":
             host.step = "running"
+            host.tell("remember", self._size)
         elif method == "state":
             self._look_at(host, host.state)
 
     def _look_at(self, host: Worker, state: HostState) -> None:
         self.watch.take(host, state)
+        self._size = max(self._size, state.size)
         assigner, index = self._assigner, self.watch.hosts.index(host)
         if assigner is None:
             return
@@ -189,13 +196,15 @@ class ClusterRun:
         elif host.step == "done":
             assigner.forget(index)
         elif host.step == "running":
-            assigner.see(index, state.held)
+            assigner.see(index, Said(state.held, state.warm, state.node))
 
     def _forget(self, host: Worker) -> None:
         self._finishing.discard(host)
         self._leaving.discard(host)
         if self._assigner is not None:
-            self._assigner.forget(self.watch.hosts.index(host))
+            index = self.watch.hosts.index(host)
+            self._assigner.forget(index)
+            self._copies.pop(index, None)
 
     def _place(self) -> None:
         assigner, hosts = self._assigner, self.watch.hosts
@@ -205,25 +214,33 @@ class ClusterRun:
             if host.step == "running" and host not in self._finishing and assigner.is_over(index):
                 self._finishing.add(host)
                 host.tell("finish")
-        able = [
+        running = [
             index
             for index, host in enumerate(hosts)
             if host.step == "running" and host not in {*self._finishing, *self._leaving}
         ]
-        for index, placed in assigner.place(able).items():
+        staying = [index for index in running if index < self._size.hosts]
+        going = [index for index in running if index >= self._size.hosts]
+        for index, placed in assigner.place(staying, going).items():
             hosts[index].tell("place", placed.generation, placed.numbers)
+        for index, numbers in assigner.copies(staying).items():
+            if self._copies.get(index, frozenset()) != numbers:
+                self._copies[index] = numbers
+                hosts[index].tell("keep_warm", numbers)
+        self._leave([hosts[index] for index in going if assigner.is_empty(index)])
 
     def _resize(self) -> None:
         hosts = self.watch.hosts
         if self._stop.is_set():
             return
-        while len(hosts) < self._wanted:
+        while len(hosts) < self._size.hosts:
             hosts.append(self._make_worker(len(hosts), []))
-        for host in hosts[: self._wanted]:
+        for host in hosts[: self._size.hosts]:
             if host.step == "done" and host in self._leaving:
                 host.restart("more hosts are wanted", is_death=False)
                 self._forget(host)
-        self._leave(hosts[self._wanted :])
+        if self._assigner is None:
+            self._leave(hosts[self._size.hosts :])  # the group gives to others what they had
 
     def _leave(self, hosts: list[Worker]) -> None:
         for host in hosts:

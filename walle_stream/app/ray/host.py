@@ -9,12 +9,12 @@ what it is given. With a broker as tunnel hosts send to it themselves.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -39,7 +39,7 @@ from walle_stream.app.partitions import HostPlace
 from walle_stream.app.ray.engine import open_engine
 from walle_stream.app.ray.link import RayLink
 from walle_stream.app.ray.logs import LogQueue, LogRecords
-from walle_stream.app.ray.session import Versions, versions_here
+from walle_stream.app.ray.session import Versions, node_here, versions_here
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError, WalleError
 from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
@@ -49,9 +49,19 @@ from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.vm.memory import limit_data
 
+if TYPE_CHECKING:
+    from walle_stream.store.warming import WarmCopies
+
 type Phase = Literal["reading", "closing", "done", "worn out"]
 """``done``: everything is committed and closed; ``worn out``: the same, but there
 is more to read, in a new process."""
+
+
+class Size(NamedTuple):
+    """How many hosts the run over a cluster has; a later one is larger."""
+
+    changes: int = 0
+    hosts: int = 0
 
 
 _log = logging.getLogger(__name__)
@@ -76,6 +86,12 @@ class HostState(msgspec.Struct, kw_only=True):
     in_hand_events: int = 0
     held: Held = Held()
     """Of partitions that the supervisor of a cluster's run places."""
+    warm: frozenset[int] = frozenset()
+    """Partitions of which this host has a warm copy."""
+    size: Size = Size()
+    """What the supervisor had it remember, for the next supervisor."""
+    node: str = ""
+    """Ray's id of the node that it is on, in a cluster's run."""
     statuses: list[PartitionStatus] = []
     vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
     vms: list[VmStatus] = []
@@ -112,6 +128,7 @@ class HostProcess:
         self._reader: SourceReader | None = None
         self._passed: dict[int, bytes] = {}
         self._assignment: Assignment | None = None
+        self._warm: WarmCopies | None = None
         self._opened_with: tuple[dict[int, bytes], list[PartitionStatus]] | None = None
         self._is_begun = False
         self._state = HostState()
@@ -157,6 +174,10 @@ class HostProcess:
         if engine is not None:
             open_engine(stack, assembly, engine, self._index)
         assembly.open_host(stack, options, place)
+        if self._assignment is not None:
+            self._warm = assembly.warm_copies()
+            if self._warm is not None:
+                stack.callback(self._warm.close)
         self._devices = assembly.make_host(self._index, numbers, self._sizer)
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._host.join, FLUSH_TIMEOUT_S)
@@ -196,6 +217,15 @@ class HostProcess:
         if self._assignment is not None:
             self._assignment.place(generation, numbers)
 
+    def keep_warm(self, numbers: Collection[int]) -> None:
+        """Keep copies of these partitions, of other hosts; see ``WarmCopies.keep``."""
+        if self._warm is not None:
+            self._warm.keep(numbers)
+
+    def remember(self, size: Size) -> None:
+        """Keep how many hosts there are to be: a supervisor that is started again asks."""
+        self._state.size = max(size, self._state.size)
+
     def finish(self) -> None:
         """End with the source: nobody places any more."""
         if self._assignment is not None:
@@ -221,6 +251,8 @@ class HostProcess:
             state.progress, state.unread = self._reader.progress, self._reader.unread
         if self._assignment is not None:
             state.held = self._assignment.held
+            state.warm = frozenset() if self._warm is None else self._warm.warm
+            state.node = node_here()
         return msgspec.structs.replace(state, cpu_s=process_cpu_s(), logs=self._logs.take())
 
     # The thread that reads

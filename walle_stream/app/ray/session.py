@@ -64,6 +64,13 @@ def versions_here() -> Versions:
     }
 
 
+def node_here() -> str:
+    """Return Ray's id of the node that this process is on."""
+    import ray  # noqa: PLC0415 - only where Ray runs
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def check_worker(name: str, here: Versions, there: Versions) -> None:
     """Refuse a worker that is not like this process; a name that it lacks is another version.
 
