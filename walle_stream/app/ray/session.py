@@ -36,6 +36,8 @@ CONNECT_TIMEOUT_S: Final = 10.0
 _ENVIRON: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # else Ray keeps lines that come twice, and prints them when it ends
+    "RAY_DEDUP_LOGS": "0",
     "PYTHONHASHSEED": "0",
 }
 _LEAST_S: Final = 0.001
