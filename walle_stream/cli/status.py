@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -14,7 +15,7 @@ from walle_stream.cloud.calls import ServiceCounts
 
 def status(options: argparse.Namespace) -> int:
     """Print hosts, what they have yet to read, tasks, partitions and restarts."""
-    run = read_status(options.data_dir)
+    run = _read(options.where)
     if options.json:
         print(msgspec.json.encode(run).decode())
         return 0
@@ -39,7 +40,7 @@ def status(options: argparse.Namespace) -> int:
         )
     letters = sum(partition.dead_letters for partition in run.partitions)
     if letters:
-        where = shlex.quote(str(options.data_dir))
+        where = shlex.quote(options.where)
         print(f"{letters:,} dead letters: walle dead-letters list --data-dir {where}")
     dropped = sum(partition.dropped_features for partition in run.partitions)
     if dropped:
@@ -58,6 +59,23 @@ def status(options: argparse.Namespace) -> int:
     if run.cloud_losses:
         print(f"lost in the cloud: {run.cloud_losses:,} features and frames are missing or differ")
     return 0
+
+
+def scale(options: argparse.Namespace) -> int:
+    """Change the number of hosts of a run over a cluster, or stop it."""
+    from walle_stream.app.cluster.visiting import scale as scale_run  # noqa: PLC0415 - brings Ray
+
+    hosts = scale_run(options.pipeline, options.hosts)
+    print(f"pipeline {options.pipeline}: {hosts} hosts" if hosts else "stopped")
+    return 0
+
+
+def _read(where: str) -> RunStatus:
+    if where.startswith("ray://"):
+        from walle_stream.app.cluster.visiting import told_by_cluster  # noqa: PLC0415 - brings Ray
+
+        return told_by_cluster(where)
+    return read_status(Path(where))
 
 
 def _print_services(services: ServiceCounts) -> None:
