@@ -314,8 +314,10 @@ class RayRun:
                     # with more than two on their way a host waits for the cloud side
                     self._cloud.commits_came()
             self._see(status)
-            if self._assembly.is_placed and state.phase == "reading":
-                self._owners[status.number] = self._hosts.index(host)
+        if self._assembly.is_placed and state.phase == "reading":
+            index = self._hosts.index(host)
+            others = {number: owner for number, owner in self._owners.items() if owner != index}
+            self._owners = others | {status.number: index for status in state.statuses}
         if state.failure is not None:
             if isinstance(state.failure, WalleError) and state.failure.is_retryable:
                 self._keep(state)
@@ -387,7 +389,11 @@ class RayRun:
 
     def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
-        cloud = self._cloud
+        cloud, owners, shown = self._cloud, None, self.status()
+        if self._assembly.is_placed:
+            owners = self._owners
+        if owners is not None and phase == "running":
+            shown = [status for status in shown if status.number in owners]
         write_status(
             self._assembly.status_path,
             RunStatus(
@@ -402,7 +408,8 @@ class RayRun:
                 hosts=self.host_status(),
                 services=self.service_counts,
                 task_names=self.task_names,
-                tasks=task_figures(self.task_names, self.status()),
+                tasks=task_figures(self.task_names, shown),
+                owners=owners,
                 partitions=with_lags(
                     [
                         PartitionFigures.of(
@@ -413,7 +420,7 @@ class RayRun:
                             watermark_ms=status.watermark_ms,
                             waiting_messages=status.waiting_messages,
                         )
-                        for status in self.status()
+                        for status in shown
                     ]
                 ),
             ),
