@@ -47,6 +47,7 @@ FEATURE_KEY: Final = Struct(">IQ")
 """Generation and sequence number, behind ``device_prefix``."""
 
 CALL_PREFIX: Final = b"\x04"
+COUNTS_KEY: Final = b"\x00counts"
 
 _U64: Final = Struct(">Q")
 _U32: Final = Struct(">I")
@@ -133,7 +134,7 @@ class FeatureStore:
             self.positions: dict[int, int] = self._positions()
             """By lane, up to where the tunnel's frames are merged; none where nothing was."""
             self._durable = dict(self.positions)
-            counts = self._database.get(b"\x00counts")
+            counts = self._database.get(COUNTS_KEY)
             self.stats = _decode_counts(counts) if counts else MergeCounts()
             epochs, self._last_frames = self._senders()
             self._fence = Fence(epochs)
@@ -171,7 +172,7 @@ class FeatureStore:
         for lane, position in positions.items():
             batch.put(_LANE + _U32.pack(lane), _U64.pack(position))
         counts.told = min(counts.told, counts.losses)  # some may have been sent again
-        batch.put(b"\x00counts", _encode(counts))
+        batch.put(COUNTS_KEY, _encode(counts))
         log = self.sink_log
         if log is not None and merging.merged:
             log.add(batch, merging.merged)
@@ -248,7 +249,7 @@ class FeatureStore:
         """Note how many of ``stats.losses`` were reported; blocks until that is durable."""
         counts = msgspec.structs.replace(self.stats, told=losses)
         with RocksErrorMap(self._path):
-            self._database[b"\x00counts"] = _encode(counts)
+            self._database[COUNTS_KEY] = _encode(counts)
         self.stats = counts
         self._durability.commit()
         self._durability.wait()
