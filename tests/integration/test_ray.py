@@ -123,7 +123,7 @@ def test_calls_of_the_cloud_are_answered(walle, ray_environ, tmp_path):
         assert report_of(done)["calls"] == answered > 0
         counts = {"answered": answered, "failed": 0, "timed_out": 0, "waiting": 0}
         assert read_status(tmp_path / name).services == {"double": counts}
-    assert f"calls of double: {answered:,} answered, 0 failed, 0 timed out, 0 waiting" in (
+    assert f"started: {answered:,} answered, 0 failed, 0 timed out, 0 waiting" in (
         walle("status", tmp_path / "ray").stdout
     )
     # in which order replies come is chance; how many features they make is not
