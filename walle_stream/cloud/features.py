@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 import msgspec
 from rocksdict import DbClosedError, Rdict, WriteBatch
 
+from walle_stream.cloud.heads import KeptFeature
 from walle_stream.cloud.sink_log import SinkLog, as_merged
 from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
@@ -56,7 +57,7 @@ _LANE: Final = b"\x00lane"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_seen = msgspec.msgpack.Decoder(DeviceSeen).decode
-_decode_feature = msgspec.msgpack.Decoder(tuple[str, str, bytes, bytes]).decode
+_decode_feature = msgspec.msgpack.Decoder(KeptFeature).decode
 _decode_call = msgspec.msgpack.Decoder(OpenCall).decode
 _decode_counts = msgspec.msgpack.Decoder(MergeCounts).decode
 
@@ -285,8 +286,16 @@ class FeatureStore:
         for key, row in scan_rocks(self._database, self._path, start, last):
             end = len(key) - FEATURE_KEY.size - 1
             _, number = FEATURE_KEY.unpack_from(key, end + 1)
-            task, version, feature, encoding = _decode_feature(row)
-            yield FeatureRecord(key[1:end].decode(), task, version, number, feature, encoding)
+            kept = _decode_feature(row)
+            yield FeatureRecord(
+                key[1:end].decode(),
+                kept.task,
+                kept.task_version,
+                number,
+                kept.feature,
+                kept.encoding,
+                kept.event_time_ms,
+            )
 
     def close(self) -> None:
         """Release the database; may be called twice.
