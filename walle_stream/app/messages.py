@@ -84,11 +84,15 @@ class MessageSender:
         self._waiting: list[UplinkFrame] = []
         self._bytes = self._missing = 0
         connector = load_connector(spec.tunnel.connector)
+        self.is_placed_by_others = False
+        """Whether producers of the source decide in which partition a device is."""
         self._place: Callable[[str], int] = lambda _: 0  # whoever reads the inbox places them
         if hasattr(connector, "open_sender"):
             count = spec.runtime.partitions
             self._partitions = range(count)
-            placing = placing_of(load_connector(spec.source.connector), connector)
+            source = load_connector(spec.source.connector)
+            placing = placing_of(source, connector)
+            self.is_placed_by_others = hasattr(source, "device_partition")
             self._place = lambda device_id: placing(device_id, count)
             self._sender: Any = connector.open_sender(loaded.tunnel, WAITING_MAX_BYTES, count)
         elif hasattr(connector, "open_features"):

@@ -143,7 +143,7 @@ def test_where_a_producer_has_a_rule_of_its_own_only_where_reaches_a_device(
     file, *_ = definition(source)
     run = ("run", file, "--data-dir", tmp_path / "d")
     walle(*run)
-    walle("send", file, device, '"name"')
+    assert "--where device=" in walle("send", file, device, '"name"').stdout
     walle("send", file, "--where", f"device={device}", '"where"')
     walle(*run)
     messages = [each["message"] for each in told(walle, tmp_path / "d")[device]]
