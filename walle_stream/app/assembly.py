@@ -137,7 +137,7 @@ class Assembly:
             look_for_scripts=True,
             read_package=unpack_task,
         )
-        # what is wrong is said before anything is opened
+        # problems are told before anything is opened
         assembly = cls(loaded, ready_tasks(loaded))
         check_calls(assembly.tasks, assembly._spec.services, loaded.places)
         models = onnx_models(assembly._models)

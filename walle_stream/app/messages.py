@@ -16,6 +16,7 @@ import msgspec
 from walle_stream.errors import MessageError, SpecFileError, TopicError
 from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
 from walle_stream.spec.loader import UnreadPackage, load_pipeline
+from walle_stream.spec.models import Task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.inbox import InboxSender
 from walle_stream.types import UplinkFrame, device_id_problem
@@ -76,24 +77,34 @@ class MessageSender:
         """Number of the last message that was sent. Whoever knows how many of a name were
         acknowledged may set it before the first, to go on behind them."""
         self._partitions = range(1)
+        self._file = file
+        # packages were not opened, and a release service, to which reports go, installs others
+        names = {each.metadata.name for each in loaded.tasks if isinstance(each, Task)}
+        is_known = spec.reports is None and len(names) == len(loaded.tasks)
         self._waiting: list[UplinkFrame] = []
         self._bytes = self._missing = 0
         connector = load_connector(spec.tunnel.connector)
+        self.is_placed_by_others = False
+        """Whether producers of the source decide in which partition a device is."""
         self._place: Callable[[str], int] = lambda _: 0  # whoever reads the inbox places them
         if hasattr(connector, "open_sender"):
             count = spec.runtime.partitions
             self._partitions = range(count)
-            placing = placing_of(load_connector(spec.source.connector), connector)
+            source = load_connector(spec.source.connector)
+            placing = placing_of(source, connector)
+            self.is_placed_by_others = hasattr(source, "device_partition")
             self._place = lambda device_id: placing(device_id, count)
             self._sender: Any = connector.open_sender(loaded.tunnel, WAITING_MAX_BYTES, count)
         elif hasattr(connector, "open_features"):
             folder = DataDir.open_inbox(data_dir or Path("walle-data") / pipeline, pipeline)
             self._sender = InboxSender(folder)
+            is_known = is_known and not any((folder.parent / "packages").glob("*"))
         else:
             raise SpecFileError(
                 f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, which takes no "
                 "messages down"
             )
+        self._tasks = names if is_known else None
 
     def send(self, device_id: str, value: Any, *, task: str = "") -> None:
         """Send a JSON value to a device; blocks while too much is on its way.
@@ -101,7 +112,7 @@ class MessageSender:
         ``task`` is the one that gets it; all that take messages by default.
 
         Raises:
-            MessageError: The value is no JSON or too large, or there is no such id.
+            MessageError: The value is no JSON or too large, or there is no such id or task.
             WalleError: The way is closed.
         """
         problem = device_id_problem(device_id)
@@ -118,7 +129,7 @@ class MessageSender:
         ``phone-*`` for the id, and ``task``, one that the device has, as NAME or NAME@VERSION.
 
         Raises:
-            MessageError: The value is no JSON or too large, or a condition is not known.
+            MessageError: The value is no JSON or too large, a condition is not known, or a task.
             WalleError: The way is closed.
         """
         where = dict(where or {})
@@ -172,6 +183,12 @@ class MessageSender:
             self.close()
 
     def _send(self, device_id: str, payload: MessagePayload, partitions: Sequence[int]) -> None:
+        for task in (payload.task, payload.where.get("task", "").partition("@")[0]):
+            if task and self._tasks is not None and task not in self._tasks:
+                raise MessageError(
+                    f"{self._file}: there is no task {task!r}, its tasks are "
+                    f"{', '.join(sorted(self._tasks))}"
+                )
         data = encode_payload(payload)
         if len(data) > MESSAGE_MAX_BYTES:
             raise MessageError(

@@ -63,6 +63,11 @@ def send(options: argparse.Namespace) -> int:
     else:
         noun = "message" if sender.count == 1 else "messages"
         print(f"{sender.count:,} {noun} sent as {sender.name}")
+        if sender.is_placed_by_others and not is_all:
+            print(
+                "by Kafka's own partitioner (murmur2): a device whose producer has another one is "
+                "reached by --where device=NAME"
+            )
     return 0
 
 

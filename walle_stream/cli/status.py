@@ -81,7 +81,7 @@ def _read(where: str) -> RunStatus:
 def _print_services(services: ServiceCounts) -> None:
     for service, states in services.items():
         told = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in states.items())
-        print(f"calls of {service}: {told}")
+        print(f"calls of {service} since the cloud side's process started: {told}")
 
 
 def _print_tasks(tasks: Sequence[TaskFigures]) -> None:

@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 import msgspec
 from rocksdict import DbClosedError, Rdict, WriteBatch
 
+from walle_stream.cloud.heads import KeptFeature
 from walle_stream.cloud.sink_log import SinkLog, as_merged
 from walle_stream.errors import EnvelopeError, FormatVersionError
 from walle_stream.faults import crash_point
@@ -47,6 +48,7 @@ FEATURE_KEY: Final = Struct(">IQ")
 """Generation and sequence number, behind ``device_prefix``."""
 
 CALL_PREFIX: Final = b"\x04"
+COUNTS_KEY: Final = b"\x00counts"
 
 _U64: Final = Struct(">Q")
 _U32: Final = Struct(">I")
@@ -55,7 +57,7 @@ _LANE: Final = b"\x00lane"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_seen = msgspec.msgpack.Decoder(DeviceSeen).decode
-_decode_feature = msgspec.msgpack.Decoder(tuple[str, str, bytes, bytes]).decode
+_decode_feature = msgspec.msgpack.Decoder(KeptFeature).decode
 _decode_call = msgspec.msgpack.Decoder(OpenCall).decode
 _decode_counts = msgspec.msgpack.Decoder(MergeCounts).decode
 
@@ -133,7 +135,7 @@ class FeatureStore:
             self.positions: dict[int, int] = self._positions()
             """By lane, up to where the tunnel's frames are merged; none where nothing was."""
             self._durable = dict(self.positions)
-            counts = self._database.get(b"\x00counts")
+            counts = self._database.get(COUNTS_KEY)
             self.stats = _decode_counts(counts) if counts else MergeCounts()
             epochs, self._last_frames = self._senders()
             self._fence = Fence(epochs)
@@ -171,7 +173,7 @@ class FeatureStore:
         for lane, position in positions.items():
             batch.put(_LANE + _U32.pack(lane), _U64.pack(position))
         counts.told = min(counts.told, counts.losses)  # some may have been sent again
-        batch.put(b"\x00counts", _encode(counts))
+        batch.put(COUNTS_KEY, _encode(counts))
         log = self.sink_log
         if log is not None and merging.merged:
             log.add(batch, merging.merged)
@@ -248,7 +250,7 @@ class FeatureStore:
         """Note how many of ``stats.losses`` were reported; blocks until that is durable."""
         counts = msgspec.structs.replace(self.stats, told=losses)
         with RocksErrorMap(self._path):
-            self._database[b"\x00counts"] = _encode(counts)
+            self._database[COUNTS_KEY] = _encode(counts)
         self.stats = counts
         self._durability.commit()
         self._durability.wait()
@@ -284,8 +286,16 @@ class FeatureStore:
         for key, row in scan_rocks(self._database, self._path, start, last):
             end = len(key) - FEATURE_KEY.size - 1
             _, number = FEATURE_KEY.unpack_from(key, end + 1)
-            task, version, feature, encoding = _decode_feature(row)
-            yield FeatureRecord(key[1:end].decode(), task, version, number, feature, encoding)
+            kept = _decode_feature(row)
+            yield FeatureRecord(
+                key[1:end].decode(),
+                kept.task,
+                kept.task_version,
+                number,
+                kept.feature,
+                kept.encoding,
+                kept.event_time_ms,
+            )
 
     def close(self) -> None:
         """Release the database; may be called twice.

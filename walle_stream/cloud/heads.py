@@ -53,7 +53,8 @@ class KeptFeature(msgspec.Struct, array_like=True, gc=False):
     feature: bytes
     """JSON."""
     encoding: bytes
-    event_time_ms: int
+    event_time_ms: int = 0
+    """0 in the embedded table, which does not keep it."""
 
 
 def chain_digest(before: bytes, record: FeatureRecord) -> bytes:

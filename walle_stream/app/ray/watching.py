@@ -66,8 +66,10 @@ class Watch:
                 host.commits_came()
                 has_sent |= status.counters.uplink_frames > known.counters.uplink_frames
             self._see(status)
-            if self._is_placed and state.phase == "reading":
-                self._owners[status.number] = self.hosts.index(host)
+        if self._is_placed and state.phase == "reading":
+            index = self.hosts.index(host)
+            others = {number: owner for number, owner in self._owners.items() if owner != index}
+            self._owners = others | {status.number: index for status in state.statuses}
         if state.failure is not None:
             if not (isinstance(state.failure, WalleError) and state.failure.is_retryable):
                 # the cloud side's own failure is the cause of what hosts say of it
@@ -145,7 +147,9 @@ class Watch:
 
     def told(self, phase: RunPhase, stopped_by: str, **fields: Any) -> RunStatus:
         """Return the run's status for people."""
-        statuses = self.status()
+        owners, statuses = self._owners if self._is_placed else None, self.status()
+        if owners is not None and phase == "running":
+            statuses = [status for status in statuses if status.number in owners]
         return RunStatus(
             pipeline=self._pipeline,
             phase=phase,
@@ -154,6 +158,7 @@ class Watch:
             stopped_by="" if phase in {"starting", "running"} else stopped_by,
             hosts=self.host_status(),
             task_names=list(self._task_names),
+            owners=owners,
             tasks=task_figures(self._task_names, statuses),
             partitions=with_lags(
                 [
