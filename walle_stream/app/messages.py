@@ -78,9 +78,11 @@ class MessageSender:
         acknowledged may set it before the first, to go on behind them."""
         self._partitions = range(1)
         self._file = file
-        # packages were not opened, and a release service, to which reports go, installs others
-        names = {each.metadata.name for each in loaded.tasks if isinstance(each, Task)}
-        is_known = spec.reports is None and len(names) == len(loaded.tasks)
+        self._names = {each.metadata.name for each in loaded.tasks if isinstance(each, Task)}
+        # packages were not opened; devices elsewhere, or with reports, may have others by a release
+        self._are_all = spec.reports is None and len(self._names) == len(loaded.tasks)
+        self.unknown_tasks: set[str] = set()
+        """Tasks that messages were for, and that only a release may have brought."""
         self._waiting: list[UplinkFrame] = []
         self._bytes = self._missing = 0
         connector = load_connector(spec.tunnel.connector)
@@ -88,7 +90,7 @@ class MessageSender:
         """Whether producers of the source decide in which partition a device is."""
         self._place: Callable[[str], int] = lambda _: 0  # whoever reads the inbox places them
         if hasattr(connector, "open_sender"):
-            count = spec.runtime.partitions
+            count, self._are_all = spec.runtime.partitions, False
             self._partitions = range(count)
             source = load_connector(spec.source.connector)
             placing = placing_of(source, connector)
@@ -98,13 +100,12 @@ class MessageSender:
         elif hasattr(connector, "open_features"):
             folder = DataDir.open_inbox(data_dir or Path("walle-data") / pipeline, pipeline)
             self._sender = InboxSender(folder)
-            is_known = is_known and not any((folder.parent / "packages").glob("*"))
+            self._are_all = self._are_all and not any((folder.parent / "packages").glob("*"))
         else:
             raise SpecFileError(
                 f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, which takes no "
                 "messages down"
             )
-        self._tasks = names if is_known else None
 
     def send(self, device_id: str, value: Any, *, task: str = "") -> None:
         """Send a JSON value to a device; blocks while too much is on its way.
@@ -183,12 +184,13 @@ class MessageSender:
             self.close()
 
     def _send(self, device_id: str, payload: MessagePayload, partitions: Sequence[int]) -> None:
-        for task in (payload.task, payload.where.get("task", "").partition("@")[0]):
-            if task and self._tasks is not None and task not in self._tasks:
+        for task in {payload.task, payload.where.get("task", "").partition("@")[0]} - {""}:
+            if task not in self._names and self._are_all:
                 raise MessageError(
                     f"{self._file}: there is no task {task!r}, its tasks are "
-                    f"{', '.join(sorted(self._tasks))}"
+                    f"{', '.join(sorted(self._names))}"
                 )
+            self.unknown_tasks |= {task} - self._names
         data = encode_payload(payload)
         if len(data) > MESSAGE_MAX_BYTES:
             raise MessageError(
