@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.clock import monotonic_ms, unstopped_ms
-from walle_stream.cloud.partition_table import Kept, PartitionTable, Stretch
+from walle_stream.cloud.merging import Stretch
+from walle_stream.cloud.partition_table import Kept, PartitionTable
 from walle_stream.errors import StoreError
 from walle_stream.store.copies import SnapshotCopies, Uploads
 from walle_stream.store.files import make_folder

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from walle_stream.cloud.partition_table import PLACE_KEY, PartitionTable, Place
+from walle_stream.cloud.merging import Place
+from walle_stream.cloud.partition_table import PLACE_KEY, PartitionTable
 from walle_stream.errors import StoreError
 from walle_stream.store.splitting import placed, split_database
 

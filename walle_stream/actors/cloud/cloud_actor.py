@@ -24,10 +24,10 @@ class CloudStore(CallStore, Protocol):
     """Where the cloud side keeps features. One thread, the cloud actor's."""
 
     @property
-    def positions(self) -> Mapping[int, int]:
-        """By lane of the tunnel, the position up to which frames are merged."""
+    def position(self) -> int:
+        """Up to where the tunnel's frames are merged."""
 
-    def durable_positions(self) -> Mapping[int, int]:
+    def durable_position(self) -> int:
         """Return up to where what was merged survives a power cut; never blocks."""
 
     def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
@@ -43,10 +43,10 @@ class CloudStore(CallStore, Protocol):
     def stats(self) -> MergeCounts:
         """What was merged since the store was made."""
 
-    def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> Any:
-        """Merge frames and remember their positions in one write batch; blocks.
+    def merge(self, frames: Sequence[tuple[int, bytes]]) -> Any:
+        """Merge frames and remember their position in one write batch; blocks.
 
-        A frame is (lane, position, envelope); they ascend within a lane, behind its position.
+        A frame is (position, envelope); they ascend, behind ``position``.
         """
 
 
@@ -81,7 +81,7 @@ class CloudActor(Actor):
         self._close_tunnel = close_tunnel
         self._store = store
         self._receiver = receiver
-        self._released: dict[int, int] = {}
+        self._released = -1
         self._inbox = inbox
         self._downlink = downlink
         self._calls = CloudCalls(lambda: [store], sender, services or {})
@@ -128,7 +128,7 @@ class CloudActor(Actor):
     def on_idle(self) -> None:
         """Merge what has arrived, let the tunnel forget it, then see to calls and messages."""
         store, receiver = self._store, self._receiver
-        while frames := receiver.receive(store.positions, MERGE_MAX_BYTES):
+        while frames := receiver.receive(store.position, MERGE_MAX_BYTES):
             store.merge(frames)
             self._release()
         self._release()
@@ -137,7 +137,7 @@ class CloudActor(Actor):
             self._inbox.step()
 
     def _release(self) -> None:
-        for lane, position in self._store.durable_positions().items():
-            if position != self._released.get(lane):
-                self._receiver.release(lane, position)
-                self._released[lane] = position
+        position = self._store.durable_position()
+        if position != self._released:
+            self._receiver.release(position)
+            self._released = position
