@@ -1,7 +1,7 @@
 """The tunnel over Kafka: the devices' end."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from typing import override
 
 from walle_connectors.kafka.downlink import KafkaDownlink
 from walle_connectors.kafka.drivers import driver_problem
@@ -9,12 +9,11 @@ from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_connectors.kafka.uplink import KafkaUplink
 from walle_stream.errors import BrokerUnreachableError, TunnelError
-from walle_stream.types import UplinkFrame
 
 _log = logging.getLogger(__name__)
 
 
-class KafkaTunnel:
+class KafkaTunnel(KafkaUplink):
     """The devices' end; implements ``DeviceTunnel``. Thread-safe."""
 
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
@@ -37,37 +36,11 @@ class KafkaTunnel:
         except BrokerUnreachableError as error:
             # a device is often without a network: the outbox keeps what is to be sent
             _log.warning("%s; frames wait in the outbox meanwhile", error)
-        self._uplink = KafkaUplink(model, max_bytes, partitions)
-        self._downlink = KafkaDownlink(model)
+        super().__init__(model, max_bytes, partitions)
+        self.downlink = KafkaDownlink(model)
 
-    def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Send frames; see ``Uplink.send``."""
-        self._uplink.send(frames)
-
-    def acks(self, partition: int) -> Iterable[int]:
-        """Return new acknowledgements; see ``Uplink.acks``."""
-        return self._uplink.acks(partition)
-
-    def relax(self) -> None:
-        """Let no sender wait any more; see ``KafkaUplink.relax``."""
-        self._uplink.relax()
-
-    @property
-    def downlink(self) -> KafkaDownlink:
-        """The way down."""
-        return self._downlink
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of the frames without acknowledgement."""
-        return self._uplink.waiting_bytes
-
-    @property
-    def refused_records(self) -> int:
-        """Records that were left out, as they were too large for the topic."""
-        return self._uplink.refused_records
-
+    @override
     def close(self) -> None:
         """Close both ways; waiting senders get ``TunnelClosedError``."""
-        self._uplink.close()
-        self._downlink.close()
+        super().close()
+        self.downlink.close()
