@@ -420,3 +420,14 @@ class PartitionTable:
         with RocksErrorMap(self.path):
             value: bytes | None = self._database.get(key)
             return value
+
+
+def place_of(path: Path) -> Place:
+    """Return how far a closed table was read; blocks.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    table = PartitionTable(path, 1)
+    table.close()
+    return table.place

@@ -12,17 +12,6 @@ from walle_stream.errors import StoreError
 from walle_stream.store.splitting import placed, split_database
 
 
-def place_of(path: Path) -> Place:
-    """Return how far a closed table was read; blocks.
-
-    Raises:
-        StoreError: It cannot be read.
-    """
-    table = PartitionTable(path, 1)
-    table.close()
-    return table.place
-
-
 def split_table(
     source: Path, targets: Mapping[int, Path], home: Callable[[str], int], begin: bytes
 ) -> None:

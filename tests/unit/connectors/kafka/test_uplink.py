@@ -133,7 +133,7 @@ def broker():
 @pytest.fixture
 def opened(broker, monkeypatch):
     monkeypatch.setattr(sending, "_AGAIN_S", 0)
-    monkeypatch.setattr(sending, "connect", lambda _c, make, _stopped, _what, **_: make())
+    monkeypatch.setattr(sending, "connect", lambda make, _stopped, _what: make())
     monkeypatch.setattr(sending, "open_producer", partial(open_producer, broker))
     made = []
 
