@@ -14,8 +14,8 @@ from kafka.errors import (
 
 from walle_connectors.kafka import sending
 from walle_connectors.kafka.producing import Handed, Refusal
+from walle_connectors.kafka.tunnel import KafkaUplink
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_connectors.kafka.uplink import KafkaUplink
 from walle_stream.errors import (
     BrokerUnreachableError,
     EnvelopeError,
