@@ -71,8 +71,6 @@ class Merging:
         self.reports: list[ReportFrame] = []
         self.merged: list[MergedFeature] = []
         """For sinks."""
-        self.gone: set[bytes] = set()
-        """Keys of older rows that go."""
         self.full: set[str] = set()
         """Devices with too many rows."""
         self.problems: list[str] = []

@@ -97,7 +97,7 @@ class PartitionTable:
         self.sink_log: SinkLog | None = None
         self.lane = ""
         """What numbers the features of ``sink_log``."""
-        self._keep = keep
+        self._keeps_all, self._keep = keep is None, keep or 0
         # some rows beyond ``keep`` may stay, so that the table seldom looks for the oldest ones
         self._most = 0 if keep is None else keep + max(keep // 2, _SLACK_MIN)
         head_type = DeviceSeen if keep is None else DeviceHead
@@ -148,6 +148,8 @@ class PartitionTable:
         counts.frames_refused += refused
         for each in stretches:
             self._merge_stretch(merging, each)
+        for device_id in merging.full:
+            self._trim(merging, device_id)
         counts.told = min(counts.told, counts.losses)  # some may have been sent again
         with self._lock:
             self._write(merging)
@@ -254,8 +256,6 @@ class PartitionTable:
         else:
             counts.duplicates_dropped += len(stretch.calls)
         self._merge_records(merging, stretch)
-        while self._keep is not None and merging.full:
-            self._trim(merging, merging.full.pop(), self._keep)
 
     def _open_calls(self, merging: Merging, stretch: Stretch) -> None:
         for index, call in enumerate(stretch.calls):
@@ -322,7 +322,7 @@ class PartitionTable:
     ) -> bool:
         # whether what was seen needs no row
         counts = merging.counts
-        if self._keep is None:
+        if self._keeps_all:
             row = fresh[1] if fresh is not None else self._get(key)
             if row is None:
                 counts.missing_features -= 1  # it was sent again
@@ -337,25 +337,23 @@ class PartitionTable:
         counts.duplicates_dropped += 1
         return True
 
-    def _trim(self, merging: Merging, device_id: str, keep: int) -> None:
+    def _trim(self, merging: Merging, device_id: str) -> None:
         fresh, prefix = merging.rows[device_id], device_prefix(device_id)
         keys: dict[str, list[bytes]] = {}
         for generation, number, row in self._rows(device_id):
             key = prefix + FEATURE_KEY.pack(generation, number)
-            if key not in merging.gone:
-                keys.setdefault(row.task, []).append(key)
+            keys.setdefault(row.task, []).append(key)
         for key, (task, _) in fresh.items():
             keys.setdefault(task, []).append(key)
         head = cast("DeviceHead", self._device(device_id))  # as not all stay
         for task, of_task in keys.items():
             of_task.sort()
-            for key in of_task[:-keep]:
+            for key in of_task[: -self._keep]:
                 if key in fresh:
                     del fresh[key]
                 else:
                     merging.batch.delete(key)
-                    merging.gone.add(key)
-            head.kept[task] = min(len(of_task), keep)
+            head.kept[task] = min(len(of_task), self._keep)
 
     def _write(self, merging: Merging) -> None:
         # under the lock
