@@ -276,9 +276,8 @@ class Assembly:
         stack.callback(self.tunnel.close)
         self.cloud_store.serve_sinks(tuple(self._loaded.sinks), self.incarnation)
         self.sinks = stack.enter_context(serving_sinks(self._loaded, lambda: [self.cloud_store]))
-        for lane, position in self.cloud_store.positions.items():
-            # before anybody sends: a log that lost its end goes on behind what was merged
-            self.tunnel.receiver.release(lane, position)
+        # before anybody sends: a log that lost its end goes on behind what was merged
+        self.tunnel.receiver.release(self.cloud_store.position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
         """Open the devices' end of a tunnel whose cloud side is another program; blocks."""
