@@ -225,8 +225,8 @@ class PartitionTable:
             StoreError: What a failed write left cannot be closed cleanly.
         """
         self._durability.close()
-        flushing = nullcontext() if self.sink_log is None else self.sink_log.flushing
-        with self._lock, flushing, RocksErrorMap(self.path), suppress(DbClosedError):
+        using = nullcontext() if self.sink_log is None else self.sink_log.using
+        with self._lock, using, RocksErrorMap(self.path), suppress(DbClosedError):
             self._database.close()
 
     # A write batch

@@ -12,6 +12,7 @@ from made import record, stretch
 from test_frame_table import frame
 
 from walle_connectors.embedded import CONNECTOR
+from walle_stream.cloud import sink_log
 from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.sink_pump import SinkPump
 from walle_stream.errors import SinkError, StoreError
@@ -114,6 +115,25 @@ def test_a_table_can_be_closed_while_a_sink_flushes_it(tmp_path):
         table.close()
         thread.join(10)
         assert ended.is_set()
+
+
+def test_a_table_can_be_closed_while_a_sink_writes_what_it_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(sink_log, "_PART_BYTES", 100)
+    path = tmp_path / "t"
+    table = PartitionTable(path, 100)
+    table.serve_sinks(["a"], "lane")
+    records = [record("d", number) for number in range(1, 31)]
+    table.take([stretch(*records, numbers=range(30))], b"", 30)
+    rows = table.sink_log.rows("a")
+    first = next(rows)
+    table.close()
+    again = PartitionTable(path, 100)
+    again.serve_sinks(["a"], "lane")
+    with pytest.raises(StoreError):
+        list(rows)
+    assert [each.number for each in again.sink_log.rows("a")] == list(range(30))
+    assert first.number == 0
+    again.close()
 
 
 @pytest.fixture
