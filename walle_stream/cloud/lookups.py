@@ -66,8 +66,8 @@ class _Hanging:
 
     def is_so(self, address: str) -> bool:
         with self._lock:
-            oldest_ms = self._since.get(address, [monotonic_ms()])[0]
-        return monotonic_ms() - oldest_ms > _HANGS_MS
+            open_ones = self._since.get(address, ())
+            return any(monotonic_ms() - began_ms > _HANGS_MS for began_ms in open_ones[:1])
 
     @contextmanager
     def asking(self, address: str) -> Iterator[None]:
