@@ -134,13 +134,16 @@ def test_a_worker_that_hangs_delays_no_device_of_another_one(one, two, owners, h
     assert one.get("/features/d")[0] == 200
 
 
-def test_while_a_worker_hangs_others_are_told_at_once(one, two, owners, hanging, monkeypatch):
+def test_while_a_worker_hangs_others_are_told_at_once(one, tmp_path, owners, hanging, monkeypatch):
     monkeypatch.setattr(lookups, "_HANGS_MS", 0.0)
-    two.put(2, record("d", 1))
+    three = Worker(tmp_path / "three", owners)
+    three.own(2)
+    three.put(2, record("d", 1))
     owners[1] = hanging
     assert one.get("/features/d")[0] == 200  # its question to the other one stays open
     status, body = one.get("/features/nobody")
     assert (status, f"{hanging} gave no answer" in body["error"]) == (503, True)
+    three.close()
 
 
 def test_nothing_is_said_where_somebody_gives_no_answer(one, owners):
