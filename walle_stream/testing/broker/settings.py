@@ -76,24 +76,25 @@ def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def single_settings(ports: Ports, secrets: str, bind: str) -> dict[str, str]:
+def single_settings(
+    ports: Ports, secrets: str, bind: str, host: str = "127.0.0.1"
+) -> dict[str, str]:
     """Return the settings of a single broker with all kinds of listeners.
 
     Args:
         ports: Its own.
         secrets: Where it finds ``server.p12`` and ``ca.pem``.
-        bind: The address to listen at; clients are always told 127.0.0.1.
+        bind: The address to listen at.
+        host: Where clients are told to find it.
     """
     listeners = {"PLAIN": ports.plain, "TLS": ports.tls, "MUTUAL": ports.mutual, "SASL": ports.sasl}
-    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    bound = ",".join(f"{name}://{bind}:{port}" for name, port in listeners.items())
     return {
         "node.id": "1",
         "process.roles": "broker,controller",
         "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
-        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{ports.controller}".replace(
-            "//127.0.0.1", f"//{bind}"
-        ),
-        "advertised.listeners": advertised,
+        "listeners": f"{bound},CONTROLLER://{bind}:{ports.controller}",
+        "advertised.listeners": bound.replace(f"//{bind}:", f"//{host}:"),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAIN",
         "listener.security.protocol.map": (

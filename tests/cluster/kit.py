@@ -1,0 +1,154 @@
+"""All of it together: network, Kafka, object store, nodes; what runs on them and what came out."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster.engine import EngineError, Network
+from tests.cluster.nodes import CONTROL, HEAD, HOME, Nodes
+from tests.cluster.pipeline import (
+    EVENTS,
+    FEATURES,
+    MESSAGES,
+    PARTITIONS,
+    write_pipeline,
+    write_rows,
+)
+from tests.cluster.ray_up import RayUp
+from tests.cluster.services import S3, Service, start_kafka, start_s3
+
+JOB: Final = "pipeline"
+"""Folder of the kit with the pipeline's files, and the job's name."""
+
+_WEB: Final = "127.0.0.1:6066"
+_KEPT: Final = "10000"
+_FEED_S: Final = 300.0
+
+
+class Kit:
+    """A cluster for tests. One thread; made by ``open_kit``."""
+
+    def __init__(self, network: Network, folder: Path, program: str, workers: int) -> None:
+        """Start all machines; Ray is not started yet. See ``open_kit``."""
+        self.folder = folder
+        shutil.copytree(Path(__file__).parent / "inside", folder / "inside", dirs_exist_ok=True)
+        (folder / JOB).mkdir()
+        self.kafka: Service = start_kafka(network, folder)
+        shutil.move(folder / "ca.pem", folder / JOB)
+        self.s3: Service = start_s3(network, program)
+        self.nodes = Nodes(network, folder, workers)
+        self.ray = RayUp(self.nodes, folder)
+        write_pipeline(folder / JOB)
+
+    @property
+    def everybody(self) -> list[str]:
+        """Names of head and workers."""
+        return [HEAD, *self.nodes.workers]
+
+    def feed(self, copies: int = 1, per_s: float = 0.0) -> int:
+        """Make the topics and write the sample into them; blocks until all is acknowledged.
+
+        Args:
+            copies: How often each user is there.
+            per_s: Rows a second; 0 is as fast as it goes.
+
+        Returns:
+            How many rows.
+        """
+        rows = write_rows(self.folder / "rows.jsonl", copies)
+        files = (f"{HOME}/{JOB}/ca.pem", f"{HOME}/rows.jsonl", str(PARTITIONS), str(per_s))
+        topics = (EVENTS, FEATURES, MESSAGES)
+        command = ("python", f"{HOME}/inside/feed.py", *files, *topics)
+        self.nodes.run(CONTROL, *command, timeout_s=_FEED_S)
+        return rows
+
+    def run_reference(self) -> None:
+        """Run the same over the same topic in one process that nobody disturbs; blocks."""
+        self._walle("run", "reference.yaml", "--data-dir", "/root/reference", "--json")
+
+    @contextmanager
+    def cloud(self) -> Iterator[None]:
+        """Run the cloud side on the control machine meanwhile."""
+        where = ("--web-port", _WEB.rpartition(":")[2], "--data-dir", "/root/cloud")
+        command = ("walle", "cloud", "pipeline.yaml", *where, "--keep", _KEPT)
+        line = f"cd {HOME}/{JOB} && exec {' '.join(command)}"
+        process = self.nodes.begin(CONTROL, "sh", "-c", line, said=self.folder / "cloud.log")
+        try:
+            yield
+        finally:
+            self.nodes.run(CONTROL, "pkill", "-f", "walle cloud", check=False)
+            process.wait()
+
+    def submit(self, *options: str) -> None:
+        """``ray job submit`` of ``walle run`` over the pipeline; returns when it was accepted.
+
+        Args:
+            options: Of ``walle run``.
+        """
+        command = ("walle", "run", "pipeline.yaml", "--runtime", "ray", "--json")
+        where = ("--data-dir", "/root/data")
+        self.ray.submit(JOB, *command, *where, *options, name=JOB, environ=S3)
+
+    def await_report(self, timeout_s: float) -> dict[str, Any]:
+        """Wait until the job ends well, and return its report; blocks.
+
+        Args:
+            timeout_s: Longest wait.
+
+        Raises:
+            EngineError: It failed, or did not end.
+        """
+        said = self.ray.await_job(JOB, timeout_s)
+        lines = [line for line in said.splitlines() if line.startswith("{")]
+        if not lines:
+            raise EngineError(f"the job has no report: {said}")
+        report: dict[str, Any] = json.loads(lines[-1])
+        return report
+
+    def compare(self, timeout_s: float = 60.0) -> dict[str, Any]:
+        """Compare the cloud side's features with the reference's; blocks until it has them all.
+
+        Args:
+            timeout_s: Longest wait.
+
+        Returns:
+            ``features``, ``devices``: how many lines; ``differing``: some that differ.
+        """
+        command = ("python", f"{HOME}/inside/compare.py", _WEB, "/root/reference", str(timeout_s))
+        done = self.nodes.run(CONTROL, *command, check=False, timeout_s=2 * timeout_s)
+        if not done.stdout.startswith("{"):
+            raise EngineError(f"nothing was compared: {done.stderr}")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def snapshots(self) -> list[str]:
+        """Return the names of the objects that snapshots consist of; blocks."""
+        keys = [f"{name}={value}" for name, value in S3.items()]
+        listed = self.nodes.run(CONTROL, "env", *keys, "python", f"{HOME}/inside/objects.py")
+        return listed.stdout.split()
+
+    def _walle(self, *arguments: str) -> None:
+        line = f"cd {HOME}/{JOB} && walle {' '.join(arguments)}"
+        self.nodes.run(CONTROL, "sh", "-ec", line, timeout_s=_FEED_S)
+
+
+@contextmanager
+def open_kit(folder: Path, program: str, workers: int = 2) -> Iterator[Kit]:
+    """Start the machines, and remove them behind.
+
+    Args:
+        folder: For everything; new.
+        program: versitygw on this machine.
+        workers: Nodes beside the head.
+
+    Raises:
+        EngineError: Docker refused it.
+    """
+    network = Network()
+    try:
+        yield Kit(network, folder.absolute(), program, workers)
+    finally:
+        network.close()

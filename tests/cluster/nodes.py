@@ -1,0 +1,153 @@
+"""Machines that are containers: started, killed, cut off, made to lose packets."""
+
+import secrets
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.engine import NODE_IMAGE, EngineError, Network, docker
+
+CONTROL: Final = "control"
+"""Where a user sits: ``ray up`` is called there. No node of the cluster."""
+HEAD: Final = "head"
+HOME: Final = "/kit"
+"""Where every machine finds the kit's folder."""
+
+_CONTROL_HOST: Final = 9
+_FIRST_HOST: Final = 10
+_MEMORY: Final = "3g"
+_SHARED_MEMORY: Final = "256m"
+
+
+class Nodes:
+    """A control machine, a head and workers that sshd waits on; Ray is not started yet.
+
+    Faults come from inside a machine's own network, so they need no rights here.
+    """
+
+    def __init__(self, network: Network, folder: Path, workers: int = 2) -> None:
+        """Start them; blocks for a second or two.
+
+        Args:
+            network: Where to.
+            folder: Mounted at ``HOME`` in all of them, for writing; its ``ssh`` has the user's key
+                afterwards, its ``token`` the cluster's.
+            workers: How many.
+
+        Raises:
+            EngineError: Docker refused it.
+        """
+        self._network = network
+        self._folder = folder.absolute()
+        self.workers = [f"worker-{number}" for number in range(1, workers + 1)]
+        """Names of the workers."""
+        self._make_keys()
+        names = [CONTROL, HEAD, *self.workers]
+        with ThreadPoolExecutor(len(names)) as pool:
+            list(pool.map(self._make, names, range(_CONTROL_HOST, _CONTROL_HOST + len(names))))
+
+    def address(self, name: str) -> str:
+        """Return a node's address."""
+        return self._network.address(_FIRST_HOST + [HEAD, *self.workers].index(name))
+
+    # Commands
+
+    def run(
+        self, name: str, *command: str, check: bool = True, timeout_s: float = 120.0
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a command in a login shell's environment on a machine; blocks.
+
+        Args:
+            name: Of the machine.
+            command: With its arguments.
+            check: Whether a failure is an error.
+            timeout_s: Longest time; the command goes on in the container after that.
+
+        Raises:
+            EngineError: It failed, or took too long.
+        """
+        try:
+            done = subprocess.run(
+                self._exec(name, *command),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout_s,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EngineError(f"{name}: {' '.join(command)}: no end in {timeout_s:g} s") from error
+        if check and done.returncode:
+            said = f"{done.stdout}\n{done.stderr}".strip()
+            raise EngineError(f"{name}: {' '.join(command)}: exit {done.returncode}\n{said}")
+        return done
+
+    def begin(self, name: str, *command: str, said: Path) -> "subprocess.Popen[bytes]":
+        """Start a command on a machine, and return at once.
+
+        Args:
+            name: Of the machine.
+            command: With its arguments.
+            said: File for what it prints.
+        """
+        with said.open("wb") as output:
+            return subprocess.Popen(self._exec(name, *command), stdout=output, stderr=output)
+
+    def _exec(self, name: str, *command: str) -> Sequence[str]:
+        return ("docker", "exec", self._network.container(name), *command)
+
+    # Faults
+
+    def kill(self, name: str) -> None:
+        """End every process of a machine with SIGKILL; its disk stays."""
+        docker("kill", self._network.container(name))
+
+    def start(self, name: str) -> None:
+        """Start a machine that was killed: sshd alone, nothing of Ray."""
+        docker("start", self._network.container(name))
+
+    @contextmanager
+    def cut(self, name: str) -> Iterator[None]:
+        """Lose every packet from and to a machine meanwhile; its processes go on."""
+        with self._fault(name, "-j DROP"):
+            yield
+
+    @contextmanager
+    def losing(self, name: str, share: float) -> Iterator[None]:
+        """Lose some packets from and to a machine meanwhile.
+
+        Args:
+            name: Of the machine.
+            share: 0 to 1, of each direction.
+        """
+        with self._fault(name, f"-m statistic --mode random --probability {share} -j DROP"):
+            yield
+
+    @contextmanager
+    def _fault(self, name: str, rule: str) -> Iterator[None]:
+        lines = ("INPUT ! -i lo", "OUTPUT ! -o lo")
+        self.run(name, "sh", "-ec", ";".join(f"iptables -A {each} {rule}" for each in lines))
+        try:
+            yield
+        finally:
+            # a machine that was killed meanwhile has no rules any more
+            self.run(name, "sh", "-c", "iptables -F INPUT; iptables -F OUTPUT", check=False)
+
+    # Making
+
+    def _make(self, name: str, host: int) -> None:
+        mounts = [f"--volume={self._folder}:{HOME}"]
+        mounts.append(f"--volume={self._folder}/ssh/id.pub:/root/.ssh/authorized_keys:ro")
+        limits = ["--memory", _MEMORY, "--shm-size", _SHARED_MEMORY, "--cap-add", "NET_ADMIN"]
+        self._network.start(name, host, NODE_IMAGE, options=[*mounts, *limits])
+
+    def _make_keys(self) -> None:
+        ssh = self._folder / "ssh"
+        ssh.mkdir(parents=True, exist_ok=True)
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(ssh / "id")]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        token = self._folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32))
