@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Prepare this machine for the tests of clusters: what .ci/kafka.sh and .ci/s3.sh prepare, and the image of a
-# node on a base made with debootstrap and this machine's Python 3.13. Needs root and apt where something is
-# missing; what is there stays: a second run does nothing. No image registry.
+# Prepare this machine for the tests of clusters: the S3 server of .ci/s3.sh, and the image of a node. With an
+# ordinary Docker engine on a public base image. Else with what .ci/kafka.sh prepares, on a base made with
+# debootstrap and this machine's Python 3.13: needs root, and apt where something is missing; no image registry.
+# What is there stays: a second run does nothing.
 # Kept in WALLE_CI_CACHE, or in the user's cache, for machines that keep it: base image and wheels.
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,6 +13,13 @@ base=walle-python:3.13-$suite
 tar=$cache/python-3.13-$suite.tar.gz
 packages=ca-certificates,iproute2,iptables,libgomp1,openssh-server,procps,rsync,wget
 libraries=libbz2-1.0,libffi8,liblzma5,libreadline8,libsqlite3-0,libssl3,libuuid1,zlib1g
+
+# the engine of kafka.sh has no network of its own, and nothing is fetched through it
+if docker network inspect bridge >/dev/null 2>&1; then
+    .ci/s3.sh >/dev/null
+    echo "image $(deploy/ray/image/build)"
+    exit 0
+fi
 
 python=$(python3.13 -c 'import ensurepip, sys; print(sys._base_executable)' 2>/dev/null) ||
     { echo "no Python 3.13 on this machine" >&2; exit 1; }

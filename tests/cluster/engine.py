@@ -7,13 +7,13 @@ on some machines only another container reaches it.
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from walle_stream.testing.broker.container import OWNER_LABEL, owner
 
 ROOT: Final = Path(__file__).parents[2]
-NODE_IMAGE: Final = "walle-node"
 
 _SUBNETS: Final = range(100, 200)
 _TAKEN: Final = "overlaps"
@@ -37,16 +37,23 @@ def docker(*arguments: str, check: bool = True, given: str | None = None) -> str
     return done.stdout.strip()
 
 
+@cache
+def node_image() -> str:
+    """Return the name of the image of a node that has this checkout's code, and no other."""
+    build = ROOT / "deploy/ray/image/build"
+    return subprocess.run(
+        [build, "--name"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
 def why_missing() -> str:
     """Return why no cluster can be started here, in one line; empty where it can."""
     try:
         docker("version", "--format", "{{.Server.Version}}")
     except (OSError, EngineError):
         return "Docker does not answer"
-    if not docker("images", "-q", NODE_IMAGE):
-        return (
-            f"Docker has no image {NODE_IMAGE}: .ci/cluster.sh or deploy/ray/image/build makes it"
-        )
+    if not docker("images", "-q", node_image()):
+        return f"Docker has no image {node_image()} of this checkout: .ci/cluster.sh makes it"
     return ""
 
 

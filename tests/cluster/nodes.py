@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.engine import NODE_IMAGE, EngineError, Network, docker
+from tests.cluster.engine import EngineError, Network, docker, node_image
 
 CONTROL: Final = "control"
 """Where a user sits: ``ray up`` is called there. No node of the cluster."""
@@ -141,7 +141,7 @@ class Nodes:
         mounts = [f"--volume={self._folder}:{HOME}"]
         mounts.append(f"--volume={self._folder}/ssh/id.pub:/root/.ssh/authorized_keys:ro")
         limits = ["--memory", _MEMORY, "--shm-size", _SHARED_MEMORY, "--cap-add", "NET_ADMIN"]
-        self._network.start(name, host, NODE_IMAGE, options=[*mounts, *limits])
+        self._network.start(name, host, node_image(), options=[*mounts, *limits])
 
     def _make_keys(self) -> None:
         ssh = self._folder / "ssh"

@@ -37,7 +37,7 @@ class RayUp:
         workers = [nodes.address(name) for name in nodes.workers]
         config["provider"] |= {"head_ip": nodes.address(HEAD), "worker_ips": workers}
         config["auth"] = {"ssh_user": "root", "ssh_private_key": "~/.ssh/walle"}
-        config |= {"min_workers": len(workers), "max_workers": len(workers)}
+        config["max_workers"] = len(workers)
         (folder / "cluster.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         here = f"install -D -m 600 {HOME}/ssh/id ~/.ssh/walle"
         here += f" && install -D -m 600 {HOME}/token ~/.ray/auth_token"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from tests.cluster.engine import NODE_IMAGE, Network, docker
+from tests.cluster.engine import Network, docker, node_image
 from tests.s3 import BUCKET, ENVIRON
 from walle_stream.testing.broker import Certificates
 from walle_stream.testing.broker.container import SECRETS, find_image
@@ -83,6 +83,6 @@ def start_s3(network: Network, program: str) -> Service:
     command = f"mkdir -p /data/{BUCKET} && exec versitygw --port :7070 posix /data"
     mount = f"--volume={program}:/usr/local/bin/versitygw:ro"
     network.start(
-        *("s3", _S3_HOST, NODE_IMAGE, ["sh", "-ec", command]), environ=environ, options=[mount]
+        *("s3", _S3_HOST, node_image(), ["sh", "-ec", command]), environ=environ, options=[mount]
     )
     return Service(network, "s3")

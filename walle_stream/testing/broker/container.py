@@ -21,7 +21,7 @@ PUBLIC_IMAGE: Final = "apache/kafka:4.1.1"
 """Taken where there is no image of our own."""
 
 OWNER_LABEL: Final = "walle.test.owner"
-"""Whose value names the process that a container belongs to."""
+"""Names the process that a container belongs to: who finds it dead removes the container."""
 
 
 class ContainerNode:
@@ -105,7 +105,7 @@ class ContainerNode:
 
 
 def owner() -> str:
-    """Return what this process's containers have at ``OWNER_LABEL``: who finds it dead removes them."""
+    """Return what containers of this process have at ``OWNER_LABEL``."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
