@@ -6,12 +6,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any, Final
 
 from tests.cluster.engine import why_missing
 from tests.cluster.kit import open_kit
 from tests.s3 import find_server
+
+_JOB_S: Final = 180.0
 
 
 class Times:
@@ -39,7 +42,7 @@ def main() -> int:
         "--keep", type=Path, help="folder for everything; a temporary one unless told"
     )
     options = parser.parse_args()
-    program, reason = find_server(), why_missing()
+    program, reason = find_server(), why_missing()  # type: ignore[no-untyped-call]
     if reason or program is None:
         print(reason or "no S3 server here: .ci/s3.sh builds it", file=sys.stderr)
         return 2
@@ -51,36 +54,33 @@ def main() -> int:
     return int(any(found["features"]["differing"].values()))
 
 
-def _run(folder: Path, program: str, copies: int) -> dict[str, object]:
+def _run(folder: Path, program: str, copies: int) -> dict[str, Any]:
     times = Times()
-    with times.of("all"):
+    with ExitStack() as stack:
+        stack.enter_context(times.of("all"))
         with times.of("machines"):
-            opened = open_kit(folder, program)
-            kit = opened.__enter__()
-        try:
-            with times.of("ray up"):
-                kit.ray.up()
-            with times.of("three nodes"):
-                kit.ray.await_nodes(*kit.everybody)
-            with times.of("feed"):
-                rows = kit.feed(copies)
-            with times.of("reference"):
-                kit.run_reference()
-            with kit.cloud():
-                with times.of("job"):
-                    kit.submit("--hosts", "2")
-                    report = kit.await_report(120.0)
-                with times.of("compare"):
-                    features = kit.compare()
-            objects = len(kit.snapshots())
-            with times.of("ray down"):
-                kit.ray.down()
-        finally:
-            opened.__exit__(None, None, None)
+            kit = stack.enter_context(open_kit(folder, program))
+        with times.of("ray up"):
+            kit.ray.up()
+        with times.of("three nodes"):
+            kit.ray.await_nodes(*kit.everybody)
+        with times.of("feed"):
+            rows = kit.feed(copies)
+        with times.of("reference"):
+            kit.run_reference()
+        with kit.cloud():
+            with times.of("job"):
+                kit.submit("--hosts", "2")
+                report = kit.await_report(_JOB_S)
+            with times.of("compare"):
+                features = kit.compare()
+        objects = len(kit.snapshots())
+        with times.of("ray down"):
+            kit.ray.down()
     return {
         "rows": rows,
-        "features": features,
         "events": report["events"],
+        "features": features,
         "snapshot_objects": objects,
         "seconds": times.took,
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.cluster.engine import EngineError, Network
-from tests.cluster.nodes import CONTROL, HEAD, HOME, Nodes
+from tests.cluster.nodes import CONTROL, HEAD, HOME, Done, Nodes, Started
 from tests.cluster.pipeline import (
     EVENTS,
     FEATURES,
@@ -19,13 +19,15 @@ from tests.cluster.pipeline import (
 )
 from tests.cluster.ray_up import RayUp
 from tests.cluster.services import S3, Service, start_kafka, start_s3
+from tests.s3 import BUCKET
 
 JOB: Final = "pipeline"
 """Folder of the kit with the pipeline's files, and the job's name."""
 
 _WEB: Final = "127.0.0.1:6066"
 _KEPT: Final = "10000"
-_FEED_S: Final = 300.0
+_ROWS: Final = "rows.jsonl"
+_SCRIPT_S: Final = 300.0
 
 
 class Kit:
@@ -42,28 +44,39 @@ class Kit:
         self.nodes = Nodes(network, folder, workers)
         self.ray = RayUp(self.nodes, folder)
         write_pipeline(folder / JOB)
+        self._script("topics", str(PARTITIONS), EVENTS, FEATURES, MESSAGES)
 
     @property
     def everybody(self) -> list[str]:
         """Names of head and workers."""
         return [HEAD, *self.nodes.workers]
 
-    def feed(self, copies: int = 1, per_s: float = 0.0) -> int:
-        """Make the topics and write the sample into them; blocks until all is acknowledged.
+    def feed(self, copies: int = 1) -> int:
+        """Write the sample into the topic, as fast as it goes; blocks until it is acknowledged.
 
         Args:
             copies: How often each user is there.
-            per_s: Rows a second; 0 is as fast as it goes.
 
         Returns:
             How many rows.
         """
-        rows = write_rows(self.folder / "rows.jsonl", copies)
-        files = (f"{HOME}/{JOB}/ca.pem", f"{HOME}/rows.jsonl", str(PARTITIONS), str(per_s))
-        topics = (EVENTS, FEATURES, MESSAGES)
-        command = ("python", f"{HOME}/inside/feed.py", *files, *topics)
-        self.nodes.run(CONTROL, *command, timeout_s=_FEED_S)
+        rows = write_rows(self.folder / _ROWS, copies)
+        self._script("feed", f"{HOME}/{_ROWS}", EVENTS, "0")
         return rows
+
+    def begin_feed(self, per_s: float, copies: int = 1) -> Started:
+        """Begin to write the sample at a rate, and return at once; ``feed.log`` has what it says.
+
+        Args:
+            per_s: Rows a second.
+            copies: How often each user is there.
+
+        Returns:
+            The command, whose exit code is 0 when all rows are acknowledged.
+        """
+        write_rows(self.folder / _ROWS, copies)
+        command = ("python", f"{HOME}/inside/feed.py", f"{HOME}/{_ROWS}", EVENTS, str(per_s))
+        return self.nodes.begin(CONTROL, *command, said=self.folder / "feed.log")
 
     def run_reference(self) -> None:
         """Run the same over the same topic in one process that nobody disturbs; blocks."""
@@ -82,31 +95,43 @@ class Kit:
             self.nodes.run(CONTROL, "pkill", "-f", "walle cloud", check=False)
             process.wait()
 
-    def submit(self, *options: str) -> None:
+    def submit(self, *options: str, name: str = JOB) -> None:
         """``ray job submit`` of ``walle run`` over the pipeline; returns when it was accepted.
 
         Args:
-            options: Of ``walle run``.
+            options: Of ``walle run``; ``--set spec.source.stopAtEnd=false`` for one that goes on.
+            name: The job's; another one for each.
         """
         command = ("walle", "run", "pipeline.yaml", "--runtime", "ray", "--json")
         where = ("--data-dir", "/root/data")
-        self.ray.submit(JOB, *command, *where, *options, name=JOB, environ=S3)
+        self.ray.submit(JOB, *command, *where, *options, name=name, environ=S3)
 
-    def await_report(self, timeout_s: float) -> dict[str, Any]:
-        """Wait until the job ends well, and return its report; blocks.
+    def await_report(self, timeout_s: float, name: str = JOB) -> dict[str, Any]:
+        """Wait until a job ends well, and return its report; blocks.
 
         Args:
             timeout_s: Longest wait.
+            name: The job's.
 
         Raises:
             EngineError: It failed, or did not end.
         """
-        said = self.ray.await_job(JOB, timeout_s)
+        said = self.ray.await_job(name, timeout_s)
         lines = [line for line in said.splitlines() if line.startswith("{")]
         if not lines:
             raise EngineError(f"the job has no report: {said}")
         report: dict[str, Any] = json.loads(lines[-1])
         return report
+
+    def silences(self, since_s: float, until_s: float) -> dict[int, float]:
+        """Return how long no feature came of each partition, at most, in seconds; blocks.
+
+        Args:
+            since_s: From when on, in Unix time.
+            until_s: Until when.
+        """
+        said = self._script("silences", FEATURES, str(since_s), str(until_s)).stdout
+        return {int(number): seconds for number, seconds in json.loads(said).items()}
 
     def compare(self, timeout_s: float = 60.0) -> dict[str, Any]:
         """Compare the cloud side's features with the reference's; blocks until it has them all.
@@ -117,8 +142,7 @@ class Kit:
         Returns:
             ``features``, ``devices``: how many lines; ``differing``: some that differ.
         """
-        command = ("python", f"{HOME}/inside/compare.py", _WEB, "/root/reference", str(timeout_s))
-        done = self.nodes.run(CONTROL, *command, check=False, timeout_s=2 * timeout_s)
+        done = self._script("compare", _WEB, "/root/reference", str(timeout_s), check=False)
         if not done.stdout.startswith("{"):
             raise EngineError(f"nothing was compared: {done.stderr}")
         found: dict[str, Any] = json.loads(done.stdout)
@@ -126,13 +150,15 @@ class Kit:
 
     def snapshots(self) -> list[str]:
         """Return the names of the objects that snapshots consist of; blocks."""
-        keys = [f"{name}={value}" for name, value in S3.items()]
-        listed = self.nodes.run(CONTROL, "env", *keys, "python", f"{HOME}/inside/objects.py")
-        return listed.stdout.split()
+        return self._script("objects", json.dumps(S3), BUCKET).stdout.split()
+
+    def _script(self, name: str, *arguments: str, check: bool = True) -> Done:
+        command = ("python", f"{HOME}/inside/{name}.py", *arguments)
+        return self.nodes.run(CONTROL, *command, check=check, timeout_s=_SCRIPT_S)
 
     def _walle(self, *arguments: str) -> None:
         line = f"cd {HOME}/{JOB} && walle {' '.join(arguments)}"
-        self.nodes.run(CONTROL, "sh", "-ec", line, timeout_s=_FEED_S)
+        self.nodes.run(CONTROL, "sh", "-ec", line, timeout_s=_SCRIPT_S)
 
 
 @contextmanager

@@ -16,6 +16,9 @@ HEAD: Final = "head"
 HOME: Final = "/kit"
 """Where every machine finds the kit's folder."""
 
+type Done = subprocess.CompletedProcess[str]
+type Started = subprocess.Popen[bytes]
+
 _CONTROL_HOST: Final = 9
 _FIRST_HOST: Final = 10
 _MEMORY: Final = "3g"
@@ -55,9 +58,7 @@ class Nodes:
 
     # Commands
 
-    def run(
-        self, name: str, *command: str, check: bool = True, timeout_s: float = 120.0
-    ) -> "subprocess.CompletedProcess[str]":
+    def run(self, name: str, *command: str, check: bool = True, timeout_s: float = 120.0) -> Done:
         """Run a command in a login shell's environment on a machine; blocks.
 
         Args:
@@ -84,7 +85,7 @@ class Nodes:
             raise EngineError(f"{name}: {' '.join(command)}: exit {done.returncode}\n{said}")
         return done
 
-    def begin(self, name: str, *command: str, said: Path) -> "subprocess.Popen[bytes]":
+    def begin(self, name: str, *command: str, said: Path) -> Started:
         """Start a command on a machine, and return at once.
 
         Args:

@@ -1,46 +1,36 @@
-"""Make the topics, when the broker is ready, and write rows into the first: CA ROWS PARTITIONS PER_S TOPIC..."""
+"""Write rows into a topic: FILE TOPIC PER_S; 0 rows a second is as fast as it goes."""
 
 import json
 import sys
 import time
-from itertools import count
 from pathlib import Path
 
-from kafka import KafkaProducer
-from walle_stream.testing.broker import make_topic
-from walle_stream.testing.broker.ready import round_trip
+from broker import CLIENT
 
-BROKER = "kafka:9093"
+from kafka import KafkaProducer
 
 
 def main() -> None:
-    """Write; 0 rows a second is as fast as it goes."""
-    ca, rows, partitions, per_s, *topics = sys.argv[1:]
-    client = {"bootstrap_servers": [BROKER], "security_protocol": "SSL", "ssl_cafile": ca}
-    round_trip(client)
-    for topic in topics:
-        # rows have times of years ago
-        make_topic(client, topic, partitions=int(partitions), settings={"retention.ms": "-1"})
+    """Write them, whatever happens to the broker; ends when all are acknowledged."""
+    file, topic, per_s = sys.argv[1], sys.argv[2], float(sys.argv[3])
     producer = KafkaProducer(
-        **client, acks="all", enable_idempotence=True, linger_ms=5, delivery_timeout_ms=2**31 - 1
+        **CLIENT, acks="all", enable_idempotence=True, linger_ms=5, delivery_timeout_ms=2**31 - 1
     )
     failures: list[BaseException] = []
     began_s = time.monotonic()
-    with Path(rows).open() as lines:
-        for number, line in zip(count(), lines, strict=False):
-            if float(per_s):
-                time.sleep(max(0.0, began_s + number / float(per_s) - time.monotonic()))
+    with Path(file).open() as lines:
+        for number, line in enumerate(lines):
+            if per_s:
+                time.sleep(max(0.0, began_s + number / per_s - time.monotonic()))
             user, time_ms, row = json.loads(line)
-            producer.send(
-                topics[0],
-                json.dumps(row).encode(),
-                key=user.encode(),
-                timestamp_ms=time_ms,
-            ).add_errback(failures.append)
+            value = json.dumps(row).encode()
+            sent = producer.send(topic, value, key=user.encode(), timestamp_ms=time_ms)
+            sent.add_errback(failures.append)
             if failures:
-                raise failures[0]
-    producer.flush(120)
-    producer.close()
+                break
+    if not failures:
+        producer.flush(600)
+    producer.close(timeout=1)
     if failures:
         raise failures[0]
 

@@ -1,11 +1,16 @@
-"""Print the names of all objects in the tests' bucket."""
+"""Print the names of all objects in a bucket of an S3 server, as JSON of variables says: VARIABLES BUCKET."""
+
+import json
+import os
+import sys
 
 from obstore.store import S3Store
 
 
 def main() -> None:
     """Print them, one a line."""
-    for batch in S3Store("walle-tests").list():
+    os.environ |= json.loads(sys.argv[1])
+    for batch in S3Store(sys.argv[2]).list():
         for each in batch:
             print(each["path"])
 
