@@ -120,7 +120,17 @@ class Network:
         self._names.append(name)
         variables = [f"--env={key}={value}" for key, value in (environ or {}).items()]
         docker(
-            *("run", "-d", "--init", "--name", self.container(name), "--hostname", name),
+            *(
+                "run",
+                "-d",
+                "--pull",
+                "never",
+                "--init",
+                "--name",
+                self.container(name),
+                "--hostname",
+                name,
+            ),
             *("--network", self._name, "--network-alias", name, "--ip", self.address(host)),
             *("--label", f"{OWNER_LABEL}={owner()}", *variables, *options, image, *command),
         )

@@ -1,10 +1,9 @@
-"""Machines that are containers: started, killed, cut off, made to lose packets."""
+"""Machines that are containers: started, killed, frozen; ``faults`` breaks what is inside them."""
 
 import secrets
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,8 @@ CONTROL: Final = "control"
 HEAD: Final = "head"
 HOME: Final = "/kit"
 """Where every machine finds the kit's folder."""
+SMALL_DISK: Final = "/small"
+"""A disk of every machine that can be filled; it does not outlive the machine's death."""
 
 type Done = subprocess.CompletedProcess[str]
 type Started = subprocess.Popen[bytes]
@@ -23,13 +24,11 @@ _CONTROL_HOST: Final = 9
 _FIRST_HOST: Final = 10
 _MEMORY: Final = "3g"
 _SHARED_MEMORY: Final = "256m"
+_SMALL_DISK_SIZE: Final = "128m"
 
 
 class Nodes:
-    """A control machine, a head and workers that sshd waits on; Ray is not started yet.
-
-    Faults come from inside a machine's own network, so they need no rights here.
-    """
+    """A control machine, a head and workers that sshd waits on; Ray is not started yet."""
 
     def __init__(self, network: Network, folder: Path, workers: int = 2) -> None:
         """Start them; blocks for a second or two.
@@ -44,7 +43,8 @@ class Nodes:
             EngineError: Docker refused it.
         """
         self._network = network
-        self._folder = folder.absolute()
+        self.folder = folder.absolute()
+        """What all of them have at ``HOME``."""
         self.workers = [f"worker-{number}" for number in range(1, workers + 1)]
         """Names of the workers."""
         self._make_keys()
@@ -109,46 +109,28 @@ class Nodes:
         """Start a machine that was killed: sshd alone, nothing of Ray."""
         docker("start", self._network.container(name))
 
-    @contextmanager
-    def cut(self, name: str) -> Iterator[None]:
-        """Lose every packet from and to a machine meanwhile; its processes go on."""
-        with self._fault(name, "-j DROP"):
-            yield
+    def pause(self, name: str) -> None:
+        """Freeze every process of a machine: it hangs, and its connections stay."""
+        docker("pause", self._network.container(name))
 
-    @contextmanager
-    def losing(self, name: str, share: float) -> Iterator[None]:
-        """Lose some packets from and to a machine meanwhile.
-
-        Args:
-            name: Of the machine.
-            share: 0 to 1, of each direction.
-        """
-        with self._fault(name, f"-m statistic --mode random --probability {share} -j DROP"):
-            yield
-
-    @contextmanager
-    def _fault(self, name: str, rule: str) -> Iterator[None]:
-        lines = ("INPUT ! -i lo", "OUTPUT ! -o lo")
-        self.run(name, "sh", "-ec", ";".join(f"iptables -A {each} {rule}" for each in lines))
-        try:
-            yield
-        finally:
-            # a machine that was killed meanwhile has no rules any more
-            self.run(name, "sh", "-c", "iptables -F INPUT; iptables -F OUTPUT", check=False)
+    def resume(self, name: str) -> None:
+        """Let it go on."""
+        docker("unpause", self._network.container(name))
 
     # Making
 
     def _make(self, name: str, host: int) -> None:
-        mounts = [f"--volume={self._folder}:{HOME}"]
-        mounts.append(f"--volume={self._folder}/ssh/id.pub:/root/.ssh/authorized_keys:ro")
+        mounts = [f"--volume={self.folder}:{HOME}"]
+        mounts.append(f"--volume={self.folder}/ssh/id.pub:/root/.ssh/authorized_keys:ro")
         limits = ["--memory", _MEMORY, "--shm-size", _SHARED_MEMORY, "--cap-add", "NET_ADMIN"]
+        limits += ["--tmpfs", f"{SMALL_DISK}:size={_SMALL_DISK_SIZE}"]
         self._network.start(name, host, node_image(), options=[*mounts, *limits])
 
     def _make_keys(self) -> None:
-        ssh = self._folder / "ssh"
+        ssh = self.folder / "ssh"
         ssh.mkdir(parents=True, exist_ok=True)
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(ssh / "id")]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
-        token = self._folder / "token"
+        token = self.folder / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32))
