@@ -18,7 +18,7 @@ from tests.cluster.pipeline import (
     write_rows,
 )
 from tests.cluster.ray_up import RayUp
-from tests.cluster.services import S3, Service, start_kafka, start_s3
+from tests.cluster.services import S3, Service, brokers, start_kafka, start_s3
 from tests.s3 import BUCKET
 
 JOB: Final = "pipeline"
@@ -33,17 +33,20 @@ _SCRIPT_S: Final = 300.0
 class Kit:
     """A cluster for tests. One thread; made by ``open_kit``."""
 
-    def __init__(self, network: Network, folder: Path, program: str, workers: int) -> None:
+    def __init__(
+        self, network: Network, folder: Path, program: str, workers: int, count: int
+    ) -> None:
         """Start all machines; Ray is not started yet. See ``open_kit``."""
         self.folder = folder
         shutil.copytree(Path(__file__).parent / "inside", folder / "inside", dirs_exist_ok=True)
         (folder / JOB).mkdir()
-        self.kafka: Service = start_kafka(network, folder)
+        self.kafka: list[Service] = start_kafka(network, folder, count)
+        (folder / "inside/brokers").write_text("\n".join(brokers(count)))
         shutil.move(folder / "ca.pem", folder / JOB)
         self.s3: Service = start_s3(network, program)
         self.nodes = Nodes(network, folder, workers)
         self.ray = RayUp(self.nodes, folder)
-        write_pipeline(folder / JOB)
+        write_pipeline(folder / JOB, brokers(count))
         self._script("topics", str(PARTITIONS), EVENTS, FEATURES, MESSAGES)
 
     @property
@@ -162,19 +165,20 @@ class Kit:
 
 
 @contextmanager
-def open_kit(folder: Path, program: str, workers: int = 2) -> Iterator[Kit]:
+def open_kit(folder: Path, program: str, workers: int = 2, count: int = 1) -> Iterator[Kit]:
     """Start the machines, and remove them behind.
 
     Args:
         folder: For everything; new.
         program: versitygw on this machine.
         workers: Nodes beside the head.
+        count: Brokers, 1 or 3.
 
     Raises:
         EngineError: Docker refused it.
     """
     network = Network()
     try:
-        yield Kit(network, folder.absolute(), program, workers)
+        yield Kit(network, folder.absolute(), program, workers, count)
     finally:
         network.close()

@@ -4,13 +4,14 @@ import csv
 import gzip
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from tests.cluster.engine import ROOT
-from tests.cluster.services import BROKER, SNAPSHOTS
+from tests.cluster.services import SNAPSHOTS
 
 PARTITIONS: Final = 8
 EVENTS: Final = "views"
@@ -24,16 +25,17 @@ _MAIN_JOB: Final = ROOT / "configs/ipv.yaml"
 _OF_FILES: Final = ("connector", "path", "format", "columns", "identity", "order")
 
 
-def write_pipeline(folder: Path, every: str = "2s") -> None:
+def write_pipeline(folder: Path, brokers: Sequence[str], every: str = "2s") -> None:
     """Write ``pipeline.yaml``, and ``reference.yaml``: the same where nothing can be disturbed.
 
     Args:
         folder: Where to; it has ``ca.pem`` already.
+        brokers: Addresses.
         every: Time between two snapshots of a partition.
     """
     pipeline, task = yaml.safe_load_all(_MAIN_JOB.read_text())
     shutil.copyfile(_MAIN_JOB.with_suffix(".py"), folder / "ipv.py")
-    kafka = {"connector": "kafka", "brokers": BROKER, "tls": {"ca": "ca.pem"}}
+    kafka = {"connector": "kafka", "brokers": [*brokers], "tls": {"ca": "ca.pem"}}
     spec = pipeline["spec"]
     mapping = {key: value for key, value in spec["source"].items() if key not in _OF_FILES}
     spec["source"] = {**kafka, "topic": EVENTS, "stopAtEnd": True, "mapping": mapping}

@@ -7,10 +7,8 @@ from tests.cluster.engine import Network, docker, node_image
 from tests.s3 import BUCKET, ENVIRON
 from walle_stream.testing.broker import Certificates
 from walle_stream.testing.broker.container import SECRETS, find_image
-from walle_stream.testing.broker.settings import Ports, as_environment, single_settings
+from walle_stream.testing.broker.settings import COPIES, Ports, as_environment, single_settings
 
-BROKER: Final = "kafka:9093"
-"""Address of the listener with TLS, for every container of the network."""
 S3: Final = {
     **ENVIRON,
     "AWS_ENDPOINT_URL": "http://s3:7070",
@@ -22,7 +20,7 @@ SNAPSHOTS: Final = f"s3://{BUCKET}/snapshots"
 
 _PORTS: Final = Ports(9092, 9093, 9094, 9095, 9096, 9097)
 _KAFKA_HOST: Final = 200
-_S3_HOST: Final = 201
+_S3_HOST: Final = 210
 
 
 class Service:
@@ -49,24 +47,36 @@ class Service:
         docker("unpause", self._container)
 
 
-def start_kafka(network: Network, folder: Path) -> Service:
-    """Start a broker, and put its CA into ``folder/ca.pem``; returns before it listens.
+def start_kafka(network: Network, folder: Path, count: int = 1) -> list[Service]:
+    """Start brokers, and put their CA into ``folder/ca.pem``; returns before they listen.
 
     Args:
-        network: Where it is ``kafka``.
+        network: Where they are what ``brokers`` says.
         folder: Of files that clients are given.
+        count: 1, or 3 that hold copies of each other's partitions.
 
     Raises:
         BrokerError: There is no ``openssl``.
         BrokerMissingError: There is no image of Kafka.
     """
-    certificates = Certificates(folder / "certificates", "kafka")
+    names = [f"kafka-{number}" for number in range(1, count + 1)]
+    certificates = Certificates(folder / "certificates", *names)
     (folder / "ca.pem").write_bytes(certificates.ca.read_bytes())
-    settings = single_settings(_PORTS, SECRETS, "0.0.0.0", "kafka")  # noqa: S104 - in a container
-    secrets = f"--volume={certificates.server_folder}:{SECRETS}:ro"
-    environ = as_environment(settings)
-    network.start("kafka", _KAFKA_HOST, find_image(), environ=environ, options=[secrets])
-    return Service(network, "kafka")
+    mount = f"--volume={certificates.server_folder}:{SECRETS}:ro"
+    image = find_image()
+    voters = [f"{number}@{name}:{_PORTS.controller}" for number, name in enumerate(names, 1)]
+    for number, name in enumerate(names, 1):
+        settings = single_settings(_PORTS, SECRETS, "0.0.0.0", name)  # noqa: S104 - in a container
+        settings |= {"node.id": str(number), "controller.quorum.voters": ",".join(voters)}
+        settings |= COPIES if count > 1 else {}
+        environ = as_environment(settings)
+        network.start(name, _KAFKA_HOST + number, image, environ=environ, options=[mount])
+    return [Service(network, name) for name in names]
+
+
+def brokers(count: int = 1) -> list[str]:
+    """Return the addresses of the listeners with TLS, for every container of the network."""
+    return [f"kafka-{number}:{_PORTS.tls}" for number in range(1, count + 1)]
 
 
 def start_s3(network: Network, program: str) -> Service:

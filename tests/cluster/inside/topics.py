@@ -2,7 +2,7 @@
 
 import sys
 
-from broker import CLIENT
+from broker import CLIENT, COPIES
 
 from walle_stream.testing.broker import make_topic
 from walle_stream.testing.broker.ready import round_trip
@@ -14,11 +14,11 @@ _SETTINGS = {"retention.ms": "-1"}
 def main() -> None:
     """Make them; the times of the last two are the broker's, so that silences can be told."""
     partitions, events, *others = sys.argv[1:]
-    round_trip(CLIENT)
-    make_topic(CLIENT, events, partitions=int(partitions), settings=_SETTINGS)
+    round_trip(CLIENT, copies=COPIES)
+    make_topic(CLIENT, events, partitions=int(partitions), copies=COPIES, settings=_SETTINGS)
     for topic in others:
         settings = {**_SETTINGS, "message.timestamp.type": "LogAppendTime"}
-        make_topic(CLIENT, topic, partitions=int(partitions), settings=settings)
+        make_topic(CLIENT, topic, partitions=int(partitions), copies=COPIES, settings=settings)
 
 
 if __name__ == "__main__":

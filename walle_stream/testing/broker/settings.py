@@ -149,6 +149,19 @@ _SMALL: Final = {
 }
 
 
+COPIES: Final = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "replica.lag.time.max.ms": "3000",
+}
+"""Of three brokers that hold copies of each other's partitions, of which 2 must be in sync."""
+
+
 def replicated_settings(
     number: int, ports: Mapping[int, Ports], names: Mapping[int, str]
 ) -> dict[str, str]:
@@ -180,12 +193,5 @@ def replicated_settings(
             "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,REPLICATION:PLAINTEXT"
         ),
         **_SMALL,
-        "min.insync.replicas": "2",
-        "default.replication.factor": "3",
-        "offsets.topic.replication.factor": "3",
-        "transaction.state.log.replication.factor": "3",
-        "transaction.state.log.min.isr": "2",
-        "share.coordinator.state.topic.replication.factor": "3",
-        "share.coordinator.state.topic.min.isr": "2",
-        "replica.lag.time.max.ms": "3000",
+        **COPIES,
     }
