@@ -83,12 +83,12 @@ class Kit:
 
     def run_reference(self) -> None:
         """Run the same over the same topic in one process that nobody disturbs; blocks."""
-        self._walle("run", "reference.yaml", "--data-dir", "/root/reference", "--json")
+        self._walle("run", "reference.yaml", "--data-dir", "/var/lib/walle/reference", "--json")
 
     @contextmanager
     def cloud(self) -> Iterator[None]:
         """Run the cloud side on the control machine meanwhile."""
-        where = ("--web-port", _WEB.rpartition(":")[2], "--data-dir", "/root/cloud")
+        where = ("--web-port", _WEB.rpartition(":")[2], "--data-dir", "/var/lib/walle/cloud")
         command = ("walle", "cloud", "pipeline.yaml", *where, "--keep", _KEPT)
         line = f"cd {HOME}/{JOB} && exec {' '.join(command)}"
         process = self.nodes.begin(CONTROL, "sh", "-c", line, said=self.folder / "cloud.log")
@@ -106,7 +106,7 @@ class Kit:
             name: The job's; another one for each.
         """
         command = ("walle", "run", "pipeline.yaml", "--runtime", "ray", "--json")
-        where = ("--data-dir", "/root/data")
+        where = ("--data-dir", "/var/lib/walle/data")
         self.ray.submit(JOB, *command, *where, *options, name=name, environ=S3)
 
     def await_report(self, timeout_s: float, name: str = JOB) -> dict[str, Any]:
@@ -145,7 +145,9 @@ class Kit:
         Returns:
             ``features``, ``devices``: how many lines; ``differing``: some that differ.
         """
-        done = self._script("compare", _WEB, "/root/reference", str(timeout_s), check=False)
+        done = self._script(
+            "compare", _WEB, "/var/lib/walle/reference", str(timeout_s), check=False
+        )
         if not done.stdout.startswith("{"):
             raise EngineError(f"nothing was compared: {done.stderr}")
         found: dict[str, Any] = json.loads(done.stdout)

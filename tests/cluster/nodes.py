@@ -121,7 +121,7 @@ class Nodes:
 
     def _make(self, name: str, host: int) -> None:
         mounts = [f"--volume={self.folder}:{HOME}"]
-        mounts.append(f"--volume={self.folder}/ssh/id.pub:/root/.ssh/authorized_keys:ro")
+        mounts.append(f"--volume={self.folder}/ssh/id.pub:/etc/ssh/authorized_keys:ro")
         limits = ["--memory", _MEMORY, "--shm-size", _SHARED_MEMORY, "--cap-add", "NET_ADMIN"]
         limits += ["--tmpfs", f"{SMALL_DISK}:size={_SMALL_DISK_SIZE}"]
         self._network.start(name, host, node_image(), options=[*mounts, *limits])
