@@ -24,6 +24,15 @@ fi
 python=$(python3.13 -c 'import ensurepip, sys; print(sys._base_executable)' 2>/dev/null) ||
     { echo "no Python 3.13 on this machine" >&2; exit 1; }
 
+install() { # COMMAND PACKAGE
+    command -v "$1" >/dev/null 2>&1 && return
+    echo "installing $2"
+    # lists of before may do, where one of the machine's sources is away
+    { apt-get update -q || true; } >/tmp/walle-apt-node.log 2>&1
+    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$2" >>/tmp/walle-apt-node.log 2>&1 ||
+        { tail -n 5 /tmp/walle-apt-node.log >&2; return 1; }
+}
+
 copy_python() { # ROOT: the interpreter, its library and the standard library, without what tests it
     local stdlib library
     stdlib=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
@@ -38,7 +47,7 @@ copy_python() { # ROOT: the interpreter, its library and the standard library, w
 
 make_base() { # one tar; whole or not at all
     [ -f "$tar" ] && return
-    command -v debootstrap >/dev/null 2>&1 || apt-get install -q -y debootstrap >/dev/null
+    install debootstrap debootstrap
     mkdir -p "$cache"
     local root
     root=$(mktemp -d)
@@ -57,6 +66,7 @@ make_base() { # one tar; whole or not at all
 
 .ci/kafka.sh
 .ci/s3.sh >/dev/null
+install ssh-keygen openssh-client
 if ! docker image inspect "$base" >/dev/null 2>&1; then
     make_base
     docker import "$tar" "$base" >/dev/null

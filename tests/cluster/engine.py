@@ -4,7 +4,7 @@ Everything goes through the command ``docker``. Nothing here talks to a containe
 on some machines only another container reaches it.
 """
 
-import os
+import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -23,15 +23,13 @@ class EngineError(Exception):
     """Docker refused a command, or a command in a container failed."""
 
 
-def docker(*arguments: str, check: bool = True, given: str | None = None) -> str:
+def docker(*arguments: str, check: bool = True) -> str:
     """Run a command of ``docker`` and return what it printed; blocks.
 
     Raises:
         EngineError: It failed, unless ``check`` is false.
     """
-    done = subprocess.run(
-        ["docker", *arguments], input=given, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     if check and done.returncode:
         raise EngineError(f"docker {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout.strip()
@@ -70,7 +68,7 @@ class Network:
             EngineError: Docker refused it.
         """
         _remove_left()
-        self._name = f"walle-{os.getpid()}"
+        self._name = f"walle-{secrets.token_hex(4)}"
         for number in _SUBNETS:
             self._prefix = f"10.199.{number}"
             try:

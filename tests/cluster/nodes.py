@@ -35,7 +35,7 @@ class Nodes:
 
         Args:
             network: Where to.
-            folder: Mounted at ``HOME`` in all of them, for writing; its ``ssh`` has the user's key
+            folder: Mounted at ``HOME`` in all of them, for reading; its ``ssh`` has the user's key
                 afterwards, its ``token`` the cluster's.
             workers: How many.
 
@@ -59,7 +59,7 @@ class Nodes:
     # Commands
 
     def run(self, name: str, *command: str, check: bool = True, timeout_s: float = 120.0) -> Done:
-        """Run a command in a login shell's environment on a machine; blocks.
+        """Run a command on a machine; blocks.
 
         Args:
             name: Of the machine.
@@ -120,7 +120,7 @@ class Nodes:
     # Making
 
     def _make(self, name: str, host: int) -> None:
-        mounts = [f"--volume={self.folder}:{HOME}"]
+        mounts = [f"--volume={self.folder}:{HOME}:ro"]
         mounts.append(f"--volume={self.folder}/ssh/id.pub:/etc/ssh/authorized_keys:ro")
         limits = ["--memory", _MEMORY, "--shm-size", _SHARED_MEMORY, "--cap-add", "NET_ADMIN"]
         limits += ["--tmpfs", f"{SMALL_DISK}:size={_SMALL_DISK_SIZE}"]

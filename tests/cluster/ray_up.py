@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from tests.cluster.engine import ROOT, EngineError
+from tests.cluster.engine import ROOT
 from tests.cluster.nodes import CONTROL, HEAD, HOME, Nodes
 
 EXAMPLE: Final = ROOT / "deploy/ray/cluster.yaml"
@@ -98,12 +98,8 @@ class RayUp:
         Raises:
             EngineError: It failed, or did not end in time.
         """
-        self._control(f"ray job logs --follow --address {self.address} {name}", timeout_s)
-        said = self._control(f"ray job logs --address {self.address} {name}", _UP_S)
-        status = self._control(f"ray job status --address {self.address} {name}", _UP_S)
-        if "SUCCEEDED" not in status.upper():
-            raise EngineError(f"job {name}: {status}\n{said}")
-        return said
+        command = ("python", f"{HOME}/inside/await_job.py", self.address, name, str(timeout_s))
+        return self._nodes.run(CONTROL, *command, timeout_s=timeout_s + _UP_S).stdout
 
     def stop_job(self, name: str) -> None:
         """``ray job stop``: SIGTERM to what was submitted; returns when it has ended."""
