@@ -37,6 +37,7 @@ def main() -> int:
     """Return the exit code: 0 where features are equal."""
     parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
     parser.add_argument("--json", type=Path, help="write times and counts there")
+    parser.add_argument("--runtime", default="cluster", choices=["cluster", "ray"])
     parser.add_argument("--copies", type=int, default=1, help="how often each user is there")
     parser.add_argument(
         "--keep", type=Path, help="folder for everything; a temporary one unless told"
@@ -47,14 +48,14 @@ def main() -> int:
         print(reason or "no S3 server here: .ci/s3.sh builds it", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="walle-cluster-") as temporary:
-        found = _run(options.keep or Path(temporary), program, options.copies)
+        found = _run(options.keep or Path(temporary), program, options)
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found["features"]))
     return int(any(found["features"]["differing"].values()))
 
 
-def _run(folder: Path, program: str, copies: int) -> dict[str, Any]:
+def _run(folder: Path, program: str, options: argparse.Namespace) -> dict[str, Any]:
     times = Times()
     with ExitStack() as stack:
         stack.enter_context(times.of("all"))
@@ -65,12 +66,12 @@ def _run(folder: Path, program: str, copies: int) -> dict[str, Any]:
         with times.of("three nodes"):
             kit.ray.await_nodes(*kit.everybody)
         with times.of("feed"):
-            rows = kit.feed(copies)
+            rows = kit.feed(options.copies)
         with times.of("reference"):
             kit.run_reference()
         with kit.cloud():
             with times.of("job"):
-                kit.submit("--hosts", "2")
+                kit.submit("--hosts", "3", runtime=options.runtime)
                 report = kit.await_report(_JOB_S)
             with times.of("compare"):
                 features = kit.compare()

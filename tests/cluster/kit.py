@@ -98,14 +98,15 @@ class Kit:
             self.nodes.run(CONTROL, "pkill", "-f", "walle cloud", check=False)
             process.wait()
 
-    def submit(self, *options: str, name: str = JOB) -> None:
+    def submit(self, *options: str, name: str = JOB, runtime: str = "cluster") -> None:
         """``ray job submit`` of ``walle run`` over the pipeline; returns when it was accepted.
 
         Args:
             options: Of ``walle run``; ``--set spec.source.stopAtEnd=false`` for one that goes on.
             name: The job's; another one for each.
+            runtime: Where its hosts are.
         """
-        command = ("walle", "run", "pipeline.yaml", "--runtime", "ray", "--json")
+        command = ("walle", "run", "pipeline.yaml", "--runtime", runtime, "--json")
         where = ("--data-dir", "/var/lib/walle/data")
         self.ray.submit(JOB, *command, *where, *options, name=name, environ=S3)
 
