@@ -22,7 +22,7 @@ type UplinkFrame = tuple[int, int, bytes]
 """On its way up: (sending partition, number in its outbox, envelope of ``wire``)."""
 
 type Placing = Callable[[str, int], int]
-"""Says in which partition a device is, of so many (≥ 1); pure, as ``partition_of`` is."""
+"""Says in which of how many partitions (≥ 1) a device is; pure, as ``partition_of`` is."""
 
 
 def partition_of(device_id: str, partition_count: int) -> int:

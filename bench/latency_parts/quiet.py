@@ -26,7 +26,7 @@ def is_quiet(found: dict[str, Any]) -> bool:
 def spin(seconds: float) -> dict[str, float]:
     """Look at the clock as often as one can, with nothing else to do: the control.
 
-    Whatever keeps this loop from its clock keeps a pipeline from its commit, too. It
+    A thing that keeps this loop from its clock keeps a pipeline from its commit, too. It
     runs before and after a measurement, not beside it: there it would be a neighbour.
 
     Args:

@@ -127,14 +127,23 @@ class Connection(Strict):
             options["ssl_context"] = shared_sessions(self.tls.ca, self.tls.cert, self.tls.key)
         return options
 
-    def no_answer(self, reason: object) -> BrokerUnreachableError:
-        """Return the error of brokers that accept connections, and then do not answer a client."""
+    def no_answer(self, reason: object, *, is_login: bool = False) -> BrokerUnreachableError:
+        """Return the error of brokers that accept connections, and then do not answer a client.
+
+        ``is_login`` where a library says that they refuse the login.
+        """
+        brokers = ", ".join(self.brokers)
+        if is_login and self.sasl is not None:
+            return BrokerUnreachableError(
+                f"{brokers} refuses the login in `sasl` ({self.sasl.mechanism}): {reason}: correct "
+                "it"
+            )
         hint = " (a TLS listener answers nobody without it)" if self.tls is None else ""
         if self.sasl is not None:
             # a library may keep to itself which of them it was
             hint = f", or the login in `sasl` ({self.sasl.mechanism}), which it may refuse"
         return BrokerUnreachableError(
-            f"{', '.join(self.brokers)} accepts connections, but is no Kafka broker that answers "
+            f"{brokers} accepts connections, but is no Kafka broker that answers "
             f"({reason}): correct `brokers` and `tls`{hint}"
         )
 

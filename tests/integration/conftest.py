@@ -1,3 +1,4 @@
+import gzip
 import io
 import json
 import os
@@ -22,6 +23,21 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray`
 @pytest.fixture(scope="session")
 def sample() -> Path:
     return ROOT / "configs/samples/kuairand_feed.csv.gz"
+
+
+def feed_rows():
+    """Return the sample's header and 3,004 rows, between them devices that cannot be one."""
+    rows = gzip.decompress((ROOT / "configs/samples/kuairand_feed.csv.gz").read_bytes())
+    header, *lines = rows.splitlines()[:3_001]
+    rest = lines[1_000].partition(b",")[2]
+    for place, device in enumerate((b"", b"x" * 10_240, b"\xff\xfe", b"\x00")):
+        lines.insert(1_000 + 300 * place, device + b"," + rest)
+    return header, lines
+
+
+def report_of(done):
+    """Return the report of ``walle run --json``, or of another command with ``--json``."""
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 # they read, and change nothing of their process: starting one takes longer than their work

@@ -1,12 +1,11 @@
 """Power cuts: a process is killed, and what no flush had reached is cut off its logs."""
 
-import json
 import random
 import shutil
 
 import pytest
 
-from tests.integration.conftest import ROOT, Job
+from tests.integration.conftest import ROOT, Job, report_of
 from tests.integration.noting_syncs import cut
 from walle_connectors.embedded import log
 from walle_stream.app.assembly import Assembly
@@ -52,10 +51,6 @@ def whole(forked, tmp_path_factory, sample):
     runs = Runs(forked, tmp_path_factory.mktemp("whole"), sample)
     assert runs.run("false").returncode == 0
     return runs.features()
-
-
-def report_of(done):
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,8 @@ def test_a_sender_that_is_killed_sends_the_rest_under_its_name(walle, file, tmp_
         (("a", "1", "2"), 2, "give DEVICE and JSON"),
         (("--all", "a", "1"), 2, "give DEVICE and JSON"),
         (("--where", "os=ios", "1"), 2, "'os' is none of device, task"),
+        (("a", "1", "--task", "vist"), 2, "no task 'vist', its tasks are visit"),
+        (("--where", "task=vist@1", "1"), 2, "no task 'vist', its tasks are visit"),
         (("--lines", "none.jsonl"), 1, "none.jsonl"),
         (("--lines", "bad.jsonl"), 2, "bad.jsonl:2: "),
         (("--lines", "bad.jsonl", "--all"), 2, "--lines has its messages in the file"),
@@ -223,6 +225,17 @@ def test_what_cannot_be_sent_is_one_line(walle, file, tmp_path, arguments, code,
     assert len(inbox_files(tmp_path / "d" / "inbox")) == ("bad.jsonl:2: " in says)
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
+
+
+@pytest.mark.parametrize("how", ["release service", "installed"])
+def test_tasks_that_others_install_get_messages(walle, file, tmp_path, how):
+    if how == "installed":
+        run_pipeline(file, tmp_path / "d")
+        (tmp_path / "d" / "packages").mkdir(exist_ok=True)
+        (tmp_path / "d" / "packages" / "one").write_bytes(b"")
+    more = () if how == "installed" else ("--set", "spec.reports.scenario=shop")
+    walle("send", file, "a", "1", "--task", "other", *more, "--data-dir", tmp_path / "d")
+    assert len(inbox_files(tmp_path / "d" / "inbox")) == 1
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from tests.integration.conftest import needs_ray
 from walle_stream.app.figures.status import read_status
 from walle_stream.app.queries.query import canonical_state, features_lines
 from walle_stream.app.queries.replay import dead_letters
@@ -19,7 +20,6 @@ from walle_stream.testing.model_suite import TEXTS
 
 onnx = pytest.importorskip("onnx")
 pytestmark = pytest.mark.integration
-needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
 
 FEW = ["spec.source.devices=12"]
 RECIPE = TEXTS["rank"]

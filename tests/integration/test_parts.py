@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import needs_ray
+from tests.integration.conftest import feed_rows, needs_ray, report_of
 from walle_stream.app.queries.query import canonical_state, features_lines
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,11 +17,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def feed(tmp_path_factory):
     """Rows of the sample; some that are none, late or there twice, and devices that cannot be."""
-    rows = gzip.decompress((ROOT / "configs/samples/kuairand_feed.csv.gz").read_bytes())
-    header, *lines = rows.splitlines()[:3_001]
-    rest = lines[1_000].partition(b",")[2]
-    for place, device in enumerate((b"", b"x" * 10_240, b"\xff\xfe", b"\x00")):
-        lines.insert(1_000 + 300 * place, device + b"," + rest)
+    header, lines = feed_rows()
     lines += [b"a,b", b"77," + lines[0].partition(b",")[2], *lines[:40]]
     path = tmp_path_factory.mktemp("feed") / "feed.csv.gz"
     path.write_bytes(gzip.compress(b"\n".join([header, *lines]) + b"\n"))
@@ -52,10 +48,6 @@ def parts(walle, feed):
     made = report_of(done)
     assert made["folder"] == f"{feed}.parts"
     return Path(made["folder"])
-
-
-def report_of(done):
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def outcome(walle, data_dir):

@@ -1,6 +1,5 @@
 """The main job, calls of the cloud and bad input under --runtime ray."""
 
-import gzip
 import json
 import os
 import shutil
@@ -8,11 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.integration.conftest import feed_rows, needs_ray, report_of
 from walle_stream.app.figures.status import read_status
 from walle_stream.app.queries.query import canonical_state, features_lines
 from walle_stream.app.resources import shipped_configs
@@ -22,7 +21,6 @@ from walle_stream.store.datadir import DataDir
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.integration
-needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra `ray` is not installed")
 
 CALLS = """
 def run(ctx, page):
@@ -42,18 +40,10 @@ def outcome(data_dir):
     return b"\n".join(features_lines(data_dir)), b"\n".join(canonical_state(data_dir))
 
 
-def report_of(done):
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.fixture(scope="module")
 def feed(tmp_path_factory):
     """Rows of the sample, and between them devices that cannot be one."""
-    rows = gzip.decompress((ROOT / "configs/samples/kuairand_feed.csv.gz").read_bytes())
-    header, *lines = rows.splitlines()[:3_001]
-    rest = lines[1_000].partition(b",")[2]
-    for place, device in enumerate((b"", b"x" * 10_240, b"\xff\xfe", b"\x00")):
-        lines.insert(1_000 + 300 * place, device + b"," + rest)
+    header, lines = feed_rows()
     path = tmp_path_factory.mktemp("feed") / "feed.csv"
     path.write_bytes(b"\n".join([header, *lines]) + b"\n")
     return path
@@ -123,7 +113,7 @@ def test_calls_of_the_cloud_are_answered(walle, ray_environ, tmp_path):
         assert report_of(done)["calls"] == answered > 0
         counts = {"answered": answered, "failed": 0, "timed_out": 0, "waiting": 0}
         assert read_status(tmp_path / name).services == {"double": counts}
-    assert f"calls of double: {answered:,} answered, 0 failed, 0 timed out, 0 waiting" in (
+    assert f"started: {answered:,} answered, 0 failed, 0 timed out, 0 waiting" in (
         walle("status", tmp_path / "ray").stdout
     )
     # in which order replies come is chance; how many features they make is not

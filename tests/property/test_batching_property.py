@@ -108,7 +108,7 @@ def commits_of(stolen_ms, costs, read_ms, target_ms):
     return commits[:TURNS]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     stolen_ms=st.lists(st.sampled_from([0.0, 0.1, 4.0, 30.0, 1_000.0]), min_size=1, max_size=20),
     costs=st.tuples(

@@ -52,7 +52,7 @@ def record(device, task, number):
     return FeatureRecord(device, task, "1", number, b"%d" % number, b"", number)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TOPIC, CUTS, st.integers(1, 6))
 def test_any_cut_gives_the_naive_table(topic, cuts, keep):
     with tempfile.TemporaryDirectory() as name:

@@ -127,7 +127,7 @@ def batch_of(records):
     return batch
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.one_of(st.sampled_from(["ok", "fail"]), st.integers(0, len(BAD) - 1)),

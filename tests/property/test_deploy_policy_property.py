@@ -149,7 +149,7 @@ def naive(table, profile, sources):
 def test_the_index_decides_as_the_plain_reading_does(wide, folder, sources, monkeypatch):
     monkeypatch.setattr(classes, "_WIDE", wide)
 
-    @settings(max_examples=200, deadline=None, database=None)
+    @settings(max_examples=200, database=None)
     @given(tables(folder, (0, 6)), st.lists(PROFILES, min_size=4, max_size=12))
     def check(table, profiles):
         index = ReleaseIndex(table, sources)
@@ -187,7 +187,7 @@ def naive_standing(table, facts, task, version):
 def test_the_index_says_where_a_device_stands(wide, folder, sources, monkeypatch):
     monkeypatch.setattr(classes, "_WIDE", wide)
 
-    @settings(max_examples=100, deadline=None, database=None)
+    @settings(max_examples=100, database=None)
     @given(tables(folder, (0, 6)), st.lists(PROFILES, min_size=2, max_size=6))
     def check(table, profiles):
         index = ReleaseIndex(table, sources)
@@ -208,7 +208,7 @@ def test_the_index_says_where_a_device_stands(wide, folder, sources, monkeypatch
 
 
 def test_a_dry_run_says_what_the_index_gives(folder, sources):
-    @settings(max_examples=100, deadline=None, database=None)
+    @settings(max_examples=100, database=None)
     @given(tables(folder, (0, 6)), st.lists(PROFILES, min_size=1, max_size=8))
     def check(table, profiles):
         index = ReleaseIndex(table, sources)
@@ -230,7 +230,7 @@ def test_a_dry_run_says_what_the_index_gives(folder, sources):
 
 
 @given(st.text(), st.text(), st.floats(0, 100), st.floats(0, 100))
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200, database=None)
 def test_who_is_in_a_share_is_in_each_larger_one(device, salt, one, other):
     small, large = sorted((one, other))
     hashed, key = id_hash(device), salt_key(salt)
@@ -241,7 +241,7 @@ def test_who_is_in_a_share_is_in_each_larger_one(device, salt, one, other):
 
 
 @given(st.text(max_size=20), st.sampled_from(RANGES))
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200, database=None)
 def test_a_version_is_compared_or_is_none(text, range_):
     version = try_version(text)
     assert version is None or parse_version_range(range_)(version) in {True, False}

@@ -258,7 +258,7 @@ def expect_window(window, own, every):
         assert list(getattr(window, f"{name}_reached")) == reached
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.booleans())
 def test_every_frame_counts_once_and_every_figure_is_right(seed, needs_receipts):
     fleet = Fleet(random.Random(seed), needs_receipts)

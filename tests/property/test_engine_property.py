@@ -143,9 +143,7 @@ def sizes(request, monkeypatch):
 
 @pytest.mark.usefixtures("sizes")
 @given(seed=st.integers(0, 2**32), scale=st.sampled_from([3, 5, 24]))
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_passes_and_plans_keep_what_a_program_gives(seed, scale):
     rng = random.Random(seed)
     program = RandomProgram(rng, scale).program()
@@ -227,7 +225,7 @@ def brute_force(x, shape, regions, fill):
 
 @pytest.mark.parametrize("is_simplified", [False, True])
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_two_rasters_in_one_move_what_both_move(is_simplified, seed):
     rng = random.Random(seed)
     shape = tuple(rng.randint(1, 4) for _ in range(rng.randint(1, 3)))

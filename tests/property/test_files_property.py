@@ -184,7 +184,7 @@ def some_of(data: st.DataObject, runs: Sequence[Sequence[SourceBatch]]) -> Sourc
 
 
 @given(found=rows | sorted_rows, order=orders, size=sizes)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_events_are_those_of_a_naive_reading(found: list[Row], order: Order, size: int) -> None:
     with written(found, order) as source:
         log = new_log(PARTITIONS)
@@ -194,7 +194,7 @@ def test_events_are_those_of_a_naive_reading(found: list[Row], order: Order, siz
 
 
 @given(found=rows | sorted_rows, order=orders, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_combination_of_offsets_gives_exactly_the_rest(
     found: list[Row], order: Order, data: st.DataObject
 ) -> None:
@@ -207,7 +207,7 @@ def test_any_combination_of_offsets_gives_exactly_the_rest(
 
 
 @given(found=rows | sorted_rows, order=orders, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_limits_and_kills_before_the_rest_change_nothing(
     found: list[Row], order: Order, data: st.DataObject
 ) -> None:
@@ -229,7 +229,7 @@ def test_limits_and_kills_before_the_rest_change_nothing(
 
 
 @given(found=rows | sorted_rows, order=orders, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_file_that_grows_after_its_end_goes_on_behind_it(
     found: list[Row], order: Order, data: st.DataObject
 ) -> None:
@@ -257,7 +257,7 @@ def test_a_file_that_grows_after_its_end_goes_on_behind_it(
     ),
     delimiter=st.sampled_from(",;\t"),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_table_that_python_writes_is_read_as_it_was(
     table: list[tuple[str, ...]], delimiter: str
 ) -> None:
@@ -276,7 +276,7 @@ def test_any_table_that_python_writes_is_read_as_it_was(
     | st.lists(st.sampled_from([b'"', b",", b"\n", b"\r\n", b"ab", b"\xff", b'""'])).map(b"".join),
     limit=st.sampled_from([5, 20, 1_000]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_are_rows_or_broken_rows_and_none_is_lost(data: bytes, limit: int) -> None:
     records = list(CsvRecords(io.BytesIO(data), ",", '"', limit).rows(2))
     blank = sum(len(line) for line in data.split(b"\n") if line == b"\r")

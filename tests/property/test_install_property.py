@@ -103,7 +103,7 @@ def run(life, events, cuts, installs, sets, deaths, apart):
     return rows, refused, counts.features, counts.task_runs
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 10**6),
     st.lists(
@@ -136,7 +136,7 @@ def test_deaths_and_passivation_change_nothing(seed, draws, installs, cuts, deat
         assert run(life, events, cuts, installs, sets, deaths, ()) == expected
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(st.integers(0, 10**6))
 @example(1)
 def test_an_installation_stands_behind_the_events_of_its_commit(seed):
@@ -168,7 +168,7 @@ def woken_by(machine, events, version=""):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(0, EVENTS), st.integers(0, 2))
 def test_what_is_woken_is_woken_by_the_tasks_that_the_device_has(seed, at, shift):
     # strict contiguity: with other conditions from an event on, a match goes on where both agree

@@ -130,7 +130,7 @@ def few_at_once():
     parts_messages.DEVICES_AT_ONCE = before
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.integers(0, 10**6),
     st.lists(

@@ -95,7 +95,7 @@ def expect_whole(objects, target):
     assert made.fetch(target) == (points[-1] if points else None), "the newest is not whole"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 25)), min_size=1, max_size=40))
 def test_no_order_of_steps_lets_the_next_owner_find_less(moves):
     lost = []

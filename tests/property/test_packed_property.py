@@ -89,7 +89,7 @@ def expect_same_events(found: SourceLog, wanted: SourceLog) -> None:
 
 
 @given(found=records, wrong=st.lists(st.tuples(st.integers(0, 24), strange)), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_packed_events_are_those_of_the_lines(
     found: Records, wrong: list[tuple[int, dict[str, object]]], data: st.DataObject
 ) -> None:
@@ -123,7 +123,7 @@ def damaged(data: st.DataObject, file: bytes) -> bytes:
 
 
 @given(found=records, data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_combination_of_offsets_gives_exactly_the_rest(
     found: Records, data: st.DataObject
 ) -> None:
@@ -135,7 +135,7 @@ def test_any_combination_of_offsets_gives_exactly_the_rest(
 
 
 @given(found=records, data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_limits_and_kills_before_the_rest_change_nothing(
     found: Records, data: st.DataObject
 ) -> None:
@@ -156,7 +156,7 @@ def test_limits_and_kills_before_the_rest_change_nothing(
 
 
 @given(found=records, data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_damage_costs_the_damaged_blocks_and_nothing_else(
     found: Records, data: st.DataObject
 ) -> None:
@@ -194,7 +194,7 @@ def test_damage_costs_the_damaged_blocks_and_nothing_else(
 
 
 @given(found=records, data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_file_that_grows_block_by_block_goes_on(found: Records, data: st.DataObject) -> None:
     parts = blocks_of(found, data.draw(block_sizes))
     log = new_log(PARTITIONS)
@@ -208,7 +208,7 @@ def test_a_file_that_grows_block_by_block_goes_on(found: Records, data: st.DataO
 
 
 @given(junk=st.binary(max_size=300), at=st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_bytes_between_blocks_are_dead_letters(junk: bytes, at: int) -> None:
     found = [
         (Event(f"d{n}", "click", "click", "p", "", n, n, {}, str(n)), b"x" * n) for n in range(4)

@@ -56,7 +56,7 @@ def pools():
     wakes=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 6), st.booleans()), max_size=8),
     first=st.sampled_from(["events", "trigger", "rows"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_runs_see_what_they_would_see_on_rows_of_their_own(pools, pages, wakes, first):
     rows = [[("click", "click", n, n, given) for n, given in enumerate(page)] for page in pages]
     heads = [(f"p{n}", f"p{n}@1") for n in range(len(pages))]

@@ -78,7 +78,7 @@ def check(source: Source, data: st.DataObject) -> None:
 
 
 @given(found=rows_of_files.rows, order=rows_of_files.orders, wrong=broken, data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rows_with_a_mapping(
     found: Sequence[rows_of_files.Row],
     order: rows_of_files.Order,
@@ -97,7 +97,7 @@ def test_rows_with_a_mapping(
 
 
 @given(found=packed.records, wrong=broken, data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_lines_of_events(found: packed.Records, wrong: list[bytes], data: st.DataObject) -> None:
     lines = packed.lines_of(found).splitlines(keepends=True)
     for line in [*wrong, huge % (b"a", 2**70), huge % (b"b", 1)][: data.draw(st.integers(0, 6))]:
@@ -107,7 +107,7 @@ def test_lines_of_events(found: packed.Records, wrong: list[bytes], data: st.Dat
 
 
 @given(found=packed.records, data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_packed_events(found: packed.Records, data: st.DataObject) -> None:
     file = b"".join(packed.blocks_of(found, data.draw(packed.block_sizes)))
     with packed.written(packed.damaged(data, file)) as source:

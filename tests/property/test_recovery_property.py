@@ -132,7 +132,7 @@ def canonical(store):
             yield key, msgspec.msgpack.decode(value)[1][:6] if is_device else value
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 10**6),
     st.lists(st.integers(0, 120), max_size=12),

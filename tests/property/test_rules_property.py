@@ -96,7 +96,7 @@ def steps(draw):
 
 
 @given(drawn=steps(), seed=st.integers(0, 1 << 16))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_what_is_accepted_is_computed_and_what_is_refused_is_an_error_of_ours(drawn, seed):
     operator, kinds, parameters = drawn
     inputs = [array(dtype, shape, seed) for dtype, shape in kinds]

@@ -171,26 +171,26 @@ def check_extra_advances(policy, steps, rng):
     assert eager.sink.records == plain.sink.records, (policy, steps)
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=1_000)
 @given(policy=policies, steps=streams)
 def test_sequences_are_those_of_the_naive_builder(policy, steps):
     check_against_naive(policy, steps)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(policy=policies, steps=streams)
 def test_resting_at_any_point_changes_nothing(policy, steps):
     each_point = [{point} for point in range(len(steps) + 1)]
     check_cuts(policy, steps, [*each_point, set(range(len(steps) + 1))])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(policy=policies, steps=streams, rng=st.randoms(use_true_random=False))
 def test_calling_advance_at_more_moments_changes_nothing(policy, steps, rng):
     check_extra_advances(policy, steps, rng)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(policy=policies, steps=streams)
 def test_every_event_leaves_exactly_once(policy, steps):
     records, _ = Driver(policy).play(steps)
@@ -203,7 +203,7 @@ def test_every_event_leaves_exactly_once(policy, steps):
     assert sorted(left) == sorted(given_ids)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(policy=policies, steps=streams)
 def test_released_events_never_go_back_in_time(policy, steps):
     records, _ = Driver(policy).play(steps)

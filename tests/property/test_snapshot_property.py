@@ -138,7 +138,7 @@ def rows_of(path: Path) -> dict[bytes, Any]:
         return dict(canonical(store))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(st.integers(0, 10**6), stays, st.sampled_from([0, 30, 10**6]))
 def test_state_follows_its_partition(
     seed: int, moves: list[tuple[int, int, bool]], horizon: int

@@ -143,5 +143,5 @@ class StoreAgainstDict(RuleBasedStateMachine):
 def test_store_equals_a_dict_through_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rocks, "WRITE_BUFFER_BYTES", 64 << 10)
     run_state_machine_as_test(
-        StoreAgainstDict, settings=settings(max_examples=25, stateful_step_count=30, deadline=None)
+        StoreAgainstDict, settings=settings(max_examples=25, stateful_step_count=30)
     )

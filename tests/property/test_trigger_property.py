@@ -50,7 +50,7 @@ def with_fixed_tasks(inserted, stream):
     return [*inserted, *stream]
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=1_000)
 @given(
     steps=st.builds(
         with_fixed_tasks,
@@ -62,7 +62,7 @@ def test_fixed_tasks_fire_like_the_naive_matcher(steps):
     play(steps)
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=1_000)
 @given(
     steps=st.builds(
         with_fixed_tasks,
@@ -74,7 +74,7 @@ def test_tasks_that_come_and_go_fire_like_the_naive_matcher(steps):
     play(steps)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     inserted=st.lists(inserts, min_size=1, max_size=8),
     stream=st.lists(events, max_size=20),

@@ -7,7 +7,7 @@ A turn of this object takes some batches, one by one, then commits them together
     send   -> what is durable -> the tunnel
 
 A commit is a list of parts (``parts.order``); this object owns the turn and the write batch.
-Whatever fails before the write batch leaves the store as it was: ``restart`` opens the
+A failure before the write batch leaves the store as it was: ``restart`` opens the
 partition again from its last commit and the turn is tried again.
 """
 

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _script_log = logging.getLogger("walle_stream.script")
 
 RETURNED: Final = "returned a value, which is ignored: use ctx.emit"
-"""What is said of a task whose script returns features instead of emitting them."""
+"""The words for a task whose script returns features instead of emitting them."""
 
 _MESSAGE_MAX: Final = 300  # of what each commit writes anew
 

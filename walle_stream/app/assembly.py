@@ -39,11 +39,13 @@ from walle_stream.ports import (
     ReportSink,
     SourceReader,
 )
+from walle_stream.reading.assigned import AssignedSource, Assignment
 from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline
 from walle_stream.store.copies import Uploads
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.rocks import set_block_cache_bytes
+from walle_stream.store.warming import WarmCopies
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import fields_of
 from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
@@ -135,11 +137,11 @@ class Assembly:
             look_for_scripts=True,
             read_package=unpack_task,
         )
-        # what is wrong is said before anything is opened
+        # problems are told before anything is opened
         assembly = cls(loaded, ready_tasks(loaded))
         check_calls(assembly.tasks, assembly._spec.services, loaded.places)
         models = onnx_models(assembly._models)
-        if assembly.runtime != "ray":
+        if assembly.runtime == "local":
             for model in models.values():
                 model.read()
         elif assembly.engine is None:
@@ -179,6 +181,39 @@ class Assembly:
             self.open_device_end(stack)
         holdings = self.holdings if self.has_cloud else None
         self._open_vms(stack, options, HostPlace(0, 1, self.tunnel, self._downlink, holdings))
+
+    @property
+    def host_needs(self) -> dict[str, float | None]:
+        """What Ray is to keep for each host of a cluster, as its options."""
+        runtime = self._spec.runtime
+        return {"num_cpus": runtime.host_cpus, "memory": runtime.memory_bytes}
+
+    @property
+    def standbys(self) -> int:
+        """Nodes of a cluster that have a warm copy of each partition."""
+        return self._spec.runtime.standbys
+
+    def spread(self) -> Assignment | None:
+        """Have hosts told which partitions they have; None where the source's group does that.
+
+        Before anything is opened.
+
+        Raises:
+            SourceError: Every host would read the source whole.
+        """
+        if self.is_placed:
+            return None
+        if not self._source.reads_apart:
+            raise SourceError(
+                f"pipeline {self.name!r} has a source in one piece, which every host of a cluster "
+                "would read whole: cut it with `walle partition FILE`, and give the folder as "
+                "spec.source.path"
+            )
+        assignment = Assignment()
+        count = self.partition_count
+        self._source = AssignedSource(self._source, count, self._placing, assignment)
+        self.is_placed = True
+        return assignment
 
     @property
     def _downlink(self) -> Downlink:
@@ -417,6 +452,11 @@ class Assembly:
     def mistakes(self) -> LikelyMistakes:
         """Return who looks for likely mistakes in the definition and in its events."""
         return LikelyMistakes(self.tasks, self._source, self._loaded.places)
+
+    def warm_copies(self) -> WarmCopies | None:
+        """Return what keeps copies of other hosts' partitions; None without snapshots."""
+        spec = self._spec.state.snapshots
+        return None if spec is None else WarmCopies(self._opener.snapshots_of, spec.every_ms)
 
     def make_host(self, index: int, numbers: Iterable[int], sizer: BatchSizer) -> DeviceHost:
         """Return a host's actor, not started: with these partitions, or what the source places."""

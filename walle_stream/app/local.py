@@ -332,6 +332,8 @@ class LocalRun:
 
     def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
+        devices = enumerate(self._devices)
+        owners = {each.number: index for index, host in devices for each in host.peek()}
         status = RunStatus(
             pipeline=self._assembly.name,
             runtime="local",
@@ -340,6 +342,7 @@ class LocalRun:
             started_ms=self._started_ms,
             stopped_by="" if phase == "running" else self._stopped_by,
             hosts=self.host_status("running" if phase == "running" else "done"),
+            owners=owners if self._assembly.is_placed else None,
             services=self.service_counts,
             task_names=self.task_names,
         )

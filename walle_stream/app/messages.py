@@ -16,6 +16,7 @@ import msgspec
 from walle_stream.errors import MessageError, SpecFileError, TopicError
 from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
 from walle_stream.spec.loader import UnreadPackage, load_pipeline
+from walle_stream.spec.models import Task
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.inbox import InboxSender
 from walle_stream.types import UplinkFrame, device_id_problem
@@ -76,19 +77,30 @@ class MessageSender:
         """Number of the last message that was sent. Whoever knows how many of a name were
         acknowledged may set it before the first, to go on behind them."""
         self._partitions = range(1)
+        self._file = file
+        self._names = {each.metadata.name for each in loaded.tasks if isinstance(each, Task)}
+        # packages were not opened; devices elsewhere, or with reports, may have others by a release
+        self._are_all = spec.reports is None and len(self._names) == len(loaded.tasks)
+        self.unknown_tasks: set[str] = set()
+        """Tasks that messages were for, and that only a release may have brought."""
         self._waiting: list[UplinkFrame] = []
         self._bytes = self._missing = 0
         connector = load_connector(spec.tunnel.connector)
+        self.is_placed_by_others = False
+        """Whether producers of the source decide in which partition a device is."""
         self._place: Callable[[str], int] = lambda _: 0  # whoever reads the inbox places them
         if hasattr(connector, "open_sender"):
-            count = spec.runtime.partitions
+            count, self._are_all = spec.runtime.partitions, False
             self._partitions = range(count)
-            placing = placing_of(load_connector(spec.source.connector), connector)
+            source = load_connector(spec.source.connector)
+            placing = placing_of(source, connector)
+            self.is_placed_by_others = hasattr(source, "device_partition")
             self._place = lambda device_id: placing(device_id, count)
             self._sender: Any = connector.open_sender(loaded.tunnel, WAITING_MAX_BYTES, count)
         elif hasattr(connector, "open_features"):
             folder = DataDir.open_inbox(data_dir or Path("walle-data") / pipeline, pipeline)
             self._sender = InboxSender(folder)
+            self._are_all = self._are_all and not any((folder.parent / "packages").glob("*"))
         else:
             raise SpecFileError(
                 f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, which takes no "
@@ -101,7 +113,7 @@ class MessageSender:
         ``task`` is the one that gets it; all that take messages by default.
 
         Raises:
-            MessageError: The value is no JSON or too large, or there is no such id.
+            MessageError: The value is no JSON or too large, or there is no such id or task.
             WalleError: The way is closed.
         """
         problem = device_id_problem(device_id)
@@ -118,7 +130,7 @@ class MessageSender:
         ``phone-*`` for the id, and ``task``, one that the device has, as NAME or NAME@VERSION.
 
         Raises:
-            MessageError: The value is no JSON or too large, or a condition is not known.
+            MessageError: The value is no JSON or too large, a condition is not known, or a task.
             WalleError: The way is closed.
         """
         where = dict(where or {})
@@ -172,6 +184,13 @@ class MessageSender:
             self.close()
 
     def _send(self, device_id: str, payload: MessagePayload, partitions: Sequence[int]) -> None:
+        for task in {payload.task, payload.where.get("task", "").partition("@")[0]} - {""}:
+            if task not in self._names and self._are_all:
+                raise MessageError(
+                    f"{self._file}: there is no task {task!r}, its tasks are "
+                    f"{', '.join(sorted(self._names))}"
+                )
+            self.unknown_tasks |= {task} - self._names
         data = encode_payload(payload)
         if len(data) > MESSAGE_MAX_BYTES:
             raise MessageError(

@@ -31,6 +31,8 @@ class RunOptions(msgspec.Struct, frozen=True):
     """Device hosts that share the partitions, ≥ 1."""
     limit: int | None = None
     """Most rows to read in this run."""
+    is_spread: bool = False
+    """Whether hosts are on any node of a cluster, each with the data directory that is there."""
     is_measured: bool = False
     """Whether the ledger of bytes also compares with compressed raw rows: they are kept
     and compressed, which costs CPU."""

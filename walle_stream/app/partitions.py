@@ -123,13 +123,21 @@ class PartitionOpener(msgspec.Struct, frozen=True):
             PartitionSetup(number, plan, self.pool, open_rows, open_session, place.downlink, keeper)
         )
 
-    def _make_keeper(self, number: int) -> SnapshotKeeper | None:
+    def snapshots_of(self, number: int) -> PartitionSnapshots | None:
+        """Return the snapshots of a partition, None where there are none; asks nobody yet."""
         spec, objects = self.state.snapshots, self.objects
         if spec is None or objects is None:
             return None
         count = self.data_dir.meta.partition_count
         folder = of_count(Path(self.plan.pipeline), count).as_posix()
-        snapshots = PartitionSnapshots(objects, folder, number, spec.keep)
+        path = self.data_dir.partition_path(number)
+        near = path.with_name(f"{path.name}.warm")
+        return PartitionSnapshots(objects, folder, number, spec.keep, near)
+
+    def _make_keeper(self, number: int) -> SnapshotKeeper | None:
+        spec, snapshots = self.state.snapshots, self.snapshots_of(number)
+        if spec is None or snapshots is None:
+            return None
         return SnapshotKeeper(snapshots, self.uploads, spec.every_ms)
 
 

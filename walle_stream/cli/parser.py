@@ -111,8 +111,9 @@ def _add_run(commands: Any) -> None:
     )
     run.add_argument(
         "--runtime",
-        choices=("local", "ray"),
-        help="local: one process; ray: a process per host (default: YAML's)",
+        choices=("local", "ray", "cluster"),
+        help="local: one process; ray: a process per host; cluster: the same on all nodes of "
+        "RAY_ADDRESS (default: YAML's)",
     )
     run.add_argument(
         "--hosts", type=_hosts, help="device hosts that share the partitions (default: YAML's)"
@@ -296,9 +297,19 @@ def _add_state(commands: Any) -> None:
 
 def _add_status(commands: Any) -> None:
     status = commands.add_parser("status", help="how a run goes: hosts, partitions, lag, restarts")
-    status.add_argument("data_dir", type=Path, metavar="DATA_DIR")
+    status.add_argument(
+        "where",
+        metavar="DATA_DIR",
+        help="of the run; of one over a cluster ray://[HOST:PORT][/PIPELINE]",
+    )
     status.add_argument("--json", action="store_true", help="one JSON object on one line")
     status.set_defaults(run=_later("status", "status"))
+    scale = commands.add_parser("scale", help="change the hosts of a run over a cluster")
+    scale.add_argument("pipeline", metavar="PIPELINE", help="its name; RAY_ADDRESS says where")
+    scale.add_argument(
+        "--hosts", type=_not_negative, required=True, metavar="N", help="0 stops the run"
+    )
+    scale.set_defaults(run=_later("status", "scale"))
 
 
 def _add_task(commands: Any, command: str) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn
 
+import msgspec
+
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.figures.logs import configure_logging
 from walle_stream.app.local import (
@@ -31,7 +33,10 @@ from walle_stream.spec.document import masked
 from walle_stream.vm.memory import limit_data
 
 if TYPE_CHECKING:
+    from walle_stream.app.cluster.client import ClusterClient
     from walle_stream.app.ray.run import RayRun
+
+    type AnyRun = LocalRun | RayRun | ClusterClient
 
 _LOOK_S: Final = 0.1
 
@@ -82,9 +87,7 @@ def conclude(report: RunReport, options: argparse.Namespace) -> int:
     return tell_losses(report, say) or (EXIT_TASKS if report.problems and is_judged else 0)
 
 
-def carry_out(
-    current: "LocalRun | RayRun", assembly: Assembly, options: argparse.Namespace
-) -> RunReport:
+def carry_out(current: "AnyRun", assembly: Assembly, options: argparse.Namespace) -> RunReport:
     """Run with signals handled, to the end or until one came.
 
     Of the options it reads ``metrics`` and ``json``.
@@ -106,17 +109,23 @@ def carry_out(
     return report
 
 
-def _prepare(assembly: Assembly, how: RunOptions) -> "LocalRun | RayRun":
+def _prepare(assembly: Assembly, how: RunOptions) -> "AnyRun":
     if assembly.runtime == "ray":
         # imported where used: half of a short run is its imports
         from walle_stream.app.ray.run import RayRun  # noqa: PLC0415
 
         return RayRun(assembly, how)
+    if assembly.runtime == "cluster":
+        from walle_stream.app.cluster.client import ClusterClient  # noqa: PLC0415
+
+        return ClusterClient(
+            assembly, msgspec.structs.replace(how, data_dir=how.data_dir.absolute())
+        )
     limit_data(assembly.memory_bytes)
     return LocalRun(assembly, how)
 
 
-def _run(current: "LocalRun | RayRun", options: argparse.Namespace) -> RunReport:
+def _run(current: "AnyRun", options: argparse.Namespace) -> RunReport:
     with ExitStack() as stack:
         if options.metrics:
             # imported where used: half of a short run is its imports
@@ -142,7 +151,7 @@ def _go_on_in_new_process(reason: str) -> NoReturn:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command
 
 
-def _handle_signals(current: "LocalRun | RayRun") -> None:
+def _handle_signals(current: "AnyRun") -> None:
     def on_signal(number: int, _frame: FrameType | None) -> None:
         for number_ in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number_, lambda *_: os._exit(130))
@@ -154,7 +163,7 @@ def _handle_signals(current: "LocalRun | RayRun") -> None:
     signal.signal(signal.SIGTERM, on_signal)
 
 
-def _give_up(current: "LocalRun | RayRun") -> None:
+def _give_up(current: "AnyRun") -> None:
     # a run that still starts (Ray on a busy machine takes longer than a run's end) starts first
     begun_s, is_over = time.monotonic(), threading.Event()
     while not current.is_ready and time.monotonic() - begun_s < START_TIMEOUT_S:

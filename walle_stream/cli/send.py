@@ -61,8 +61,7 @@ def send(options: argparse.Namespace) -> int:
     if options.json:
         print(msgspec.json.encode({"messages": sender.count, "name": sender.name}).decode())
     else:
-        noun = "message" if sender.count == 1 else "messages"
-        print(f"{sender.count:,} {noun} sent as {sender.name}")
+        _tell(sender, is_named=options.lines is not None or not is_all)
     return 0
 
 
@@ -70,6 +69,18 @@ def _value(text: str) -> msgspec.Raw:
     data = sys.stdin.buffer.read() if text == STDIN else text.encode(errors="surrogateescape")
     # between values a line end means nothing, and within one there is none
     return msgspec.Raw(data.replace(b"\r", b" ").replace(b"\n", b" ").strip())
+
+
+def _tell(sender: MessageSender, *, is_named: bool) -> None:
+    noun = "message" if sender.count == 1 else "messages"
+    print(f"{sender.count:,} {noun} sent as {sender.name}")
+    for task in sorted(sender.unknown_tasks):
+        print(f"the definition has no task {task!r}: only a release can have brought it")
+    if sender.is_placed_by_others and is_named:
+        print(
+            "by Kafka's own partitioner (murmur2): a device whose producer has another one is "
+            "reached by --where device=NAME"
+        )
 
 
 def _send_lines(sender: MessageSender, file: str) -> None:

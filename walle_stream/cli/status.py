@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -14,7 +15,7 @@ from walle_stream.cloud.calls import ServiceCounts
 
 def status(options: argparse.Namespace) -> int:
     """Print hosts, what they have yet to read, tasks, partitions and restarts."""
-    run = read_status(options.data_dir)
+    run = _read(options.where)
     if options.json:
         print(msgspec.json.encode(run).decode())
         return 0
@@ -39,7 +40,7 @@ def status(options: argparse.Namespace) -> int:
         )
     letters = sum(partition.dead_letters for partition in run.partitions)
     if letters:
-        where = shlex.quote(str(options.data_dir))
+        where = shlex.quote(options.where)
         print(f"{letters:,} dead letters: walle dead-letters list --data-dir {where}")
     dropped = sum(partition.dropped_features for partition in run.partitions)
     if dropped:
@@ -60,10 +61,27 @@ def status(options: argparse.Namespace) -> int:
     return 0
 
 
+def scale(options: argparse.Namespace) -> int:
+    """Change the number of hosts of a run over a cluster, or stop it."""
+    from walle_stream.app.cluster.visiting import scale as scale_run  # noqa: PLC0415 - brings Ray
+
+    hosts = scale_run(options.pipeline, options.hosts)
+    print(f"pipeline {options.pipeline}: {hosts} hosts" if hosts else "stopped")
+    return 0
+
+
+def _read(where: str) -> RunStatus:
+    if where.startswith("ray://"):
+        from walle_stream.app.cluster.visiting import told_by_cluster  # noqa: PLC0415 - brings Ray
+
+        return told_by_cluster(where)
+    return read_status(Path(where))
+
+
 def _print_services(services: ServiceCounts) -> None:
     for service, states in services.items():
         told = ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in states.items())
-        print(f"calls of {service}: {told}")
+        print(f"calls of {service} since the cloud side's process started: {told}")
 
 
 def _print_tasks(tasks: Sequence[TaskFigures]) -> None:

@@ -44,8 +44,8 @@ from walle_stream.wire.frame import FeatureRecord
 
 FORMAT_VERSION: Final = b"5"
 PLACE_KEY: Final = b"\x00place"
+COUNTS_KEY: Final = b"\x00counts"
 
-_COUNTS_KEY: Final = b"\x00counts"
 _CALL_PREFIX: Final = b"\x04"
 _SLACK_MIN: Final = 8
 _CACHED_DEVICES: Final = 2_000  # a worker may have a hundred tables
@@ -112,7 +112,7 @@ class PartitionTable:
         self._check_format(is_new=not read_only)
         self.place = msgspec.msgpack.decode(self._get(PLACE_KEY) or _encode(Place()), type=Place)
         self.stats = msgspec.msgpack.decode(
-            self._get(_COUNTS_KEY) or _encode(MergeCounts()), type=MergeCounts
+            self._get(COUNTS_KEY) or _encode(MergeCounts()), type=MergeCounts
         )
         self._senders = Senders(self._scan(SENDER_PREFIX))
         self._reports = (
@@ -364,7 +364,7 @@ class PartitionTable:
         for device_id, head in merging.touched.items():
             batch.put(b"\x02" + device_id.encode(), _encode(head))
         batch.put(PLACE_KEY, _encode(merging.place))
-        batch.put(_COUNTS_KEY, _encode(counts))
+        batch.put(COUNTS_KEY, _encode(counts))
         if log is not None and merging.merged:
             log.add(batch, merging.merged)
         self._hold_reports(merging)

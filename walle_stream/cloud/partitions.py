@@ -2,7 +2,7 @@
 
 A table is opened where this worker has it, or made of the newest snapshot where that is further;
 what is missing the topic brings. One that was given away stays on the disk: it may come back.
-Nothing is said of a device while the table lacks what the topic had when it was opened, nor when
+It tells nothing of a device while the table lacks what the topic had when it was opened, nor when
 somebody else may have the partition.
 """
 

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from walle_stream.clock import monotonic_ms
 from walle_stream.cloud.partition_table import PartitionTable
-from walle_stream.errors import StoreError
 from walle_stream.faults import crash_point
 from walle_stream.ports import FeatureSink
 from walle_stream.spec.connectors import load_connector
@@ -119,7 +118,10 @@ class SinkPump:
             crash_point("sink.after")
             if written.place != log.places[self.name]:
                 log.move(self.name, written.place)
-        except StoreError:
+        except Exception:
+            # a sink that reads of a closed table may make an error of its own of that
+            if any(each is table for each in self._tables()):
+                raise
             return False  # it was given away: the features are its next owner's
         self._said = ""
         return True

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 
 from walle_stream.cloud.merging import Place
-from walle_stream.cloud.partition_table import PLACE_KEY, PartitionTable
+from walle_stream.cloud.partition_table import COUNTS_KEY, PLACE_KEY, PartitionTable
 from walle_stream.errors import StoreError
 from walle_stream.store.splitting import placed, split_database
+from walle_stream.tunnel.receiver import MergeCounts
 
 
 def split_table(
@@ -29,18 +30,26 @@ def split_table(
                 f"{source}: calls of services wait for their answers: let walle cloud send them, "
                 "and end by SIGTERM; then walle run, which takes them"
             )
+        counts = table.stats
     own, places = min(targets), placed(home, targets, source)
+    devices = dict.fromkeys(targets, 0)
 
     def route(key: bytes, value: bytes) -> tuple[int, ...]:
         del value
         if key.startswith(b"\x02"):
-            return (places(key[1:].decode()),)
+            place = places(key[1:].decode())
+            devices[place] += 1
+            return (place,)
         if key.startswith(b"\x10"):
             return (places(key[1 : key.index(b"\0", 1)].decode()),)
         return tuple(targets) if key == b"\x00format" else (own,)
 
     def last_rows(number: int) -> dict[bytes, bytes]:
-        row = msgspec.msgpack.encode(Place(0, 0, begin))
-        return {} if number == own else {PLACE_KEY: row}
+        of_number = counts if number == own else MergeCounts()
+        of_number = msgspec.structs.replace(of_number, devices=devices[number])
+        rows = {COUNTS_KEY: msgspec.msgpack.encode(of_number)}
+        if number != own:
+            rows[PLACE_KEY] = msgspec.msgpack.encode(Place(0, 0, begin))
+        return rows
 
     split_database(source, targets, route, last_rows)

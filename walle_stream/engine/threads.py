@@ -5,7 +5,7 @@ everything else that numpy does is done by the thread that asks. The number is
 the library's, so the whole process's: two runs cannot have two numbers at a time.
 While several runs with a number go on, the smallest of them holds, and when the
 last one ends, what was before them. numpy's own wheels have OpenBLAS; others
-(Accelerate, MKL) are left alone, and it is said.
+(Accelerate, MKL) are left alone, with a line in the log.
 """
 
 import ctypes

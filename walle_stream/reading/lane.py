@@ -35,7 +35,7 @@ class Lane[P: Position]:
     """What ``accepted_rows`` begins with; below 0: each event is a row."""
 
     def __init__(self, number: int, done: P) -> None:
-        """Begin without anything collected; all before ``done`` is in batches of before."""
+        """Begin without anything collected; earlier batches have all before ``done``."""
         self.number = number
         self.done = done
         self.time_ms = -1

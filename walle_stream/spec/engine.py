@@ -18,17 +18,18 @@ def _as_ray_counts(share: float) -> float:
 
 
 _SHARE_MIN = 0.0001  # Ray counts no finer
-_Share = Annotated[StrictFloat, Field(ge=0, le=1_024), AfterValidator(_as_ray_counts)]
+Share = Annotated[StrictFloat, Field(ge=0, le=1_024), AfterValidator(_as_ray_counts)]
+"""Of what Ray counts: a part of one, or a whole number."""
 
 
 class EngineSpec(Strict):
     """Actors of Ray that run the pipeline's ONNX models for all hosts."""
 
     actors: StrictInt = Field(ge=1, le=ACTORS_MAX, description="Processes that run models.")
-    cpus: _Share = Field(
+    cpus: Share = Field(
         default=1.0, description="Cores that Ray reserves for each: 0.5 half a one, 0 none."
     )
-    gpus: _Share = Field(
+    gpus: Share = Field(
         default=0.0,
         description="GPUs that Ray reserves for each, 0.25 for four to share one; for models with "
         "`backend: cupy`.",

@@ -102,8 +102,8 @@ def load_pipeline[P: Packaged = Never](
     """Load a pipeline and the tasks it names.
 
     Overrides ``a.b=c`` are applied in order. ``connector_models`` has the keys of each connector.
-    ``look_for_scripts`` refuses scripts that are not there, where the YAML names them. What
-    ``read_package`` raises is said where the YAML names the package; None refuses packages.
+    ``look_for_scripts`` refuses scripts that are not there, where the YAML names them. An error of
+    ``read_package`` names the package's place in the YAML; None refuses packages.
 
     Raises:
         SpecFileError: Something is wrong; the message names the place.

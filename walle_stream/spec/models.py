@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from walle_stream.spec.engine import EngineSpec
+from walle_stream.spec.engine import EngineSpec, Share
 from walle_stream.spec.isolation import IsolationSpec, Policy
 from walle_stream.spec.paths import PathField, PlaceField
 from walle_stream.spec.references import ModelReference, ServiceReference, one_of
@@ -266,13 +266,26 @@ class SinkSpec(BaseModel):
 class RuntimeSpec(Strict):
     """How a pipeline runs."""
 
-    kind: Literal["local", "ray"] = Field(
-        default="local", description="local: one process; ray: a process per host, in Ray actors."
+    kind: Literal["local", "ray", "cluster"] = Field(
+        default="local",
+        description="local: one process; ray: a process per host, in Ray actors of this node; "
+        "cluster: the same on all nodes.",
+    )
+    standbys: StrictInt = Field(
+        default=0,
+        ge=0,
+        le=2,
+        description="Nodes of a cluster that have a warm copy of a partition besides its own.",
     )
     partitions: StrictInt = Field(
         default=16, ge=1, le=1024, description="Fixed when the data directory is made."
     )
     hosts: StrictInt = Field(default=1, ge=1, le=HOSTS_MAX, description="They own the partitions.")
+    host_cpus: Share = Field(
+        default=1.0,
+        alias="hostCpus",
+        description="Cores that Ray reserves for a host of a cluster: 0.5 half a one, 0 none.",
+    )
     batch_events: StrictInt = Field(
         default=2_000, ge=1, le=100_000, description="Most events per batch, however quick."
     )

@@ -446,8 +446,8 @@ def _write_meta(path: Path, meta: Meta) -> None:
 def _check(path: Path, meta: Meta, partition_count: int, pipeline: str, *, has_cloud: bool) -> None:
     if meta.has_cloud != has_cloud:
         raise StoreError(
-            f"{path} was made with another kind of tunnel (spec.tunnel.connector): give the one "
-            "of before, or a new --data-dir"
+            f"{path} was made with another kind of tunnel (spec.tunnel.connector): give the "
+            "former one, or a new --data-dir"
         )
     if meta.partition_count != partition_count:
         raise FormatVersionError(

@@ -186,3 +186,15 @@ def growing_snapshots(
 def of_count(folder: Path, count: int) -> Path:
     """Return where the databases of ``count`` partitions are, so that no others are taken."""
     return folder / f"of-{count}"
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """Return the databases in the folder of a worker of ``walle cloud``; none in any other.
+
+    They are those of the highest number of partitions, which a growth has made last.
+    """
+    counts = [int(each.name[3:]) for each in folder.glob("of-*") if each.name[3:].isdecimal()]
+    found = [each.parent for each in of_count(folder, max(counts, default=0)).glob("*/CURRENT")]
+    return sorted(
+        (path for path in found if path.name.isdecimal()), key=lambda path: int(path.name)
+    )

@@ -2,7 +2,7 @@
 
 A byte per partition in a small mapped file, and one for the start, when scripts
 are loaded: the kernel keeps what was stored there, whatever the process dies of.
-Who opens the file after that sees what was in a call, one of which may have been
+The next process that opens the file sees what was in a call, one of which may have been
 the end of the process.
 """
 

@@ -55,7 +55,7 @@ from walle_stream.errors import (
     StoreUnreachableError,
 )
 from walle_stream.ports import ObjectStore
-from walle_stream.store.files import place_file, refusal, sync_folder
+from walle_stream.store.files import place_file, put_file, refusal, sync_folder
 
 _log = logging.getLogger(__name__)
 
@@ -110,9 +110,25 @@ class PartitionSnapshots:
     is asked for a minute before that, except by ``put``.
     """
 
-    def __init__(self, objects: ObjectStore, folder: str, number: int, keep: int = KEPT) -> None:
-        """Look at nothing yet; ``folder`` is that of a pipeline's partitions."""
+    def __init__(
+        self,
+        objects: ObjectStore,
+        folder: str,
+        number: int,
+        keep: int = KEPT,
+        near: Path | None = None,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            objects: The store.
+            folder: Of a pipeline's partitions.
+            number: The partition's.
+            keep: Manifests that stay.
+            near: Folder of a warm copy, see ``warm``; need not exist.
+        """
         self._objects, self._folder, self._keep = objects, f"{folder}/p-{number:02d}", keep
+        self._near = near
         self._digests: dict[str, str] = {}  # of this opening's tables, which never change
         self._last: _Manifest | None = None  # what this opening fetched or put
 
@@ -236,6 +252,24 @@ class PartitionSnapshots:
             ) from failed[point]
         return None
 
+    def warm(self) -> None:
+        """Fetch the files of the newest snapshot that are not near yet, and drop others.
+
+        Files are named by their digests. Nothing is claimed; whoever opens the partition here
+        has little to fetch.
+
+        Raises:
+            StoreError: They cannot be fetched or written; what came is kept.
+        """
+        points = self._list().points
+        if self._near is not None and points:
+            self._renew(self._near, points[-1])
+
+    def forget_warm(self) -> None:
+        """Remove what is near: the partition is here, or will not be."""
+        if self._near is not None:
+            shutil.rmtree(self._near, ignore_errors=True)
+
     def incarnation(self, own: str) -> str:
         """Return whose devices the partition's are: what its first owner said.
 
@@ -331,8 +365,20 @@ class PartitionSnapshots:
             raise refusal(error, f"{new} cannot be written: {error}") from error
 
     def _fetch(self, file: _File, folder: Path, progress: "_Progress") -> None:
+        target = folder / file.name
+        if self._near is not None and (self._near / file.digest).exists():
+            near = self._near / file.digest
+            if file.name.endswith(_TABLE):
+                os.link(near, target)  # it never changes, so that both may be one file
+            else:
+                put_file(target, near.read_bytes())
+            progress.add(file.size)
+        else:
+            self._get(file, target, progress)
+
+    def _get(self, file: _File, target: Path, progress: "_Progress") -> None:
         digest = _new_digest()
-        with (folder / file.name).open("wb") as opened:
+        with target.open("wb") as opened:
             for part in self._objects.get(f"{self._folder}/{file.stored}"):
                 digest.update(part)
                 opened.write(part)
@@ -341,6 +387,26 @@ class PartitionSnapshots:
             os.fsync(opened.fileno())
         if digest.hexdigest() != file.digest:
             raise StoreCorruptedError(f"{self}/{file.stored} was altered: its digest is another")
+
+    def _renew(self, near: Path, newest: SnapshotPoint) -> None:
+        try:
+            near.mkdir(parents=True, exist_ok=True)
+            files = {file.digest: file for file in self._read(newest).files}
+            there = {path.name for path in near.iterdir()}
+            new = [files[digest] for digest in files.keys() - there]
+            progress = _Progress(str(self), sum(file.size for file in new))
+            for file in new:
+                part = near / f"{file.digest}.part"
+                self._get(file, part, progress)
+                part.rename(near / file.digest)
+            for name in there - files.keys():
+                (near / name).unlink(missing_ok=True)
+        except FileNotFoundError:
+            return  # it was replaced meanwhile, by a newer one
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise refusal(error, f"{near} cannot be written: {error}") from error
 
     def _patiently[**P, T](self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         began_ms, wait_s = monotonic_ms(), _FIRST_WAIT_S

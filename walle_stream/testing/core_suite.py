@@ -101,7 +101,7 @@ class CoreSuite(ABC):
         """Make an empty core; see ``MakeCore``."""
 
     def test_it_gives_the_bytes_of_the_reference(self) -> None:
-        """Whatever comes in, everything that is written or run is the same."""
+        """For any input, everything that is written or run is the same."""
         for seed in self.seeds:
             compare(self.make_core, seed)
 

@@ -153,7 +153,7 @@ class SnapshotSuite(ABC):
         assert self.fetched(tmp_path) == (SnapshotPoint(2, 6), {"CURRENT": b"of the owner"})
 
     def test_a_damaged_snapshot_is_passed_over(self, tmp_path: Path) -> None:
-        """The one before it is taken; where none is whole that is said, and nothing changes."""
+        """The one before it is taken; where none is whole, an error says so."""
         owner = self.owner(tmp_path, 9)
         self.put(tmp_path, owner, SnapshotPoint(9, 1), {"CURRENT": b"first"})
         self.put(tmp_path, owner, SnapshotPoint(9, 2), {"CURRENT": b"second"})

@@ -1,7 +1,7 @@
 """Where a script's generator may be suspended: nowhere that something runs when it is closed.
 
 A generator that refers to itself is closed by the garbage collector: in the run
-of another device, or when its VM is destroyed. Whatever it does then is done in
+of another device, or when its VM is destroyed. It then works in
 the other's time and counted against the other. So a generator is suspended only
 where closing it runs nothing: outside of each ``try`` and ``with``. Coroutines
 and asynchronous generators have no event loop that would drive them, and the

@@ -2,7 +2,7 @@
 
 Rows of a feature repeat their keys, and lists of events their kinds; written once, a
 shop's feature of 1,195 bytes of JSON takes 924 as MessagePack and 755 like this, without a
-schema on either side. Who reads knows the strings that came before, in the order of
+schema on either side. The reader knows the strings that came before, in the order of
 writing (a key before its value), from 0: the first ``_KNOWN_MAX`` of at least
 ``_SHORTEST`` characters. One of these that comes again is
 

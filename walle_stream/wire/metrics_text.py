@@ -1,7 +1,7 @@
 """Counters, gauges and histograms in Prometheus' text format, version 0.0.4.
 
 Names are ours, and such as the format allows; values of labels may be anybody's, and are escaped.
-Who is asked makes them anew for every answer; one thread fills and renders them.
+They are made anew for every answer; one thread fills and renders them.
 ``metrics_server`` shows the text.
 """
 

@@ -1,6 +1,6 @@
 """Values of the rows that a partition's database holds, as MessagePack.
 
-Who writes and reads them: the partition host, in the commit of a batch. Each
+The partition host writes and reads them, in the commit of a batch. Each
 is an array whose first element is the layout's version, an integer; a reader
 refuses what it does not know (``FormatVersionError``).
 """

@@ -1,6 +1,6 @@
 """Whether bytes that a guest made are JSON that every reader takes alike.
 
-Who stores, sends or prints such bytes asks here first. They are one value and nothing else:
+Code that stores, sends or prints such bytes asks here first. They are one value and nothing else:
 valid UTF-8, numbers that Python and msgspec can hold (no NaN, no infinity, integers of at most
 4,300 digits), no key twice in an object, nested ``DEPTH_MAX`` deep at most, without a line end
 between its tokens, as one value is one line wherever it is printed.

@@ -13,7 +13,9 @@ from walle_connectors.kafka.cluster import ASK_S
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
-_TIMEOUT_MS: Final = int(ASK_S * 1000)
+ASK_MS: Final = int(ASK_S * 1000)
+"""Longest wait for one answer."""
+
 _TOLD: Final = re.compile(r"error_message=(['\"])(.+?)\1")
 
 
@@ -28,9 +30,7 @@ def admin_client(connection: Connection) -> Iterator[Any]:
     probe_brokers(connection)
     options = connection.client_options()
     try:
-        admin = KafkaAdminClient(
-            **options, request_timeout_ms=_TIMEOUT_MS, bootstrap_timeout_ms=_TIMEOUT_MS
-        )
+        admin = KafkaAdminClient(**options, request_timeout_ms=ASK_MS, bootstrap_timeout_ms=ASK_MS)
     except KafkaError as error:
         raise connection.no_answer(error) from error
     try:

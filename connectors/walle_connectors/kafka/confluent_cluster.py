@@ -58,7 +58,8 @@ class ConfluentCluster:
             BrokerUnreachableError: No broker answers, or none takes the login.
         """
         self._connection = connection
-        self._said = ""  # what the client's threads say of a connection that fails
+        # what the client's threads say of a connection that fails, and whether of the login
+        self._said, self._is_login = "", False
         self._due_ms = 0.0
         self._asking: Any = None  # a consumer, for offsets of the watched topic
         self._asked: Future[TopicDescription] | None = None
@@ -71,7 +72,10 @@ class ConfluentCluster:
 
     def _take_error(self, error: KafkaError) -> None:
         if error.name() != "_ALL_BROKERS_DOWN":
-            self._said = error.str()
+            self._said, self._is_login = error.str(), error.name() == "_AUTHENTICATION"
+
+    def _no_answer(self, reason: str) -> BrokerUnreachableError:
+        return self._connection.no_answer(self._said or reason, is_login=self._is_login)
 
     def _answer(self, future: Future[Any], **instead: Any) -> Any:
         # what errors stand for, by their names
@@ -83,7 +87,7 @@ class ConfluentCluster:
                 return instead[said.name()]
             raise self._refused(said) from error
         except TimeoutError as error:
-            raise self._connection.no_answer(self._said or "no answer in time") from error
+            raise self._no_answer("no answer in time") from error
 
     def _told(self, question: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
         try:
@@ -101,7 +105,7 @@ class ConfluentCluster:
     def _refused(self, said: KafkaError, never: Collection[str] = ()) -> Exception:
         self._client.poll(0)
         if said.name() not in never if never else is_waited_for(said):
-            return self._connection.no_answer(self._said or f"{said.name()}: {said.str()}")
+            return self._no_answer(f"{said.name()}: {said.str()}")
         return TopicError(
             f"the cluster refuses: {said.name()}: {said.str()}: see the access rights"
         )

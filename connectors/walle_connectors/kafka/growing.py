@@ -66,7 +66,7 @@ type OpenState = Callable[
 class Growth:
     """One pipeline's. One thread; blocks.
 
-    Whatever is not ready for it is a ``TopicError`` or ``StoreError``, and nothing was changed.
+    A pipeline that is not ready for it is a ``TopicError`` or ``StoreError``, and stays as it was.
     """
 
     def __init__(self, loaded: LoadedPipeline[Any], after: int) -> None:

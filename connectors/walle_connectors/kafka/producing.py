@@ -76,7 +76,7 @@ class Refusal(NamedTuple):
     is_too_large: bool = False
     """The topic takes no record of its size, or no batch: see ``is_alone``."""
     is_never_taken: bool = False
-    """Whatever is tried, the topic does not take the record as it is, or one of its batch."""
+    """The topic never takes the record as it is, or one of its batch."""
     is_alone: bool = True
     """Whether it is the record itself, and not what it was sent with."""
 

@@ -14,12 +14,11 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 
 from kafka import KafkaConsumer, TopicPartition, errors
 from walle_connectors.brokers import Connection
-from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.admin import ASK_MS, admin_client
 from walle_connectors.kafka.cluster import ASK_S, FoundTopic, Place, TopicIdentity
 from walle_connectors.kafka.python_errors import source_errors
 from walle_connectors.kafka.source.model import KafkaSourceModel
 
-_ASK_MS: Final = int(ASK_S * 1000)
 _CLOSE_MS: Final = 2_000
 _MIB: Final = 2**20
 
@@ -137,12 +136,12 @@ class PythonCluster:
         with source_errors(self._model.topic):
             if at_ms >= 0:
                 wanted = dict.fromkeys(places, at_ms)
-                told = self.consumer.offsets_for_times(wanted, timeout_ms=_ASK_MS)
+                told = self.consumer.offsets_for_times(wanted, timeout_ms=ASK_MS)
                 found = {place: -1 if each is None else each.offset for place, each in told.items()}
             elif at_ms == Place.BEGIN:
-                found = self.consumer.beginning_offsets(places, timeout_ms=_ASK_MS)
+                found = self.consumer.beginning_offsets(places, timeout_ms=ASK_MS)
             else:
-                found = self.consumer.end_offsets(places, timeout_ms=_ASK_MS)
+                found = self.consumer.end_offsets(places, timeout_ms=ASK_MS)
         return {place.partition: found[place] for place in places}
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ class StoppableProducer(KafkaProducer):  # type: ignore[misc]
     def halt(self) -> None:
         """Send nothing any more; never blocks, may be called in its callbacks.
 
-        Whatever it had not sent fails, in any case after this returns.
+        Records that it had not sent fail, after this returns.
         """
         self.is_halted = True
         self.close(timeout=0)

@@ -13,7 +13,7 @@ from walle_stream.errors import SinkError
 class SinkLane(Protocol):
     """Writes records and the place behind them, together or not at all. One thread; blocks.
 
-    Who had the lane before cannot write any more. Whatever fails is a ``WalleError``, and the lane
+    The former owner of the lane cannot write any more. A failure is a ``WalleError``, and the lane
     is to be closed; ``too_large`` makes that of a record that the topic does not take.
     """
 

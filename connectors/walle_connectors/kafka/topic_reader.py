@@ -18,7 +18,7 @@ from walle_connectors.kafka.drivers import open_fetcher
 from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.fetching import Fetcher, Polled, Record, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_stream.errors import SourceError
+from walle_stream.errors import SourceError, TopicError
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +58,8 @@ class TopicReader:
         self._condition = Condition()
         self._stopped = Event()
         self._lanes: dict[int, _Queue] = {}
+        self._count = 0  # of partitions, when it was first seen
+        self._failure: TopicError | None = None
         self._bytes = 0
         self._thread = Thread(target=self._run, name=f"walle-kafka-{topic}", daemon=True)
         self._is_begun = False
@@ -67,8 +69,13 @@ class TopicReader:
 
         A position is the next offset that is wanted; equal positions give equal records. Earlier
         records are forgotten; going back reads again.
+
+        Raises:
+            TopicError: The topic has got more partitions: devices may be elsewhere.
         """
         with self._condition:
+            if self._failure is not None:
+                raise self._failure
             for partition, position in positions.items():
                 self._move(partition, position)
             if not self._is_begun and not self._stopped.is_set():
@@ -151,6 +158,7 @@ class TopicReader:
     def _read(self, client: TopicClient, fetcher: Fetcher) -> None:
         assigned: set[int] = set()
         while not self._stopped.is_set():
+            self._expect_count(client.cluster.known.partition_count)
             self._assign(fetcher, assigned)
             self._look_for_ends(client, assigned)
             found = fetcher.poll(_POLL_MS, _MOST) if assigned else Polled()
@@ -164,6 +172,16 @@ class TopicReader:
             self._keep(found.records)
             self._note_ends(fetcher, assigned)
             self._wait(bool(assigned))
+
+    def _expect_count(self, count: int) -> None:
+        self._count = self._count or count
+        if count > self._count:
+            name = self._model.topic
+            self._failure = TopicError(
+                f"topic {name!r} has got more than its {self._count} partitions: devices may be "
+                f"elsewhere now; start again with spec.runtime.partitions={count}",
+                name,
+            )
 
     def _assign(self, fetcher: Fetcher, assigned: set[int]) -> None:
         with self._condition:

@@ -120,7 +120,7 @@ def listen(address: str, option: str) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((name, int(port)))
-        # before the address is said: who reads it may connect at once
+        # before the address is printed: a reader may connect at once
         listener.listen(4_096)
     except OSError as error:
         listener.close()

@@ -1,7 +1,7 @@
 """Counts reports in a transaction of the store; costs as much as they are long.
 
 Of each device one row is read and written in each scope that it counts for, and the window in
-which it reported last has one device less. Whatever else is known stays as it is.
+which it reported last has one device less. All else that is known stays as it is.
 """
 
 from collections import defaultdict

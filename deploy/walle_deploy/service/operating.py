@@ -45,7 +45,7 @@ _SMALL: Final = 65_536
 _STATUS: Final[dict[type[WalleError], int]] = {IntegrityError: 500, SpecFileError: 400}
 """Beside those of ``refusal``."""
 _UNSEEN_MS: Final = 10_000
-"""Who advances so soon after somebody else may not have seen that one."""
+"""An advance so soon after another one may have been made without a look at it."""
 
 _PAGE: Final = 250
 """Most entries of an answer: more of them at once would hold up the checks beside it."""

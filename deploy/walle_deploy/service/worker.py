@@ -68,7 +68,7 @@ def serve(
     Raises:
         SpecFileError: The set-up is wrong.
     """
-    # what is wrong is said here, once, not by each worker
+    # problems are told here, once, not by each worker
     spec = load_settings(file, setup.get("files", ""))
     if Admission(spec).is_open:
         _log.warning("%s", OPEN_MODE)

@@ -1,6 +1,6 @@
 """Release stores: transactions on a database.
 
-Whatever belongs together is written in one ``WriteTransaction``: all of it is there
+Things that belong together are written in one ``WriteTransaction``: all of it is there
 afterwards, or nothing, through ``kill -9`` of the process and of the database. Writers come
 one after the other; readers see one state of everything and wait for nobody. A store may be
 used by several threads, which then take turns, and by any number of processes.

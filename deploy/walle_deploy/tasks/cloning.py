@@ -99,7 +99,7 @@ def checkout_task(group: Group, ref: TaskRef, folder: Path) -> Clone:
             with open_mirror(work.group, ref.scenario) as mirror:
                 return _bring(work, mirror, folder)
     with open_mirror(group, ref.scenario) as mirror:
-        mirror.commit(ref)  # what is not there is said before a folder is made
+        mirror.commit(ref)  # a missing one is refused before a folder is made
         with _new_folder(folder) as part:
             _make_clone(Git(part / ".git", work_tree=part), group, ref)
             with open_folder(part, ref) as work:

@@ -130,7 +130,7 @@ class ReleaseStoreSuite(ABC):
     def test_services_that_start_at_once_have_the_same_keys_of_receipts(
         self, tmp_path: Path
     ) -> None:
-        """Whatever one issues the others believe, also those that start later."""
+        """All believe the tokens that one issues, also those that start later."""
         stores = [self.make_store(tmp_path) for _ in range(_WRITERS)]
         services = [StoredReceiptKeys(each) for each in stores]
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -200,7 +200,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_other_parts_find_what_they_keep(self, tmp_path: Path) -> None:
-        """Rows replace those of before."""
+        """New rows replace the old ones."""
         store = self.make_store(tmp_path)
         rows = StoredRows(store)
         rows.save("alarms/a", b"1")
@@ -274,7 +274,7 @@ class ReleaseStoreSuite(ABC):
         store.close()
 
     def test_numbers_of_windows_never_fall_and_never_jump(self, tmp_path: Path) -> None:
-        """Whatever the clock does, and whoever counts."""
+        """The clock may jump, and anybody may count."""
         minutes = (100, 101, 101, 161, 100, 99, 9_999, 9_999, 9_998, 9_999)
         numbers = []
         for minute in minutes:

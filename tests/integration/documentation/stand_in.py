@@ -12,14 +12,14 @@ from pathlib import Path
 
 ENDLESS = {"serve", "fleet", "repository serve"}
 OF_A_BROKER = {"cloud", "device", "topics", "doctor", "replay", "dead-letters replay"}
-OF_OTHER_RUNS = {"dead-letters list", "status", "release simulate"}
+OF_OTHER_RUNS = {"dead-letters list", "status", "scale", "release simulate"}
 PARSED = ENDLESS | OF_A_BROKER | OF_OTHER_RUNS
 LONG = "walle_stream.testing", "walle_deploy.testing", "tests.power"
 ROWS = "500"  # of a shipped pipeline, whose whole source takes minutes
 
 
 def is_parsed(words):
-    under_ray = "--runtime ray" in " ".join(words)
+    under_ray = any(f"--runtime {kind}" in " ".join(words) for kind in ("ray", "cluster"))
     if "WALLE_CRASH" in os.environ:  # it is to die on its way
         return True
     return under_ray or bool({" ".join(words[:1]), " ".join(words[:2])} & PARSED)

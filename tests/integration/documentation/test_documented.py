@@ -40,6 +40,8 @@ PROGRAMS = {
     "pip": """extra=${@: -1}; [ "${extra%[*}" = . ] && extra=${extra#*[} &&
         grep -q "^${extra%]} = \\[" "$CLONE/pyproject.toml" """,
     "curl": ":",
+    # of a job it is the command
+    "ray": 'while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done; shift || exit 0; "$@"',
     "app": ":",
     "edit": 'echo "# edited" >>"$1"',
 }

@@ -13,6 +13,7 @@ from cloud_worker import Worker, envelope, send, wait_until
 
 from walle_connectors.kafka.dead_letters.archive import KafkaDeadLetterArchive
 from walle_connectors.kafka.dead_letters.model import KafkaDeadLetterModel
+from walle_stream.app.queries.query import features_records
 
 pytestmark = [
     pytest.mark.integration,
@@ -37,7 +38,12 @@ def test_features_are_looked_up_by_device(cluster, tmp_path):
         assert worker.get(path + "?task=other")[1]["tasks"] == {}
         assert worker.get("/features/nobody")[0] == 404
         assert worker.get("/healthz")[1]["counts"]["features"] == 3
-        assert worker.stop() == 0
+        for is_running in (True, False):  # a table is read beside the worker, too
+            assert not is_running or worker.process.poll() is None
+            found = list(features_records(tmp_path / "w"))
+            assert {each.device_id for each in found} == {"phone/1 é"}
+            assert [each.sequence_number for each in found][-2:] == [2, 3]
+            assert not is_running or worker.stop() == 0
         assert "Traceback" not in worker.output()
 
 

@@ -17,10 +17,12 @@ from tests.integration.kafka.cloud_end import CloudEnd, Receiver
 from tests.integration.kafka.topics_of_tests import fresh_model
 from tests.unit.actors.parts.test_calls import message
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
-from walle_connectors.kafka import CONNECTOR
+from walle_connectors.kafka import CONNECTOR, topic_reader
 from walle_connectors.kafka.admin import admin_client
+from walle_connectors.kafka.topic_reader import TopicReader
 from walle_stream.app.queries.query import run_state
 from walle_stream.clock import monotonic_ms
+from walle_stream.errors import TopicError
 
 pytestmark = [pytest.mark.integration, pytest.mark.kafka]
 
@@ -277,6 +279,18 @@ def test_a_device_goes_on_where_its_topics_have_grown(address, shop, tmp_path, a
         stats, records = merged(model, tmp_path / "t", lambda stats: stats.features == wanted)
         assert (stats.gaps, stats.duplicates_dropped) == (0, 0)
         assert [each.sequence_number for each in records] == [*range(1, wanted + 1)]
+
+
+def test_an_agent_that_runs_on_when_its_topics_grow_is_told(address, monkeypatch, driver):
+    monkeypatch.setattr(topic_reader, "_METADATA_MS", 500)
+    with fresh_model(address, PARTITIONS, driver=driver) as model:
+        with closing(TopicReader(model, model.down_topic)) as reader:
+            until(lambda: reader.take({0: 0}) or not reader.is_behind(0))
+            with admin_client(model) as admin:
+                admin.create_partitions({model.down_topic: 2 * PARTITIONS})
+            with pytest.raises(TopicError) as found:
+                until(lambda: reader.take({0: 0}))
+        assert found.value.topic == model.down_topic
 
 
 def test_keys_are_placed_as_producers_place_them():

@@ -4,13 +4,11 @@ import json
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.integration.kafka.topics_of_tests import fresh_model, shop_pipeline, until
+from tests.integration.kafka.topics_of_tests import fresh_model, shop_pipeline, told, until
 from walle_connectors.kafka.downlink import KafkaDownlinkSender
 from walle_connectors.kafka.producing import TopicRecord
 from walle_stream.app.queries.query import run_state
@@ -32,9 +30,10 @@ def on_message(ctx, message):
 
 
 def pipeline(folder, model, source):
-    file = shop_pipeline(
+    return shop_pipeline(
         folder,
         "told",
+        SCRIPT,
         source=source,
         runtime={"partitions": PARTITIONS},
         tunnel={
@@ -44,13 +43,6 @@ def pipeline(folder, model, source):
             "downTopic": model.down_topic,
         },
     )
-    script = folder / "told.py"
-    script.write_text(SCRIPT)
-    text = file.read_text()
-    shop = str(Path(__file__).parents[3] / "configs" / "shop.py")
-    assert shop in text
-    file.write_text(text.replace(shop, str(script)))
-    return file
 
 
 @contextmanager
@@ -78,15 +70,6 @@ def raw(walle, address, topics, tmp_path):
     walle("replay", tmp_path / "e.jsonl", "--brokers", address, "--topic", topic)
     lines = (tmp_path / "e.jsonl").read_text().splitlines()
     return topic, sorted({json.loads(line)["device_id"] for line in lines})
-
-
-def told(walle, data_dir):
-    """What scripts were told, in the order of each device's features."""
-    found = defaultdict(list)
-    for line in walle("features", "list", "--data-dir", data_dir, "--json").stdout.splitlines():
-        row = json.loads(line)
-        found[row["device_id"]].append(row["feature"])
-    return found
 
 
 def taken(data_dir):

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections import defaultdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from cloud_worker import Cluster, Worker
-from topics_of_tests import fresh_model, shop_pipeline, until
+from topics_of_tests import fresh_model, shop_pipeline, told, until
 
 from walle_connectors.kafka import CONNECTOR
 from walle_connectors.simulator.model import SimulatorModel
@@ -40,7 +39,6 @@ ECHO = "def echo(call):\n    return {**call.question, 'of': call.device_id}\n"
 def definition(address, tmp_path):
     """Makes a pipeline with its topics: source -> its file, and options of a worker."""
     (tmp_path / "cloud.py").write_text(ECHO)
-    (tmp_path / "told.py").write_text(SCRIPT)
     services = {"echo": {"file": str(tmp_path / "cloud.py"), "function": "echo"}}
 
     with fresh_model(address, PARTITIONS) as model:
@@ -50,13 +48,12 @@ def definition(address, tmp_path):
             file = shop_pipeline(
                 tmp_path,
                 "placed",
+                SCRIPT,
                 source=source,
                 runtime={"partitions": PARTITIONS},
                 services=services,
                 tunnel={"connector": "kafka", "topic": model.topic, **tunnel},
             )
-            shop = str(Path(__file__).parents[3] / "configs" / "shop.py")
-            file.write_text(file.read_text().replace(shop, str(tmp_path / "told.py")))
             overrides = [
                 f"spec.tunnel.downTopic={model.down_topic}",
                 f"spec.services={json.dumps(services)}",
@@ -64,15 +61,6 @@ def definition(address, tmp_path):
             return file, model.topic, overrides
 
         yield make
-
-
-def features(walle, data_dir):
-    """By device what its script emitted, in order."""
-    found = defaultdict(list)
-    for line in walle("features", "list", "--data-dir", data_dir, "--json").stdout.splitlines():
-        row = json.loads(line)
-        found[row["device_id"]].append(row["feature"])
-    return found
 
 
 def placed_as_before(meta):
@@ -123,14 +111,14 @@ def test_messages_by_name_answers_and_look_ups_find_a_device(
 
             def all_have_come():
                 walle(*run)
-                found = features(walle, tmp_path / "d")
+                found = told(walle, tmp_path / "d")
                 return all(any("reply" in x for x in found[each]) for each in devices) and found
 
             found = until(all_have_come)
             last = {devices[0]: ["one", "all"], devices[1]: ["all", "where"]}
             for device in devices:
-                told = [each["message"] for each in found[device] if "message" in each]
-                assert told == [0, 1, 2, *last.get(device, ["all"])]
+                messages = [each["message"] for each in found[device] if "message" in each]
+                assert messages == [0, 1, 2, *last.get(device, ["all"])]
                 replies = [each["reply"] for each in found[device] if "reply" in each]
                 assert replies == [{"device": device, "of": device}]
                 until(lambda device=device: worker.row(device))
@@ -155,9 +143,9 @@ def test_where_a_producer_has_a_rule_of_its_own_only_where_reaches_a_device(
     file, *_ = definition(source)
     run = ("run", file, "--data-dir", tmp_path / "d")
     walle(*run)
-    walle("send", file, device, '"name"')
+    assert "--where device=" in walle("send", file, device, '"name"').stdout
     walle("send", file, "--where", f"device={device}", '"where"')
     walle(*run)
-    told = [each["message"] for each in features(walle, tmp_path / "d")[device]]
-    assert told == ["where"]
+    messages = [each["message"] for each in told(walle, tmp_path / "d")[device]]
+    assert messages == ["where"]
     assert "1 messages wait for devices" in walle("status", tmp_path / "d").stdout

@@ -12,6 +12,7 @@ import pytest
 from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
+from walle_stream.app.figures.status import read_status
 from walle_stream.app.queries.query import features_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -95,6 +96,7 @@ def test_hosts_under_ray_make_the_features_of_an_embedded_run(
         assert (report["stopped_by"], report["features"], report["cloud"]) == ("end", count, None)
         assert report["run_events"] == report["events"]
         assert by_device(features_lines(tmp_path / "d")) == expected
+        assert [each.number for each in read_status(tmp_path / "d").partitions] == [0, 1, 2, 3]
         # the local runtime goes on where Ray ended: there is nothing left
         again = run(file, tmp_path / "d")
         assert (again["run_events"], again["features"]) == (0, count)

@@ -149,10 +149,12 @@ def test_a_wrong_password_is_named_and_features_wait(
     file, _ = pipeline(login(mechanism, WRONG), driver=driver)
     code, checks = examined(file, capsys)
     assert code == BrokerUnreachableError.exit_code
-    assert "login" in checks[-1]["text"]
+    # kafka-python does not say which of its connections' failures it was
+    is_told = driver == "confluent"
+    assert ("refuses the login" if is_told else "or the login") in checks[-1]["text"]
     assert PASSWORD not in str(checks)
     done = run(file, tmp_path / "data")
-    assert "brokers" in done.stderr
+    assert "the login in `sasl`" in done.stderr
     assert WRONG not in done.stderr
     again, _ = pipeline(login(mechanism), driver=driver)
     done = run(again, tmp_path / "data")

@@ -10,6 +10,7 @@ from walle_connectors.kafka import replay
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.assembly import Assembly
+from walle_stream.app.figures.status import read_status
 from walle_stream.app.resources import shipped_configs
 from walle_stream.errors import SourceError
 from walle_stream.store.objects import FolderObjects
@@ -80,6 +81,8 @@ def test_hosts_of_a_group_give_it_too(address, shop, tmp_path, hosts, group_driv
     )
     overrides = ["spec.runtime.partitions=4", f"spec.runtime.hosts={hosts}"]
     assert features(path, tmp_path / "d", *overrides) == expected
+    shown = read_status(tmp_path / "d").partitions
+    assert [(each.number, each.host) for each in shown] == [(number, -1) for number in range(4)]
     # a second run finds the end as it was
     assert features(path, tmp_path / "d", *overrides) == expected
 

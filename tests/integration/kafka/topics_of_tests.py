@@ -1,6 +1,8 @@
 """Fresh topics for each case, made before and deleted behind it; the shop's task over them."""
 
+import json
 import secrets
+from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -30,8 +32,12 @@ SHOP_TASK = {
 }
 
 
-def shop_pipeline(folder, name, **spec):
-    """Write a pipeline with the shop's task."""
+def shop_pipeline(folder, name, script=None, **spec):
+    """Write a pipeline with the shop's task, or with its triggers and another script."""
+    task = SHOP_TASK
+    if script is not None:
+        (folder / "told.py").write_text(script)
+        task = {**task, "spec": {**task["spec"], "script": str(folder / "told.py")}}
     pipeline = {
         "apiVersion": "walle/v1",
         "kind": "Pipeline",
@@ -39,8 +45,17 @@ def shop_pipeline(folder, name, **spec):
         "spec": {**spec, "tasks": [{"task": "shop-ipv"}]},
     }
     file = folder / "p.yaml"
-    file.write_text(yaml.safe_dump_all([pipeline, SHOP_TASK]))
+    file.write_text(yaml.safe_dump_all([pipeline, task]))
     return file
+
+
+def told(walle, data_dir):
+    """Return what scripts emitted, by device and in its order."""
+    found = defaultdict(list)
+    for line in walle("features", "list", "--data-dir", data_dir, "--json").stdout.splitlines():
+        row = json.loads(line)
+        found[row["device_id"]].append(row["feature"])
+    return found
 
 
 def until(look):

@@ -33,6 +33,10 @@ def test_devices_go_with_their_heads_and_features(tmp_path):
     assert place_of(targets[6]) == Place(0, 0, b"begin")
     for number, path in targets.items():
         table = PartitionTable(path, 3, keeps_calls=True)
+        is_own = number == 2
+        counts = table.stats.devices, table.stats.features
+        here = sum(home(device) == number for device in DEVICES)
+        assert counts == (here, 2 * len(DEVICES) if is_own else 0)
         for device in DEVICES:
             kept = table.look_up(device)
             if home(device) != number:

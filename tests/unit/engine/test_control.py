@@ -45,7 +45,7 @@ SUMS = graph(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 6), st.integers(0, 4))
 def test_a_loop_carries_state_and_collects_rows(trips, size):
     run = runner("n start x", "total rows", loop("n - start", "total rows", SUMS))
@@ -68,7 +68,7 @@ def test_a_loop_ends_with_its_condition(goes):
     assert made[0] == (128 if goes else 1)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 5))
 def test_a_loop_carries_a_sequence(trips):
     body = graph(
@@ -113,7 +113,7 @@ def chosen(condition, then, other, outputs="y"):
     return Node("If", (condition,), tuple(outputs.split()), branches, version=21)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.booleans(), st.booleans(), st.booleans())
 def test_branches_in_branches_read_values_around(first, second, is_known):
     deep = chosen(
@@ -153,7 +153,7 @@ SCAN_BODY = graph(
 )  # fmt: skip
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 4), st.sampled_from([0, 1, -1]), st.sampled_from([0, 1]),
     st.tuples(*[st.sampled_from([0, 1])] * 3),
@@ -219,7 +219,7 @@ def test_a_sequence_is_mapped_with_what_is_around():
     assert run.run({"s": [], "x": np.array(1), "outside": np.array(10)})[0] == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(-3, 3), max_size=8))
 def test_what_follows_a_shape_of_values_is_run(numbers):
     run = runner(
@@ -236,7 +236,7 @@ def test_what_follows_a_shape_of_values_is_run(numbers):
     assert total.tolist() == [1, len(set(y.tolist()))]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_a_reshape_by_a_computed_shape(rows, columns):
     run = runner(
@@ -251,7 +251,7 @@ def test_a_reshape_by_a_computed_shape(rows, columns):
     assert np.array_equal(z, y.T)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 3), max_size=5))
 def test_a_loop_as_long_as_computed(numbers):
     body = graph("i goes t", "goes t_next", node("Add", "t i", "t_next"))

@@ -16,7 +16,7 @@ DURATION = "expected a duration like 250ms, 10s, 30m, 1.5h"
         ("runtime: {hosts: '2'}", "9:20: spec.runtime.hosts: expected a whole number, found '2'"),
         ("runtime: {hosts: 0}", "9:20: spec.runtime.hosts: expected at least 1, found 0"),
         ("runtime: {hosts: 257}", "9:20: spec.runtime.hosts: expected at most 256, found 257"),
-        ("runtime: {kind: rya}", "9:19: spec.runtime.kind: expected 'local' or 'ray', found 'rya', did you mean 'ray'?"),
+        ("runtime: {kind: rya}", "9:19: spec.runtime.kind: expected 'local', 'ray' or 'cluster', found 'rya', did you mean 'ray'?"),
         ("runtime: {batch_events: 7}", "9:13: spec.runtime.batch_events: unknown key 'batch_events', did you mean 'batchEvents'?"),
         ("models: {rank: {onx: m.onnx}}", "9:19: spec.models.rank.onx: unknown key 'onx', did you mean 'onnx'?"),
         ("models: {rank: {onnx: m.onnx, thread: 1}}", "9:33: spec.models.rank.thread: unknown key 'thread', did you mean 'threads'?"),

@@ -29,8 +29,10 @@ def test_defaults(load, text):
     }
     assert spec.runtime.model_dump() == {
         "kind": "local",
+        "standbys": 0,
         "partitions": 16,
         "hosts": 1,
+        "host_cpus": 1.0,
         "batch_events": 2_000,
         "latency_target_ms": 500,
         "warm_vms": 0,

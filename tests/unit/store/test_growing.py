@@ -8,6 +8,7 @@ from walle_stream.store.growing import (
     GrowingSnapshots,
     growing_snapshots,
     of_count,
+    tables_in,
 )
 from walle_stream.store.objects import FolderObjects
 from walle_stream.store.snapshots import PartitionSnapshots, SnapshotPoint
@@ -64,3 +65,12 @@ def test_a_folder_without_snapshots_is_one_line(tmp_path):
     growing = growing_snapshots(objects, "shop", (2, 4), lambda _: (SnapshotPoint(1, 1), ""))
     with pytest.raises(StoreError, match="nowhere"):
         growing.__enter__()
+
+
+def test_tables_of_a_worker_are_those_of_the_highest_number(tmp_path):
+    assert tables_in(tmp_path) == tables_in(tmp_path / "nowhere") == []
+    for name in ("of-2/00", "of-16/2", "of-16/100", "of-16/3.part", "of-32.new/00", "partitions/0"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "CURRENT").touch()
+    (tmp_path / "of-16" / "5").mkdir()
+    assert tables_in(tmp_path) == [tmp_path / "of-16" / "2", tmp_path / "of-16" / "100"]

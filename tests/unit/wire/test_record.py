@@ -1,4 +1,4 @@
-"""Records of a broker: what comes back, what is refused, and records of before."""
+"""Records of a broker: what comes back, what is refused, and older records."""
 
 from contextlib import suppress
 

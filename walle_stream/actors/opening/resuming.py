@@ -99,7 +99,7 @@ class _Sides(NamedTuple):
     is_other: bool
     """Another copy was opened meanwhile, and its frames may have numbers of these."""
     is_older: bool
-    """The cloud side is a copy of before the frames were last numbered anew."""
+    """The cloud side is a copy that is older than the last new numbering of the frames."""
 
     @property
     def is_agreed(self) -> bool:

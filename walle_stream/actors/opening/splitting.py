@@ -4,6 +4,7 @@ A device goes with everything that is its own, and goes on in its new partition 
 always been there. What a partition counts and keeps of the past stays where it was made.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -86,7 +87,7 @@ class PartitionState:
         """
         own = min(targets)
         waiting = dict.fromkeys(targets, 0)
-        sets: dict[int, dict[str, int]] = {number: {} for number in targets}
+        devices: dict[int, Counter[str]] = {number: Counter() for number in targets}  # by task set
         places = placed(home, targets, self.path)
 
         def route(key: bytes, value: bytes) -> tuple[int, ...]:
@@ -94,9 +95,9 @@ class PartitionState:
             if prefix == keys.DEVICE_PREFIX:
                 device, table, _ = keys.parse_device(key)
                 place = places(device)
-                if table == keys.TABLE_DEVICE and self.head.task_sets:
-                    task_set = DeviceSnapshot.decoded(value).task_set
-                    sets[place][task_set] = sets[place].get(task_set, 0) + 1
+                if table == keys.TABLE_DEVICE:
+                    has_sets = bool(self.head.task_sets)
+                    devices[place][DeviceSnapshot.decoded(value).task_set if has_sets else ""] += 1
                 return (place,)
             if prefix == keys.DEADLINE_PREFIX:
                 return (places(key[1:].decode()),)
@@ -121,7 +122,8 @@ class PartitionState:
                     downlink_log=head.downlink_log,
                 )
             head.waiting_messages = waiting[number]
-            head.task_sets = {name: sets[number].get(name, 0) for name in self.head.task_sets}
+            head.counters.devices = devices[number].total()
+            head.task_sets = {name: devices[number][name] for name in self.head.task_sets}
             offset = self.offset if number == own else begin
             return {keys.HEAD_KEY: encode_row(head), keys.OFFSET_KEY: offset or begin}
 

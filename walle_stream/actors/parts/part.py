@@ -53,7 +53,7 @@ class Opening(msgspec.Struct, frozen=True):
 class Part:
     """A capability that takes part in commits. One thread, the device host's.
 
-    Each method does nothing unless a part says what. Whatever one raises ends the turn:
+    Each method does nothing unless a part says what. An exception of one ends the turn:
     nothing of it is committed, and the partition is opened again.
     """
 

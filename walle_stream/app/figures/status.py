@@ -124,6 +124,8 @@ class RunStatus(msgspec.Struct, kw_only=True):
     """What became of calls, by service and state, since the cloud side's process started."""
     hosts: list[HostStatus] = []
     partitions: list[PartitionFigures] = []
+    owners: dict[int, int] | None = None
+    """Hosts of the partitions that the run has, where the source places them; else None."""
     task_names: list[str] = []
     """Of the definition."""
     tasks: list[TaskFigures] = []
@@ -168,7 +170,11 @@ def read_status(data_dir: Path) -> RunStatus:
     status.cloud_losses = _cloud_losses(data_dir)
     if not status.partitions:
         heads = run_state(data_dir).heads
-        status.partitions = _committed(heads, len(status.hosts))
+        owners = status.owners
+        if owners is not None and status.phase == "running":
+            # a partition that went elsewhere leaves its database here
+            heads = {number: head for number, head in heads.items() if number in owners}
+        status.partitions = _committed(heads, owners, len(status.hosts))
         status.tasks = task_figures(status.task_names, heads.values())
     return status
 
@@ -189,13 +195,17 @@ def _told(path: Path) -> RunStatus | None:
         return None  # no run was told of yet, or by another version
 
 
-def _committed(heads: Mapping[int, PartitionHead], hosts: int) -> list[PartitionFigures]:
+def _committed(
+    heads: Mapping[int, PartitionHead], owners: Mapping[int, int] | None, hosts: int
+) -> list[PartitionFigures]:
+    if owners is None:
+        owners = {number: number % hosts for number in heads} if hosts else {}
     return with_lags(
         [
             PartitionFigures.of(
                 head.counters,
                 number=number,
-                host=number % hosts if hosts else -1,
+                host=owners.get(number, -1),
                 watermark_ms=head.watermark_ms,
                 waiting_messages=head.waiting_messages,
                 is_ended=head.is_ended,

@@ -6,7 +6,7 @@ What scripts made stands in them as it is, so each such value is looked at first
 a row with a malformed one is left out, and named when all others were given.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from walle_stream.errors import MalformedRowError, StoreMissingError
 from walle_stream.spec.connectors import load_connector
 from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
+from walle_stream.store.growing import tables_in
 from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
@@ -53,7 +54,8 @@ def features_lines(
     """Iterate over the cloud side's features by device and sequence number.
 
     Where the cloud side is another program's: over those that the devices keep, by
-    partition, device, task and sequence number.
+    partition, device, task and sequence number. Of a worker of ``walle cloud``: over the latest
+    ones, which its tables keep, by partition, device and sequence number.
 
     Yields:
         ``{"device_id", "task", "task_version", "sequence_number", "feature"}``.
@@ -149,6 +151,8 @@ def _good[T](data_dir: Path, rows: Iterator[T | _BadRow]) -> Iterator[T]:
 
 def _partition_with(data_dir: Path, device_id: str) -> int:
     base, last = keys.DeviceKeys(device_id).base, -1
+    if tables_in(data_dir):
+        return last
     for number, store in open_partitions(data_dir):
         if any(True for _ in store.scan(base)):
             last = number
@@ -163,17 +167,20 @@ def _all_rows(data_dir: Path, *, is_canonical: bool) -> _Rows:
 def _feature_rows(
     data_dir: Path, device_id: str | None, task: str | None
 ) -> Iterator[FeatureRecord | _BadRow]:
-    with DataDir.open_read_only(data_dir) as opened:
-        opened.check_parts()
-        if not opened.meta.has_cloud:
-            records = _kept_features(data_dir, device_id)
-            yield from (_checked(record) for record in records if task in {None, record.task})
-            return
-        embedded = load_connector("embedded")
-        with closing(embedded.open_features(opened.cloud_path, read_only=True)) as store:
-            for record in store.scan(device_id):
-                if task in {None, record.task}:
-                    yield _checked(record)
+    tables = tables_in(data_dir)
+    if not tables:
+        with DataDir.open_read_only(data_dir) as opened:
+            opened.check_parts()
+            tables = [opened.cloud_path] if opened.meta.has_cloud else []
+    records = _merged_features(tables, device_id) if tables else _kept_features(data_dir, device_id)
+    yield from (_checked(record) for record in records if task in {None, record.task})
+
+
+def _merged_features(tables: Iterable[Path], device_id: str | None) -> Iterator[FeatureRecord]:
+    embedded = load_connector("embedded")
+    for path in tables:
+        with closing(embedded.open_features(path, read_only=True)) as store:
+            yield from store.scan(device_id)
 
 
 # of batches, and of kills and cuts: what was forgotten is sent again

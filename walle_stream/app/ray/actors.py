@@ -32,8 +32,16 @@ type Step = Literal["starting", "opening", "opened", "running", "done"]
 class Worker:
     """One worker process. One thread, the driver's."""
 
-    def __init__(self, ray: Any, name: str, make: Callable[[], Any], here: Versions) -> None:
-        """Start it; does not wait."""
+    def __init__(
+        self,
+        ray: Any,
+        name: str,
+        make: Callable[[], Any],
+        here: Versions,
+        *,
+        is_patient: bool = False,
+    ) -> None:
+        """Start it; does not wait. ``is_patient``: its cluster may have room for it later."""
         self.name = name
         self.step: Step = "starting"
         self.pid = 0
@@ -48,6 +56,7 @@ class Worker:
         self._ray = ray
         self._make = make
         self._here = here
+        self._is_patient = is_patient
         self._deaths = 0
         self._asked_ms = 0.0
         self._method = ""
@@ -75,11 +84,15 @@ class Worker:
         if self.ref is None and self.step == "running" and waited_ms >= POLL_MS:
             self.call("state")
         elif self.step == "starting" and self.ref is not None and waited_ms > START_TIMEOUT_MS:
-            raise ClusterError(
+            problem = (
                 f"the Ray cluster started no process for {self.name} in "
                 f"{START_TIMEOUT_MS / 1000.0:g} s: it has no room, or its node is gone; look at "
-                "`ray status`, or unset RAY_ADDRESS"
+                "`ray status`"
             )
+            if not self._is_patient:
+                raise ClusterError(f"{problem}, or unset RAY_ADDRESS")
+            _log.warning("%s; it is waited for", problem)
+            self._asked_ms = monotonic_ms()
 
     def take(self) -> str:
         """Take the answer that is there, which may be that the worker died.

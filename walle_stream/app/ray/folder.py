@@ -1,7 +1,7 @@
 """Where an embedded Ray cluster keeps its sockets and logs, also after drivers that were killed.
 
-A folder is locked by the driver that made it. Who was killed leaves his behind; the next
-driver finds it unlocked and removes it.
+A folder is locked by the driver that made it. A driver that was killed leaves it
+behind; the next one finds it unlocked and removes it.
 """
 
 import fcntl

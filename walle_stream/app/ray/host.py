@@ -9,12 +9,12 @@ what it is given. With a broker as tunnel hosts send to it themselves.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -39,18 +39,29 @@ from walle_stream.app.partitions import HostPlace
 from walle_stream.app.ray.engine import open_engine
 from walle_stream.app.ray.link import RayLink
 from walle_stream.app.ray.logs import LogQueue, LogRecords
-from walle_stream.app.ray.session import Versions, versions_here
+from walle_stream.app.ray.session import Versions, node_here, versions_here
 from walle_stream.clock import process_cpu_s
 from walle_stream.errors import ActorDeadError, SourceChangedError, WalleError
 from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
+from walle_stream.reading.assigned import Assignment, Held
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.locks import wait_for_locks
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.vm.memory import limit_data
 
+if TYPE_CHECKING:
+    from walle_stream.store.warming import WarmCopies
+
 type Phase = Literal["reading", "closing", "done", "worn out"]
 """``done``: everything is committed and closed; ``worn out``: the same, but there
 is more to read, in a new process."""
+
+
+class Size(NamedTuple):
+    """How many hosts the run over a cluster has; a later one is larger."""
+
+    changes: int = 0
+    hosts: int = 0
 
 
 _log = logging.getLogger(__name__)
@@ -73,6 +84,14 @@ class HostState(msgspec.Struct, kw_only=True):
     """Of this process, where the source places partitions; else 0."""
     mailbox_bytes: int = 0
     in_hand_events: int = 0
+    held: Held = Held()
+    """Of partitions that the supervisor of a cluster's run places."""
+    warm: frozenset[int] = frozenset()
+    """Partitions of which this host has a warm copy."""
+    size: Size = Size()
+    """What the supervisor had it remember, for the next supervisor."""
+    node: str = ""
+    """Ray's id of the node that it is on, in a cluster's run."""
     statuses: list[PartitionStatus] = []
     vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
     vms: list[VmStatus] = []
@@ -86,8 +105,12 @@ class HostProcess:
     def __init__(
         self, assembly: Assembly, options: RunOptions, index: int, cwd: str, log_level: int
     ) -> None:
-        """Keep what it needs; nothing is opened. Paths are relative to ``cwd``, the driver's."""
-        os.chdir(cwd)
+        """Keep what it needs; nothing is opened.
+
+        Paths are relative to ``cwd``, the driver's; those of a run that is spread are absolute.
+        """
+        if not options.is_spread:
+            os.chdir(cwd)
         self._logs = LogQueue(log_level)
         self._assembly = assembly
         self._options = options
@@ -104,6 +127,10 @@ class HostProcess:
         self._uplink: RemoteUplink | None = None
         self._reader: SourceReader | None = None
         self._passed: dict[int, bytes] = {}
+        self._assignment: Assignment | None = None
+        self._warm: WarmCopies | None = None
+        self._opened_with: tuple[dict[int, bytes], list[PartitionStatus]] | None = None
+        self._is_begun = False
         self._state = HostState()
 
     # What the driver calls
@@ -119,14 +146,26 @@ class HostProcess:
 
         ``cloud`` is Ray's handle, None where the cloud side is another program; ``engine`` are the
         engine actors' ``EngineHandles``. Returns the committed offset of every partition that has
-        one, and their figures.
+        one, and their figures. A second call returns the same.
         """
+        if self._opened_with is None:
+            self._opened_with = self._open(cloud, engine)
+        return self._opened_with
+
+    def _open(
+        self, cloud: Any | None, engine: Any | None
+    ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         assembly, stack, options = self._assembly, self._stack, self._options
         stack.enter_context(calm_collector())
         limit_data(assembly.memory_bytes)
+        if options.is_spread:
+            self._assignment = assembly.spread()
+            assembly.open_directory(stack, options.data_dir)
         uplink, downlink = self._open_tunnel(cloud)
         holdings = None if cloud is None else CloudHoldings(self._link.ask)
-        place = HostPlace(self._index, options.hosts, uplink, downlink, holdings)
+        # hosts that share a node's directory come and go, each as if it were alone
+        index, hosts = (0, 1) if options.is_spread else (self._index, options.hosts)
+        place = HostPlace(index, hosts, uplink, downlink, holdings)
         # what the source places comes with its reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         self._numbers = numbers
@@ -135,6 +174,10 @@ class HostProcess:
         if engine is not None:
             open_engine(stack, assembly, engine, self._index)
         assembly.open_host(stack, options, place)
+        if self._assignment is not None:
+            self._warm = assembly.warm_copies()
+            if self._warm is not None:
+                stack.callback(self._warm.close)
         self._devices = assembly.make_host(self._index, numbers, self._sizer)
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._host.join, FLUSH_TIMEOUT_S)
@@ -159,12 +202,34 @@ class HostProcess:
         self._link.connect(cloud)
 
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
-        """Read the source in a thread of its own, to its end or the run's limit.
+        """Read the source in a thread of its own, to its end or the run's limit; the first call.
 
         A limit counts from ``offsets``, those of all partitions when the run began; ``own`` are
         those of its partitions now.
         """
-        Thread(target=self._work, args=(offsets, own), name="walle-source", daemon=True).start()
+        if not self._is_begun:
+            self._is_begun = True
+            given = offsets, own
+            Thread(target=self._work, args=given, name="walle-source", daemon=True).start()
+
+    def place(self, generation: int, numbers: frozenset[int]) -> None:
+        """Have these partitions from now on; see ``Assignment.place``."""
+        if self._assignment is not None:
+            self._assignment.place(generation, numbers)
+
+    def keep_warm(self, numbers: Collection[int]) -> None:
+        """Keep copies of these partitions, of other hosts; see ``WarmCopies.keep``."""
+        if self._warm is not None:
+            self._warm.keep(numbers)
+
+    def remember(self, size: Size) -> None:
+        """Keep how many hosts there are to be: a supervisor that is started again asks."""
+        self._state.size = max(size, self._state.size)
+
+    def finish(self) -> None:
+        """End with the source: nobody places any more."""
+        if self._assignment is not None:
+            self._assignment.finish()
 
     def stop(self) -> None:
         """Read no more: finish what was read, commit, flush, close."""
@@ -184,6 +249,10 @@ class HostProcess:
             state.vm_counts, state.vms = pool.counts, pool.machines
         if self._reader is not None:
             state.progress, state.unread = self._reader.progress, self._reader.unread
+        if self._assignment is not None:
+            state.held = self._assignment.held
+            state.warm = frozenset() if self._warm is None else self._warm.warm
+            state.node = node_here()
         return msgspec.structs.replace(state, cpu_s=process_cpu_s(), logs=self._logs.take())
 
     # The thread that reads

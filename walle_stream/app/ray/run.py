@@ -7,7 +7,6 @@ successor waiting, and the cloud side refuses frames of an older epoch.
 """
 
 import logging
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -17,18 +16,9 @@ from typing import Any
 
 import msgspec
 
-from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.figures.status import (
-    HostStatus,
-    PartitionFigures,
-    RunPhase,
-    RunStatus,
-    with_lags,
-    write_status,
-)
-from walle_stream.app.figures.task_figures import task_figures
+from walle_stream.app.figures.status import HostStatus, RunPhase, write_status
 from walle_stream.app.local import OnProgress
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray.actors import POLL_MS, Worker
@@ -37,11 +27,11 @@ from walle_stream.app.ray.engine import await_engine, engine_needs, start_engine
 from walle_stream.app.ray.host import HostProcess, HostState
 from walle_stream.app.ray.logs import log_again
 from walle_stream.app.ray.session import check_cluster, ray_session, versions_here
+from walle_stream.app.ray.watching import Watch
 from walle_stream.app.report import CloudReport, RunReport
-from walle_stream.clock import monotonic_ms, process_cpu_s, wall_ms
+from walle_stream.clock import monotonic_ms, process_cpu_s
 from walle_stream.cloud.calls import ServiceCounts
-from walle_stream.errors import ClusterError, WalleError
-from walle_stream.ports import Unread
+from walle_stream.errors import ClusterError
 from walle_stream.store.datadir import DataDir
 from walle_stream.vm.counts import VmCounts, VmStatus
 
@@ -70,15 +60,9 @@ class RayRun:
         """None where the cloud side is another program."""
         self._engine: Any = None
         """Handles of engine actors, for every host that is started; None where there are none."""
-        self._hosts: list[Worker] = []
+        self._watch = Watch(assembly.name, assembly.task_names, is_placed=assembly.is_placed)
         self._base: dict[int, bytes] | None = None
-        self._statuses: dict[int, PartitionStatus] = {}
-        self._owners: dict[int, int] = {}  # hosts of partitions that are no fixed one's
-        self._before: list[PartitionStatus] = []
-        self._read: dict[tuple[str, int], int] = {}  # by host and life, of a placing source
-        self._latencies = Latencies()
         self._is_stopping = False
-        self._started_ms = wall_ms()
         self._told_ms = 0.0
         self.is_ready = False
 
@@ -108,10 +92,10 @@ class RayRun:
             if engine is not None:
                 await_engine(engine, self._stop.is_set)
                 self._engine = engine.handles
-            while any(host.step != "done" for host in self._hosts):
+            while any(host.step != "done" for host in self._watch.hosts):
                 self._turn(ray)
                 if on_progress is not None:
-                    on_progress(self._progress(), self.run_events)
+                    on_progress(self._watch.progress, self.run_events)
             report = self._close_cloud(ray)
             self._end_of_limit()
             self._tell("ended")
@@ -119,12 +103,12 @@ class RayRun:
         cpu_s += sum(worker.cpu_s for worker in self._workers)
         return RunReport.of(
             assembly,
-            self._before,
+            self._watch.before,
             self.status(),
             self._stopped_by,
             data_dir=self._data_dir,
             cloud=report,
-            exit_to_commit_ms=self._latencies.report(),
+            exit_to_commit_ms=self._watch.latencies.report(),
             run_events=self.run_events,
             wall_s=(monotonic_ms() - started_ms) / 1000.0,
             cpu_s=cpu_s,
@@ -132,7 +116,7 @@ class RayRun:
 
     def status(self) -> list[PartitionStatus]:
         """Return the figures of all partitions, as of the last time they were asked for."""
-        return [self._statuses[number] for number in sorted(self._statuses)]
+        return self._watch.status()
 
     @property
     def cloud_losses(self) -> int:
@@ -158,32 +142,11 @@ class RayRun:
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the hosts' pools have done, and their VMs."""
-        counts, machines = VmCounts(), []
-        for state in self._states():
-            counts.add(state.vm_counts)
-            machines += state.vms
-        return counts, machines
+        return self._watch.vm_status()
 
     def host_status(self) -> list[HostStatus]:
         """Return how each host goes, and what it has yet to read, as of its last answer."""
-        hosts = []
-        for index, host in enumerate(self._hosts):
-            state: HostState | None = host.state
-            progress, unread = (-1.0, Unread()) if state is None else (state.progress, state.unread)
-            is_at_work = state is not None and host.step != "done"
-            hosts.append(
-                HostStatus.of(
-                    index,
-                    progress,
-                    unread,
-                    pid=host.pid,
-                    step=host.step,
-                    restarts=host.restarts,
-                    mailbox_bytes=state.mailbox_bytes if state and is_at_work else 0,
-                    in_hand_events=state.in_hand_events if state and is_at_work else 0,
-                )
-            )
-        return hosts
+        return self._watch.host_status()
 
     @property
     def task_names(self) -> list[str]:
@@ -193,10 +156,7 @@ class RayRun:
     @property
     def run_events(self) -> int:
         """Events of this run so far: of every host's processes."""
-        if self._assembly.is_placed:
-            # what partitions had before they came is nobody's to know
-            return sum(self._read.values())
-        return sum(map(_events, self._statuses.values())) - sum(map(_events, self._before))
+        return self._watch.run_events
 
     # The workers
 
@@ -224,7 +184,7 @@ class RayRun:
         if self._assembly.has_cloud:
             self._cloud = add("the cloud side", cloud, str(options.data_dir))
         for index in range(options.hosts):
-            self._hosts.append(add(f"host {index}", host, options, index))
+            self._watch.hosts.append(add(f"host {index}", host, options, index))
 
     def _turn(self, ray: Any) -> None:
         workers = self._workers
@@ -246,14 +206,14 @@ class RayRun:
             Flag().wait(POLL_MS / 1000.0 / 4)
         if self._stop.is_set() and not self._is_stopping:
             self._is_stopping = True
-            for host in self._hosts:
+            for host in self._watch.hosts:
                 host.tell("stop")
         if monotonic_ms() - self._told_ms >= POLL_MS:
             self._tell("running")
 
     @property
     def _workers(self) -> list[Worker]:
-        return [*self._hosts] if self._cloud is None else [self._cloud, *self._hosts]
+        return [*self._watch.hosts] if self._cloud is None else [self._cloud, *self._watch.hosts]
 
     def _cloud_answered(self, cloud: Worker, method: str) -> None:
         if method == "hello":
@@ -261,7 +221,7 @@ class RayRun:
             cloud.call("open")
         elif method == "open":
             cloud.step = "running"
-            for host in self._hosts:
+            for host in self._watch.hosts:
                 if host.step == "starting" and host.ref is None:
                     self._open(host)
                 elif host.step != "starting":
@@ -287,64 +247,23 @@ class RayRun:
 
     def _opened(self) -> None:
         if self._base is None:
-            if any(host.step != "opened" for host in self._hosts):
+            if any(host.step != "opened" for host in self._watch.hosts):
                 return
-            self._base = {n: at for host in self._hosts for n, at in host.opened[0].items()}
-            for host in self._hosts:
-                self._statuses |= {status.number: status for status in host.opened[1]}
-            self._before = self.status()
+            self._base = {n: at for host in self._watch.hosts for n, at in host.opened[0].items()}
+            self._watch.begin()
             if not self._assembly.is_placed:
                 self._assembly.mark_open()
             self.is_ready = True
-        for host in self._hosts:
+        for host in self._watch.hosts:
             if host.step == "opened" and host.ref is None:
                 if self._is_stopping:
                     host.tell("stop")
                 host.call("begin", self._base, host.opened[0])
 
     def _look_at(self, host: Worker, state: HostState) -> None:
-        log_again(state.logs, host.name)
-        self._read[host.name, host.restarts] = state.read_events
-        for status in state.statuses:
-            known = self._statuses.get(status.number)
-            if known is not None and status.counters.commits > known.counters.commits:
-                host.commits_came()
-                is_sent = status.counters.uplink_frames > known.counters.uplink_frames
-                if is_sent and self._cloud is not None:
-                    # with more than two on their way a host waits for the cloud side
-                    self._cloud.commits_came()
-            self._see(status)
-            if self._assembly.is_placed and state.phase == "reading":
-                self._owners[status.number] = self._hosts.index(host)
-        if state.failure is not None:
-            if isinstance(state.failure, WalleError) and state.failure.is_retryable:
-                self._keep(state)
-                host.restart(str(state.failure))
-                return
-            # the cloud side's own failure is the cause of what hosts say of it
-            raise state.failure
-        if state.phase == "worn out":
-            self._keep(state)
-            host.restart("its VMs have left too much memory behind", is_death=False)
-        elif state.phase == "done":
-            self._keep(state)
-            host.step = "done"
-            if state.missing_replies:
-                _log.warning(
-                    "%s: %d calls of services have no reply: the next run takes them",
-                    host.name,
-                    state.missing_replies,
-                )
-
-    def _see(self, status: PartitionStatus) -> None:
-        number, known = status.number, self._statuses.get(status.number)
-        # a host that closes tells of partitions, too, that have gone to another one since
-        if known is None or status.counters.commits >= known.counters.commits:
-            self._statuses[number] = status
-
-    def _keep(self, state: HostState) -> None:
-        for status in state.statuses:
-            self._latencies.merge(status.latencies)
+        if self._watch.take(host, state) and self._cloud is not None:
+            # with more than two on their way a host waits for the cloud side
+            self._cloud.commits_came()
 
     def _close_cloud(self, ray: Any) -> CloudReport | None:
         # as a host may have died of what it acknowledged, so may the cloud side now
@@ -366,7 +285,7 @@ class RayRun:
 
     def _end_of_limit(self) -> None:
         if self._options.limit is not None and self._stopped_by == "end":
-            is_ended = any(state.is_ended for state in self._states())
+            is_ended = any(state.is_ended for state in self._watch.states())
             self._stopped_by = "end" if is_ended else "limit"
 
     def _end_failed(
@@ -378,50 +297,15 @@ class RayRun:
             if isinstance(error, ClusterError):
                 directory.discard_if_bare()
 
-    def _states(self) -> list[HostState]:
-        return [host.state for host in self._hosts if host.state is not None]
-
-    def _progress(self) -> float:
-        shares = [host.state.progress if host.state else 0.0 for host in self._hosts]
-        return min(shares, default=0.0)
-
     def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
         cloud = self._cloud
-        write_status(
-            self._assembly.status_path,
-            RunStatus(
-                pipeline=self._assembly.name,
-                runtime="ray",
-                phase=phase,
-                pid=os.getpid(),
-                started_ms=self._started_ms,
-                stopped_by="" if phase in {"starting", "running"} else self._stopped_by,
-                cloud_pid=cloud.pid if cloud is not None else 0,
-                cloud_restarts=cloud.restarts if cloud is not None else 0,
-                hosts=self.host_status(),
-                services=self.service_counts,
-                task_names=self.task_names,
-                tasks=task_figures(self.task_names, self.status()),
-                partitions=with_lags(
-                    [
-                        PartitionFigures.of(
-                            status.counters,
-                            number=status.number,
-                            host=self._host_of(status.number),
-                            outbox_bytes=status.outbox_bytes,
-                            watermark_ms=status.watermark_ms,
-                            waiting_messages=status.waiting_messages,
-                        )
-                        for status in self.status()
-                    ]
-                ),
-            ),
+        status = self._watch.told(
+            phase,
+            self._stopped_by,
+            runtime="ray",
+            cloud_pid=cloud.pid if cloud is not None else 0,
+            cloud_restarts=cloud.restarts if cloud is not None else 0,
+            services=self.service_counts,
         )
-
-    def _host_of(self, number: int) -> int:
-        return self._owners.get(number, number % self._options.hosts)
-
-
-def _events(status: PartitionStatus) -> int:
-    return status.counters.events
+        write_status(self._assembly.status_path, status)

@@ -10,11 +10,12 @@ import platform
 import secrets
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +36,12 @@ CONNECT_TIMEOUT_S: Final = 10.0
 _ENVIRON: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    # else Ray keeps lines that come twice, and prints them when it ends
+    "RAY_DEDUP_LOGS": "0",
     "PYTHONHASHSEED": "0",
 }
 _LEAST_S: Final = 0.001
+_LISTENER: Final = "ray_listen_error_messages"
 _HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HTTP2_SETTINGS: Final = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
@@ -62,6 +66,13 @@ def versions_here() -> Versions:
     }
 
 
+def node_here() -> str:
+    """Return Ray's id of the node that this process is on."""
+    import ray  # noqa: PLC0415 - only where Ray runs
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
 def check_worker(name: str, here: Versions, there: Versions) -> None:
     """Refuse a worker that is not like this process; a name that it lacks is another version.
 
@@ -78,16 +89,24 @@ def check_worker(name: str, here: Versions, there: Versions) -> None:
         )
 
 
-def check_cluster() -> None:
+def check_cluster(*, is_joined: bool = False) -> None:
     """Look whether Ray is installed and the cluster of ``RAY_ADDRESS`` answers; starts nothing.
 
-    Blocks, for twice ``CONNECT_TIMEOUT_S`` at most: to connect, and for an answer.
+    Blocks, for twice ``CONNECT_TIMEOUT_S`` at most: to connect, and for an answer. With
+    ``is_joined`` there has to be such a cluster.
 
     Raises:
         ClusterError: It is not, or does not.
     """
     ray, address = _import()
-    if ray.is_initialized() or not address:
+    if ray.is_initialized():
+        return
+    if not address:
+        if is_joined:
+            raise ClusterError(
+                "the runtime cluster joins a Ray cluster, and RAY_ADDRESS names none: start one "
+                "(ray up, ray start --head) and set RAY_ADDRESS=auto, or use --runtime ray"
+            )
         return
     if address != "auto":
         _knock(address)
@@ -121,8 +140,29 @@ def ray_session(hosts: int, *, more_cpus: int = 0, more_bytes: int = 0) -> Itera
             stack.callback(ray.shutdown)
             thread.submit(_start, ray, folder, hosts + more_cpus, more_bytes).result()
         _take_signals_back()
-        stack.enter_context(_without_notices(ray))
+        stack.enter_context(redirect_stdout(_Stdout(sys.stdout)))
         yield ray
+
+
+@contextmanager
+def ray_client(address: str) -> Iterator[Any]:
+    """Visit a cluster through its client server, ``ray://HOST:PORT``; blocks. Yields ``ray``.
+
+    Raises:
+        ClusterError: It cannot be reached, or has another Ray or Python.
+    """
+    _knock(address.removeprefix("ray://"))
+    os.environ |= _ENVIRON
+    import ray  # noqa: PLC0415 - only where Ray runs
+
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        raise ClusterError(f"{address} cannot be used: {_one_line(error)}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
 
 
 def _take_signals_back() -> None:
@@ -134,20 +174,22 @@ def _take_signals_back() -> None:
                 signal.signal(number, handler)
 
 
-@contextmanager
-def _without_notices(ray: Any) -> Iterator[None]:
-    # Ray prints a paragraph of advice to stdout for every process that dies, where the report
-    # goes; we log those deaths ourselves. There is no public switch
-    module: Any = getattr(getattr(ray, "_private", None), "worker", None)
-    printer = getattr(module, "print_to_stdstream", None)
-    if printer is None:
-        yield
-        return
-    module.print_to_stdstream = lambda *_, **__: None
-    try:
-        yield
-    finally:
-        module.print_to_stdstream = printer
+class _Stdout:
+    """Standard output without what Ray's listener prints, a paragraph for each process that dies.
+
+    The report goes there, and those deaths are logged by us. Ray has no switch for it.
+    """
+
+    def __init__(self, below: Any) -> None:
+        self._below = below
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+    def write(self, text: str) -> int:
+        if threading.current_thread().name == _LISTENER:
+            return len(text)
+        return int(self._below.write(text))
 
 
 def _import() -> tuple[Any, str]:

@@ -1,7 +1,7 @@
 """Reads ONNX models: protobuf in, ``engine.graph.Model`` out.
 
 A file is checked as far as a wrong one could hurt: cut off, cyclic, data beside
-its folder. What an operator thinks of its inputs is said when it is lowered.
+its folder. An operator judges its inputs when it is lowered.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -279,7 +279,7 @@ def _named_type(proto: ValueInfoProto, what: str) -> ValueType:
 
 
 def value_type(proto: TypeProto, depth: int = 0) -> ValueType:
-    """Read the type of an input or output, within ``depth`` others; None where none is said.
+    """Read the type of an input or output, within ``depth`` others; None where there is none.
 
     Raises:
         ModelError: It is a map, or too deep.

@@ -5,7 +5,7 @@ the partition, as events, counts and dead letters, so that nothing need be decid
 out: the same ``SourceBatch`` contents as the source in one piece gives, by partition.
 
 ``layout`` has the bytes; ``source`` the source and its identity, and how a connector finds it;
-``reader`` reads. Who writes is ``app.cutting``.
+``reader`` reads, ``app.cutting`` writes.
 """
 
 from walle_stream.reading.parts.source import PartedSource, parted

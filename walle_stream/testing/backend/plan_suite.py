@@ -71,7 +71,7 @@ class PlanSuite(ABC):
             assert not difference(theirs, mine, CHAIN_ULPS, least=1)
 
     def test_a_plan_gives_the_same_each_time(self, backend: Backend) -> None:
-        """Whatever ran before."""
+        """Other plans may have run before."""
         program = chain_of(3, (40, 30), dtype_of("float32"))
         plan = backend.plan(program)
         runs = [[elements(x.dtype, x.shape, seed) for x in program.inputs] for seed in (1, 2)]

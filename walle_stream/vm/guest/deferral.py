@@ -2,7 +2,7 @@
 
 A feature with tensors is cut into its text and its tensors when it is emitted;
 what they need from the host is written down then, as a request of its own. The
-requests of many runs cross together. Whatever goes wrong with one of them is the
+requests of many runs cross together. A failure of one of them is the
 failure of an emit: the session makes the call again with ``is_eager``, and each
 emit evaluates at once, so that it fails in its own run. Scripts are
 deterministic: the second pass does what the first one did, up to there. Both

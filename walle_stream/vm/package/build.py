@@ -63,7 +63,7 @@ def build_package(
     """
     contents = dict(sorted((resources or {}).items()))
     program = program_of(task, source, contents)
-    compile_program(program)  # what is wrong on every Python is said by this one
+    compile_program(program)  # this one finds what is wrong on every Python
     tags = {CURRENT_TAG, *(_check_with(name, program) for name in pythons)}
     members = {
         SCRIPT: source.encode("utf-8"),

@@ -1,4 +1,4 @@
-"""How a process VM is confined, and what is said where it cannot be."""
+"""How a process VM is confined, and the words where it cannot be."""
 
 import logging
 from typing import Final

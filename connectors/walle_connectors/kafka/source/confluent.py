@@ -19,6 +19,7 @@ from walle_stream.errors import SourceError
 _MIB: Final = 2**20
 _KIB: Final = 2**10
 
+_GROUP_DENIED: Final = "GROUP_AUTHORIZATION_FAILED"  # of the one that nobody joins
 _MISSING: Final = {"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"}
 
 _offset_of = methodcaller("offset")
@@ -165,7 +166,7 @@ class ConfluentFetcher:
             self._next[number] = max(self._next.get(number, 0), message.offset())
         elif name in _MISSING:
             gone.append(number)
-        elif not is_waited_for(error):
+        elif name != _GROUP_DENIED and not is_waited_for(error):
             raise self._failure(error)
 
     def _failure(self, error: Any) -> SourceError:

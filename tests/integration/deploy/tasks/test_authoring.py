@@ -259,7 +259,7 @@ def test_a_version_that_was_moved_is_noticed(bench):
 def test_nobody_moves_or_deletes_a_version_with_plain_git(bench, has_hook):
     folder = bench.begin()
     bench.version(folder, "v1")
-    if not has_hook:  # as in repositories of before
+    if not has_hook:  # as in older repositories
         (bench.bare / "hooks/update").unlink()
     bench.version(folder, "v2", {"a.txt": "a"})
     before = bench.git("for-each-ref", "refs/tags")

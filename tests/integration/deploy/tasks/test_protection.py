@@ -71,7 +71,7 @@ def test_a_repository_of_before_gets_the_hook_with_the_next_push(bench, folder):
     for spoil in (
         lambda: shutil.rmtree(hook.parent),
         lambda: hook.chmod(0o644),
-        lambda: hook.write_text("#!/bin/sh\n# written by walle: a version of before\n"),
+        lambda: hook.write_text("#!/bin/sh\n# written by walle: an older version\n"),
     ):
         spoil()
         bench.commit(folder, {"a.txt": f"{spoil}"})

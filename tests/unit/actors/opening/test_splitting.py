@@ -14,7 +14,11 @@ from walle_stream.wire.rows import Counters, PartitionHead, encode_row
 
 DEVICES = [f"d{number}" for number in range(40)]
 HEAD = PartitionHead(
-    Counters(events=9, commits=4), watermark_ms=70, next_batch=12, next_message=41, is_ended=True
+    Counters(devices=40, events=9, commits=4),
+    watermark_ms=70,
+    next_batch=12,
+    next_message=41,
+    is_ended=True,
 )
 
 
@@ -70,6 +74,7 @@ def test_each_device_has_all_its_rows_in_one_partition(tmp_path):
         assert devices == {device for device in DEVICES if home(device) == number}
         waiting = [decode_waiting(rows[key])[0] for key in rows if key[:1] == keys.MESSAGE_PREFIX]
         assert (set(waiting), head.waiting_messages) == (devices, len(devices))
+        assert head.counters.devices == len(devices)
         assert (head.watermark_ms, head.next_batch, head.next_message) == (70, 12, 41)
         is_own = number == 1
         assert (offset, head.counters.events) == ((b"place", 9) if is_own else (b"begin", 0))

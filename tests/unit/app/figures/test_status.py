@@ -13,7 +13,10 @@ from walle_stream.app.figures.status import (
     write_status,
 )
 from walle_stream.errors import StoreMissingError
+from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
+from walle_stream.store.partition import PartitionStore
+from walle_stream.wire.rows import Counters, PartitionHead, encode_row
 
 
 @pytest.fixture
@@ -49,6 +52,19 @@ def test_a_run_that_nobody_ended_was_killed(opened):
     found = read_status(opened.path)
     assert (found.phase, found.pid, found.hosts[0].pid) == ("killed", 0, 0)
     assert found.partitions == []  # nothing is committed in this directory
+
+
+def test_a_partition_that_went_elsewhere_is_not_shown(opened):
+    for number in (0, 1):
+        with PartitionStore.open(opened.partition_path(number)) as store:
+            store.write_rows({keys.HEAD_KEY: encode_row(PartitionHead(Counters(events=number)))})
+    for owners, found in ({1: 0}, {1: 0}), ({}, {}), (None, {0: 0, 1: 0}):
+        write_status(opened.status_path, told(partitions=[], owners=owners))
+        shown = read_status(opened.path).partitions
+        assert {each.number: each.host for each in shown} == found
+    write_status(opened.status_path, told(partitions=[], owners={}, phase="ended"))
+    shown = read_status(opened.path).partitions  # nobody has them, and they are here
+    assert {each.number: each.host for each in shown} == {0: -1, 1: -1}
 
 
 def test_a_run_that_ended_stays_ended(opened):

@@ -40,7 +40,7 @@ def test_counts_of_all_partitions_add_up_and_a_task_that_never_ran_is_there():
     [
         (NONE, task(runs=2, failures=1), 9, True, 0),
         (NONE, task(runs=2, failures=2), 9, True, 1),
-        (NONE, task(runs=2, failures=2), 9, False, 1),  # after a signal it is said, too
+        (NONE, task(runs=2, failures=2), 9, False, 1),  # after a signal, too
         (NONE, NONE, 9, True, 1),
         (NONE, NONE, 9, False, 0),  # it may fire yet
         (NONE, NONE, 0, True, 1),  # an empty source

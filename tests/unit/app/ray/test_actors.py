@@ -56,7 +56,8 @@ def test_a_worker_that_dies_all_the_time_ends_the_run(make):
 
 def test_commits_begin_the_count_of_deaths_anew_for_host_and_cloud_side(make):
     run = RayRun(
-        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+        SimpleNamespace(name="shop", task_names=[], partition_count=2, is_placed=False),
+        RunOptions(data_dir=Path("d"), hosts=1),
     )
     host = make("host 0")
     run._cloud = cloud = make("the cloud side")
@@ -69,7 +70,8 @@ def test_commits_begin_the_count_of_deaths_anew_for_host_and_cloud_side(make):
 
 def test_commits_that_send_nothing_say_nothing_of_the_cloud_side(make):
     run = RayRun(
-        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+        SimpleNamespace(name="shop", task_names=[], partition_count=2, is_placed=False),
+        RunOptions(data_dir=Path("d"), hosts=1),
     )
     host = make("host 0")
     run._cloud = cloud = make("the cloud side")
@@ -82,7 +84,8 @@ def test_commits_that_send_nothing_say_nothing_of_the_cloud_side(make):
 
 def test_figures_of_the_cloud_side_are_those_that_it_told_last(make):
     run = RayRun(
-        SimpleNamespace(partition_count=2, is_placed=False), RunOptions(data_dir=Path("d"), hosts=1)
+        SimpleNamespace(name="shop", task_names=[], partition_count=2, is_placed=False),
+        RunOptions(data_dir=Path("d"), hosts=1),
     )
     assert (run.cloud_losses, run.sink_lags, run.service_counts) == (0, {}, {})
     run._cloud = cloud = make("the cloud side")

@@ -3,7 +3,7 @@
 A task beside the pipeline's own asks a service at each exit of a page, and is told messages. Both
 come when they come, so they change its own state alone, and in a way that leaves nothing to
 chance: a call that waits is an entry until it is answered, messages are counted as long as they
-come in order. Whatever else happens is kept as ``wrong``, so the state differs from that of
+come in order. All else is kept as ``wrong``, so the state differs from that of
 the run that nobody killed.
 """
 

@@ -3,7 +3,7 @@
 Hosts and cloud app run while the feed writes; whatever ends is started again. When all
 is written nothing is broken any more: hosts are told to stop, run on to the topic's end,
 until the source is done and no frame waits, and the cloud side until it lags behind by
-nothing. Then its table is read. Whatever takes longer than ``DRAIN_S`` is a finding, and
+nothing. Then its table is read. A part that takes longer than ``DRAIN_S`` is a finding, and
 says what hung.
 """
 

@@ -199,8 +199,11 @@ class KafkaTarget(LocalTarget):
             f"{name}-{what}" for what in ("events", "features", "messages")
         ]
         written = _made(folder, place, topics)
+        # each of the two libraries has its half of a campaign
+        driver = "confluent" if self.has_own_data else "kafka-python"
         source = {
             "connector": "kafka",
+            "driver": driver,
             "brokers": place.address,
             "topic": events,
             "group": name,
@@ -209,6 +212,7 @@ class KafkaTarget(LocalTarget):
         }
         tunnel = {
             "connector": "kafka",
+            "driver": driver,
             "brokers": place.address,
             "topic": features,
             "downTopic": messages,
@@ -336,7 +340,7 @@ class KafkaTarget(LocalTarget):
 
 
 class KafkaMachinesTarget(KafkaTarget):
-    """The same with a data directory per host, as on machines of their own, and snapshots."""
+    """The same by librdkafka, with a data directory per host, as on machines of their own."""
 
     has_own_data = True
 

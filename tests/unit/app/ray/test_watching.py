@@ -1,12 +1,10 @@
 """What the driver under Ray makes of what hosts tell of partitions that wander."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from walle_stream.app.options import RunOptions
-from walle_stream.app.ray.run import RayRun
+from walle_stream.app.ray.watching import Watch
 
 
 def state(phase="reading", read=0, **commits):
@@ -41,32 +39,31 @@ def host(name):
 
 @pytest.fixture
 def run():
-    assembly = SimpleNamespace(partition_count=4, is_placed=True)
-    made = RayRun(assembly, RunOptions(data_dir=Path("d"), hosts=2))
-    made._hosts = [host("host 0"), host("host 1")]
-    made._latencies = SimpleNamespace(merge=lambda _latencies: None)
+    made = Watch("shop", [], is_placed=True)
+    made.hosts = [host("host 0"), host("host 1")]
+    made.latencies = SimpleNamespace(merge=lambda _latencies: None)
     return made
 
 
 def test_events_are_those_that_each_process_read(run):
-    one, two = run._hosts
-    run._look_at(one, state(read=5, p0=1))
-    run._look_at(two, state(read=7, p1=1))
+    one, two = run.hosts
+    run.take(one, state(read=5, p0=1))
+    run.take(two, state(read=7, p1=1))
     one.restart("")
-    run._look_at(one, state(read=2, p0=2))
+    run.take(one, state(read=2, p0=2))
     assert run.run_events == 14
 
 
 def test_a_partition_belongs_to_whom_has_it_now(run):
-    one, two = run._hosts
-    run._look_at(one, state(p0=3, p3=1))
-    run._look_at(two, state(p0=4))
-    assert [run._host_of(number) for number in (0, 1, 3)] == [1, 1, 0]
+    one, two = run.hosts
+    run.take(one, state(p0=3, p3=1))
+    run.take(two, state(p0=4))
+    assert [run.host_of(number) for number in (0, 1, 3)] == [1, 1, 0]
 
 
 def test_what_a_host_tells_at_its_end_of_partitions_that_went_does_not_count(run):
-    one, two = run._hosts
-    run._look_at(two, state(p0=9))
-    run._look_at(one, state("done", p0=4, p3=1))
+    one, two = run.hosts
+    run.take(two, state(p0=9))
+    run.take(one, state("done", p0=4, p3=1))
     assert [each.counters.commits for each in run.status()] == [9, 1]
-    assert run._host_of(0) == 1
+    assert run.host_of(0) == 1

@@ -1,0 +1,193 @@
+"""What ``walle run`` does where the runtime is a cluster: start, watch, stop; others do the work.
+
+A client that dies changes nothing: the supervisor is an actor of its own.
+"""
+
+import logging
+from contextlib import ExitStack
+from threading import Event as Flag
+from typing import Any, Final
+
+from walle_stream.actors.engine.ray_errors import last_line
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.cluster.run import NAMESPACE
+from walle_stream.app.cluster.supervisor import (
+    Observation,
+    Supervisor,
+    find_supervisor,
+    parts_of,
+    supervisor_name,
+)
+from walle_stream.app.figures.status import HostStatus, RunStatus
+from walle_stream.app.local import OnProgress
+from walle_stream.app.options import RunOptions
+from walle_stream.app.ray.actors import START_TIMEOUT_MS
+from walle_stream.app.ray.logs import log_again
+from walle_stream.app.ray.session import check_cluster, check_worker, ray_session, versions_here
+from walle_stream.app.report import RunReport
+from walle_stream.cloud.calls import ServiceCounts
+from walle_stream.errors import ClusterError, SourceError, StoreError, StoreLockedError, WalleError
+from walle_stream.vm.counts import VmCounts, VmStatus
+
+_LOOK_S: Final = 0.3
+_THREADS: Final = 16
+
+
+class ClusterClient:
+    """One run of a pipeline over a cluster. Use once; the same calls as ``LocalRun``."""
+
+    def __init__(self, assembly: Assembly, options: RunOptions) -> None:
+        """Prepare; nothing is started yet."""
+        self._assembly, self._options = assembly, options
+        self._stop = Flag()
+        self._reason = ""
+        self._seen = Observation(
+            RunStatus(pipeline=assembly.name, runtime="cluster", phase="starting", pid=0)
+        )
+        self.is_ready = False
+
+    def stop(self, reason: str) -> None:
+        """Ask the run to stop; see ``LocalRun.stop``."""
+        if not self._stop.is_set():
+            self._reason = reason
+            self._stop.set()
+
+    def run(
+        self,
+        on_progress: OnProgress | None = None,
+        cpu_before_s: float | None = None,  # noqa: ARG002 - the supervisor and the hosts count
+    ) -> RunReport:
+        """Run to the end of the source or to ``stop``; see ``LocalRun.run``.
+
+        Raises:
+            ClusterError: No cluster is there, or it is not like this process.
+            StoreLockedError: The cluster runs this pipeline already.
+            WalleError: The definition cannot run on a cluster, or a host failed for good.
+        """
+        check_spread(self._assembly, self._options)
+        check_cluster(is_joined=True)
+        with ExitStack() as stack:
+            ray = stack.enter_context(ray_session(0))
+            supervisor = self._start(ray)
+            stack.callback(ray.kill, supervisor)
+            pending = supervisor.wait.remote()
+            is_told = False
+            while not ray.wait([pending], timeout=_LOOK_S)[0]:
+                if self._stop.is_set() and not is_told:
+                    is_told = True
+                    supervisor.stop.remote(self._reason)
+                self._look(ray, supervisor)
+                if on_progress is not None:
+                    on_progress(self._seen.progress, self._seen.run_events)
+            self._look(ray, supervisor)
+            report: RunReport = _answer(ray, pending)
+            return report
+
+    # How it goes, as the supervisor told last
+
+    def status(self) -> list[PartitionStatus]:
+        """Return the figures of all partitions."""
+        return self._seen.statuses
+
+    def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
+        """Return what the hosts' pools have done, and their VMs."""
+        return self._seen.vm_counts, self._seen.vms
+
+    def host_status(self) -> list[HostStatus]:
+        """Return how each host goes."""
+        return self._seen.told.hosts
+
+    @property
+    def task_names(self) -> list[str]:
+        """Of the definition's tasks, for metrics."""
+        return self._assembly.task_names
+
+    @property
+    def cloud_losses(self) -> int:
+        """None that is known here: the cloud side is another program."""
+        return 0
+
+    @property
+    def sink_lags(self) -> dict[str, int]:
+        """None that is known here."""
+        return {}
+
+    @property
+    def service_counts(self) -> ServiceCounts:
+        """None that is known here."""
+        return {}
+
+    def _start(self, ray: Any) -> Any:
+        name = self._assembly.name
+        former = find_supervisor(ray, name)
+        if former is not None:
+            if not _answer(ray, former.observe.remote()).is_over:
+                raise StoreLockedError(
+                    f"pipeline {name!r} runs on this cluster: wait for its end, or stop it with "
+                    f"`walle scale {name} --hosts 0`"
+                )
+            ray.kill(former)
+        supervisor = (
+            ray.remote(Supervisor)
+            .options(
+                name=supervisor_name(name),
+                namespace=NAMESPACE,
+                lifetime="detached",
+                num_cpus=0,
+                max_restarts=-1,
+                max_task_retries=-1,
+                max_concurrency=_THREADS,
+            )
+            .remote(
+                self._options,
+                logging.getLogger("walle_stream").getEffectiveLevel(),
+                *parts_of(ray, self._assembly),
+            )
+        )
+        pid, there = _answer(ray, supervisor.hello.remote(), START_TIMEOUT_MS / 1000.0)
+        check_worker(f"the supervisor (process {pid})", versions_here(), there)
+        self.is_ready = True
+        return supervisor
+
+    def _look(self, ray: Any, supervisor: Any) -> None:
+        asked = supervisor.observe.remote()
+        # while it is started again somewhere, there is nothing new
+        if ray.wait([asked], timeout=2 * _LOOK_S)[0]:
+            self._seen = _answer(ray, asked)
+            log_again(self._seen.logs, "cluster")
+
+
+def check_spread(assembly: Assembly, options: RunOptions) -> None:
+    """Refuse a run whose hosts cannot be on any node.
+
+    Raises:
+        SourceError: Its source cannot be read so.
+        StoreError: State or features would stay on one node.
+    """
+    if options.limit is not None:
+        raise SourceError("--limit counts on one node alone: leave it out, or use --runtime ray")
+    if assembly.has_cloud:
+        raise StoreError(
+            "the embedded tunnel keeps its log on one node: give spec.tunnel.connector: kafka to "
+            "run on a cluster, or use --runtime ray"
+        )
+    if not assembly.has_snapshots:
+        raise StoreError(
+            "state follows its partition to another node by snapshots: give spec.state.snapshots "
+            "to run on a cluster, or use --runtime ray"
+        )
+    assembly.spread()
+
+
+def _answer(ray: Any, ref: Any, timeout_s: float | None = None) -> Any:
+    try:
+        return ray.get(ref, timeout=timeout_s)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        raise (cause if isinstance(cause, WalleError) else error) from None
+    except ray.exceptions.RayError as error:
+        raise ClusterError(
+            f"the Ray cluster lost the supervisor ({last_line(error)}): start the cluster again, "
+            "then run the same command"
+        ) from error

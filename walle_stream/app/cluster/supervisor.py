@@ -1,0 +1,132 @@
+"""The actor that looks after a run, and that Ray starts again on another node when it dies."""
+
+import os
+from threading import Event as Flag
+from threading import Thread
+from typing import Any, Final
+
+import msgspec
+
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.cluster.run import NAMESPACE, ClusterRun
+from walle_stream.app.figures.status import RunStatus
+from walle_stream.app.options import RunOptions
+from walle_stream.app.ray.logs import LogQueue, LogRecords
+from walle_stream.app.ray.session import Versions, versions_here
+from walle_stream.app.report import RunReport
+from walle_stream.vm.counts import VmCounts, VmStatus
+
+_SUFFIX: Final = "/supervisor"
+_PART_BYTES: Final = 64 * 1024  # Ray keeps up to 100 KB
+
+
+class Observation(msgspec.Struct):
+    """How a run goes, for whoever watches it."""
+
+    told: RunStatus
+    statuses: list[PartitionStatus] = []
+    vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
+    vms: list[VmStatus] = []
+    progress: float = -1.0
+    run_events: int = 0
+    is_over: bool = False
+    logs: LogRecords = []
+
+
+class Supervisor:
+    """Class of the Ray actor. Its calls run in several threads; ``wait`` alone blocks."""
+
+    def __init__(self, options: RunOptions, level: int, *shipped: bytes) -> None:
+        """Begin, or go on with what the one before left; does not wait.
+
+        ``shipped`` is the assembly, see ``parts_of``.
+        """
+        import ray  # noqa: PLC0415 - only where Ray runs
+
+        assembly: Assembly = ray.cloudpickle.loads(b"".join(shipped))
+        self._logs = LogQueue(level)
+        self._run = ClusterRun(ray, assembly, options)
+        self._report: RunReport | None = None
+        self._failure: BaseException | None = None
+        self._over = Flag()
+        Thread(target=self._work, name="walle-supervisor", daemon=True).start()
+
+    def hello(self) -> tuple[int, Versions]:
+        """Return the process id, and what must be as at the caller's."""
+        return os.getpid(), versions_here()
+
+    def observe(self) -> Observation:
+        """Return how it goes, and the log lines since the last call."""
+        run, watch = self._run, self._run.watch
+        return Observation(
+            run.told(),
+            watch.status(),
+            *watch.vm_status(),
+            watch.progress,
+            watch.run_events,
+            self._over.is_set(),
+            self._logs.take(),
+        )
+
+    def told(self) -> RunStatus:
+        """Return how it goes, for people."""
+        return self._run.told()
+
+    def stop(self, reason: str) -> None:
+        """Ask the run to stop; see ``LocalRun.stop``."""
+        self._run.stop(reason)
+
+    def scale(self, hosts: int) -> int:
+        """Go on with another number of hosts; returns how many it will be."""
+        return self._run.scale(hosts)
+
+    def wait(self) -> RunReport:
+        """Return what the run did, at its end; blocks until then.
+
+        Raises:
+            WalleError: It failed for good.
+        """
+        self._over.wait()
+        if self._report is None:
+            raise self._failure or AssertionError
+        return self._report
+
+    def _work(self) -> None:
+        try:
+            self._report = self._run.run()
+        except BaseException as error:  # noqa: BLE001 - whoever waits decides what becomes of it
+            self._failure = error
+        self._over.set()
+
+
+def parts_of(ray: Any, assembly: Assembly) -> list[bytes]:
+    """Return an assembly in parts that are small enough to be kept with the actor.
+
+    Ray starts an actor again with its arguments. A large one would lie in the caller's memory, and
+    be lost with it.
+    """
+    whole = ray.cloudpickle.dumps(assembly)
+    return [whole[at : at + _PART_BYTES] for at in range(0, len(whole), _PART_BYTES)]
+
+
+def supervisor_name(pipeline: str) -> str:
+    """Return under which name Ray has a pipeline's supervisor, in our namespace."""
+    return f"{pipeline}{_SUFFIX}"
+
+
+def running(ray: Any) -> list[str]:
+    """Return the pipelines that have a supervisor."""
+    return [
+        each["name"].removesuffix(_SUFFIX)
+        for each in ray.util.list_named_actors(all_namespaces=True)
+        if each["namespace"] == NAMESPACE and each["name"].endswith(_SUFFIX)
+    ]
+
+
+def find_supervisor(ray: Any, pipeline: str) -> Any | None:
+    """Return Ray's handle of a pipeline's supervisor, None where there is none."""
+    try:
+        return ray.get_actor(supervisor_name(pipeline), NAMESPACE)
+    except ValueError:
+        return None

@@ -1,0 +1,67 @@
+"""Asking a run over a cluster how it goes, and changing it, from another process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from walle_stream.app.cluster.supervisor import find_supervisor, running
+from walle_stream.app.figures.status import RunStatus
+from walle_stream.app.ray.actors import START_TIMEOUT_MS
+from walle_stream.app.ray.session import check_cluster, ray_client, ray_session
+from walle_stream.errors import StoreMissingError
+
+SCHEME: Final = "ray://"
+"""Of a cluster's address: ``ray://HOST:PORT/PIPELINE`` from anywhere, by Ray's client server;
+without a host the cluster of ``RAY_ADDRESS``."""
+
+
+def told_by_cluster(url: str) -> RunStatus:
+    """Return how a run over a cluster goes; blocks.
+
+    Raises:
+        ClusterError: The cluster cannot be reached.
+        StoreMissingError: It runs no such pipeline, or several and the URL names none.
+    """
+    address, _, pipeline = url.removeprefix(SCHEME).partition("/")
+    with _joined(address) as ray:
+        found = find_supervisor(ray, pipeline) if pipeline else None
+        names = [] if pipeline else running(ray)
+        if len(names) == 1:
+            found = find_supervisor(ray, names[0])
+        if found is None:
+            which = f"runs {', '.join(sorted(names))}: name one" if names else "does not run it"
+            raise StoreMissingError(f"{url}: the cluster {which}, as ray://HOST:PORT/PIPELINE")
+        status: RunStatus = ray.get(found.told.remote(), timeout=START_TIMEOUT_MS / 1000.0)
+        return status
+
+
+def scale(pipeline: str, hosts: int) -> int:
+    """Change the number of a running pipeline's hosts, or with 0 stop it; blocks.
+
+    Returns how many it will have.
+
+    Raises:
+        ClusterError: The cluster of ``RAY_ADDRESS`` cannot be reached.
+        StoreMissingError: It does not run this pipeline.
+    """
+    with _joined("") as ray:
+        found = find_supervisor(ray, pipeline)
+        if found is None:
+            raise StoreMissingError(f"the cluster does not run pipeline {pipeline!r}")
+        if hosts:
+            count: int = ray.get(found.scale.remote(hosts), timeout=START_TIMEOUT_MS / 1000.0)
+            return count
+        ray.get(found.stop.remote("a scale to 0 hosts"))
+        ray.wait([found.wait.remote()])
+        return 0
+
+
+@contextmanager
+def _joined(address: str) -> Iterator[Any]:
+    if address not in {"", "auto"}:
+        with ray_client(f"{SCHEME}{address}") as ray:
+            yield ray
+        return
+    check_cluster(is_joined=True)
+    with ray_session(0) as ray:
+        yield ray

@@ -1,0 +1,191 @@
+"""What the hosts of a run under Ray last told, put together for people and for the report."""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from walle_stream.actors.plan.latency import Latencies
+from walle_stream.actors.plan.partition_plan import PartitionStatus
+from walle_stream.app.figures.status import (
+    HostStatus,
+    PartitionFigures,
+    RunPhase,
+    RunStatus,
+    with_lags,
+)
+from walle_stream.app.figures.task_figures import task_figures
+from walle_stream.app.ray.actors import Worker
+from walle_stream.app.ray.host import HostState
+from walle_stream.app.ray.logs import log_again
+from walle_stream.clock import wall_ms
+from walle_stream.errors import WalleError
+from walle_stream.ports import Unread
+from walle_stream.vm.counts import VmCounts, VmStatus
+
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """The hosts of one run, and what each said last. One thread, the driver's."""
+
+    def __init__(self, pipeline: str, task_names: Sequence[str], *, is_placed: bool) -> None:
+        """Begin without hosts; ``is_placed``: partitions are no fixed host's."""
+        self.hosts: list[Worker] = []
+        """The host with index i is at i."""
+        self.latencies = Latencies()
+        self.before: list[PartitionStatus] = []
+        """The partitions' figures when the run began."""
+        self._pipeline, self._task_names, self._is_placed = pipeline, task_names, is_placed
+        self._statuses: dict[int, PartitionStatus] = {}
+        self._owners: dict[int, int] = {}  # hosts of partitions that are no fixed one's
+        self._read: dict[tuple[str, int], int] = {}  # by host and life, where sources place
+        self._started_ms = wall_ms()
+
+    def begin(self) -> None:
+        """Take the figures with which all hosts opened their partitions."""
+        for host in self.hosts:
+            self._statuses |= {status.number: status for status in host.opened[1]}
+        self.before = self.status()
+
+    def take(self, host: Worker, state: HostState) -> bool:
+        """Take what a host said; one that cannot go on is started again.
+
+        Returns:
+            Whether it has sent something since it was looked at last.
+
+        Raises:
+            WalleError: It failed for good.
+        """
+        log_again(state.logs, host.name)
+        self._read[host.name, host.restarts] = state.read_events
+        has_sent = False
+        for status in state.statuses:
+            known = self._statuses.get(status.number)
+            if known is not None and status.counters.commits > known.counters.commits:
+                host.commits_came()
+                has_sent |= status.counters.uplink_frames > known.counters.uplink_frames
+            self._see(status)
+        if self._is_placed and state.phase == "reading":
+            index = self.hosts.index(host)
+            others = {number: owner for number, owner in self._owners.items() if owner != index}
+            self._owners = others | {status.number: index for status in state.statuses}
+        if state.failure is not None:
+            if not (isinstance(state.failure, WalleError) and state.failure.is_retryable):
+                # the cloud side's own failure is the cause of what hosts say of it
+                raise state.failure
+            self._keep(state)
+            host.restart(str(state.failure))
+        elif state.phase == "worn out":
+            self._keep(state)
+            host.restart("its VMs have left too much memory behind", is_death=False)
+        elif state.phase == "done":
+            self._keep(state)
+            host.step = "done"
+            if state.missing_replies:
+                _log.warning(
+                    "%s: %d calls of services have no reply: the next run takes them",
+                    host.name,
+                    state.missing_replies,
+                )
+        return has_sent
+
+    def status(self) -> list[PartitionStatus]:
+        """Return the figures of all partitions, as of the last time they were asked for."""
+        return [self._statuses[number] for number in sorted(self._statuses)]
+
+    def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
+        """Return what the hosts' pools have done, and their VMs."""
+        counts, machines = VmCounts(), []
+        for state in self.states():
+            counts.add(state.vm_counts)
+            machines += state.vms
+        return counts, machines
+
+    def host_status(self) -> list[HostStatus]:
+        """Return how each host goes, and what it has yet to read, as of its last answer."""
+        hosts = []
+        for index, host in enumerate(self.hosts):
+            state: HostState | None = host.state
+            progress, unread = (-1.0, Unread()) if state is None else (state.progress, state.unread)
+            is_at_work = state is not None and host.step != "done"
+            hosts.append(
+                HostStatus.of(
+                    index,
+                    progress,
+                    unread,
+                    pid=host.pid,
+                    step=host.step,
+                    restarts=host.restarts,
+                    mailbox_bytes=state.mailbox_bytes if state and is_at_work else 0,
+                    in_hand_events=state.in_hand_events if state and is_at_work else 0,
+                )
+            )
+        return hosts
+
+    @property
+    def run_events(self) -> int:
+        """Events of this run so far: of every host's processes."""
+        if self._is_placed:
+            # what partitions had before they came is nobody's to know
+            return sum(self._read.values())
+        return sum(map(_events, self._statuses.values())) - sum(map(_events, self.before))
+
+    @property
+    def progress(self) -> float:
+        """Share of the source that the slowest host has read; see ``SourceReader.progress``."""
+        shares = [host.state.progress if host.state else 0.0 for host in self.hosts]
+        return min(shares, default=0.0)
+
+    def states(self) -> list[HostState]:
+        """Return what the hosts said last, of those that have."""
+        return [host.state for host in self.hosts if host.state is not None]
+
+    def host_of(self, number: int) -> int:
+        """Return the index of the host that has a partition, or had it last."""
+        return self._owners.get(number, number % max(len(self.hosts), 1))
+
+    def told(self, phase: RunPhase, stopped_by: str, **fields: Any) -> RunStatus:
+        """Return the run's status for people."""
+        owners, statuses = self._owners if self._is_placed else None, self.status()
+        if owners is not None and phase == "running":
+            statuses = [status for status in statuses if status.number in owners]
+        return RunStatus(
+            pipeline=self._pipeline,
+            phase=phase,
+            pid=os.getpid(),
+            started_ms=self._started_ms,
+            stopped_by="" if phase in {"starting", "running"} else stopped_by,
+            hosts=self.host_status(),
+            task_names=list(self._task_names),
+            owners=owners,
+            tasks=task_figures(self._task_names, statuses),
+            partitions=with_lags(
+                [
+                    PartitionFigures.of(
+                        status.counters,
+                        number=status.number,
+                        host=self.host_of(status.number),
+                        outbox_bytes=status.outbox_bytes,
+                        watermark_ms=status.watermark_ms,
+                        waiting_messages=status.waiting_messages,
+                    )
+                    for status in statuses
+                ]
+            ),
+            **fields,
+        )
+
+    def _see(self, status: PartitionStatus) -> None:
+        number, known = status.number, self._statuses.get(status.number)
+        # a host that closes tells of partitions, too, that have gone to another one since
+        if known is None or status.counters.commits >= known.counters.commits:
+            self._statuses[number] = status
+
+    def _keep(self, state: HostState) -> None:
+        for status in state.statuses:
+            self.latencies.merge(status.latencies)
+
+
+def _events(status: PartitionStatus) -> int:
+    return status.counters.events

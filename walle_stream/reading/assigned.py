@@ -1,0 +1,211 @@
+"""A source that reads its partitions apart, read as somebody assigns them, at any time.
+
+What a consumer group is to a topic, an ``Assignment`` is to any other such source: it says which
+partitions a host has from now on. The reader obeys between two reads, in the host's thread:
+it has the host close what went, open what came, and reads on behind the offsets of all.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Condition
+from typing import Any, Final, NamedTuple
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.errors import SourceMovedError, WalleError
+from walle_stream.ports import Placement, Source, SourceBatch, SourceReader, Unread
+from walle_stream.types import Placing
+
+_WAIT_S: Final = 0.02
+_REVOKE_MS: Final = 10_000.0
+
+type _Open = Callable[[Mapping[int, bytes], Sequence[int]], SourceReader]
+
+
+class Placed(NamedTuple):
+    """Partitions of a host since a generation."""
+
+    generation: int = 0
+    numbers: frozenset[int] = frozenset()
+
+
+class Held(NamedTuple):
+    """How far a host has obeyed."""
+
+    placed: Placed = Placed()
+    """What it obeyed last; of the numbers those that it opened."""
+    wanted: Placed = Placed()
+    """What it was given last."""
+    is_ended: bool = True
+    """Whether all that it opened was read to the source's natural end."""
+    taken_in: int = 0
+    """Generation, or a later one, in which somebody else had what was to be opened; 0: none."""
+
+
+class Assignment:
+    """Which partitions a host has. Any thread."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._condition = Condition()
+        self._held = Held()
+        self._is_last = False
+
+    def place(self, generation: int, numbers: Collection[int]) -> None:
+        """Give the host these partitions, and no others; an earlier generation is passed over."""
+        with self._condition:
+            if generation > self._held.wanted.generation:
+                wanted = Placed(generation, frozenset(numbers))
+                self._held = self._held._replace(wanted=wanted)
+                self._condition.notify_all()
+
+    def finish(self) -> None:
+        """Let the reader end with its source: nobody places any more."""
+        with self._condition:
+            self._is_last = True
+            self._condition.notify_all()
+
+    @property
+    def held(self) -> Held:
+        """How far the host has obeyed."""
+        return self._held
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nobody places any more."""
+        return self._is_last
+
+    def tell(self, **news: Any) -> None:
+        """Say how far the host is: fields of ``Held``."""
+        with self._condition:
+            self._held = self._held._replace(**news)
+
+    def wait(self, obeyed: int) -> None:
+        """Wait for another generation, or the end of them; for some milliseconds at most."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._is_last or self._held.wanted.generation != obeyed, _WAIT_S
+            )
+
+
+class AssignedSource:
+    """A ``ports.PlacingSource`` whose group is an assignment."""
+
+    is_placed = True
+
+    def __init__(self, source: Source, count: int, placing: Placing, to: Assignment) -> None:
+        """Take a source that ``reads_apart``, of a number of partitions."""
+        self.partition_count = count
+        self._source, self._placing, self._assignment = source, placing, to
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the source has: its identity is that."""
+        return getattr(self._source, name)
+
+    def join(
+        self, placement: Placement, batch_events: int, limit: int | None = None
+    ) -> "AssignedReader":
+        """Open a reader without partitions; see ``ports.PlacingSource.join``. No limit is kept."""
+
+        def open_parts(offsets: Mapping[int, bytes], numbers: Sequence[int]) -> SourceReader:
+            count = self.partition_count
+            return self._source.open(offsets, count, batch_events, limit, self._placing, numbers)
+
+        return AssignedReader(placement, open_parts, self._assignment, batch_events)
+
+
+class AssignedReader:
+    """Implements ``ports.SourceReader``."""
+
+    def __init__(
+        self, placement: Placement, open_parts: _Open, to: Assignment, batch_events: int
+    ) -> None:
+        """Begin without a partition."""
+        self.batch_events = batch_events
+        self.keeps_raw = self.is_urgent = False
+        self._placement, self._open, self._assignment = placement, open_parts, to
+        self._obeyed = 0  # generation
+        self._offsets: dict[int, bytes] = {}
+        self._reader: SourceReader | None = None
+        self._is_drained = False
+
+    def read(self) -> Sequence[SourceBatch]:
+        """Return what comes next; opens and closes partitions, and blocks for that.
+
+        Raises:
+            SourceError: The source cannot be read on.
+            WalleError: A partition cannot be opened or closed.
+        """
+        wanted = self._assignment.held.wanted
+        if wanted.generation != self._obeyed:
+            self._obey(wanted)
+        reader = self._reader
+        if reader is None or reader.is_done:
+            self._assignment.tell(is_ended=True)
+            if not self.is_done and not self.is_urgent:
+                self._assignment.wait(self._obeyed)
+            return ()
+        reader.batch_events, reader.is_urgent = self.batch_events, self.is_urgent
+        return self._noted(reader.read())
+
+    def drain(self) -> Sequence[SourceBatch]:
+        """Return what was read but not yet returned."""
+        self._is_drained = True
+        return () if self._reader is None else self._noted(self._reader.drain())
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all was returned, of partitions that nobody changes any more."""
+        if self._is_drained:
+            return True
+        assignment = self._assignment
+        is_settled = assignment.is_last and assignment.held.wanted.generation == self._obeyed
+        return is_settled and (self._reader is None or self._reader.is_done)
+
+    @property
+    def progress(self) -> float:
+        """Share of its partitions that was read; see ``ports.SourceReader``."""
+        return -1.0 if self._reader is None else self._reader.progress
+
+    @property
+    def unread(self) -> Unread:
+        """What is left to read of its partitions; any thread."""
+        return Unread() if self._reader is None else self._reader.unread
+
+    def close(self) -> None:
+        """Close the source; partitions are their host's to close. May be called twice."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def _obey(self, wanted: Placed) -> None:
+        self.close()  # what it read ahead is read again
+        gone = sorted(self._offsets.keys() - wanted.numbers)
+        self._placement.revoke(gone, monotonic_ms() + _REVOKE_MS)
+        for number in gone:
+            del self._offsets[number]
+        taken_in = self._add(sorted(wanted.numbers - self._offsets.keys()), wanted.generation)
+        own = frozenset(self._offsets)
+        self._obeyed = wanted.generation
+        self._assignment.tell(
+            placed=wanted._replace(numbers=own), is_ended=False, taken_in=taken_in
+        )
+        if own:
+            known = {number: at for number, at in self._offsets.items() if at}
+            self._reader = self._open(known, sorted(own))
+            self._reader.keeps_raw = self.keeps_raw
+
+    def _add(self, numbers: Sequence[int], generation: int) -> int:
+        try:
+            offsets = self._placement.assign(numbers, generation)
+        except SourceMovedError as error:
+            self._placement.lose(numbers)
+            return error.generation
+        except WalleError:
+            self._placement.lose(numbers)
+            raise
+        self._offsets |= {number: offsets.get(number, b"") for number in numbers}
+        return 0
+
+    def _noted(self, batches: Sequence[SourceBatch]) -> Sequence[SourceBatch]:
+        for batch in batches:
+            self._offsets[batch.partition] = batch.offset
+        return batches
