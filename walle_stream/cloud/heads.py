@@ -49,8 +49,7 @@ class KeptFeature(msgspec.Struct, array_like=True, gc=False):
     feature: bytes
     """JSON."""
     encoding: bytes
-    event_time_ms: int = 0
-    """0 in the embedded table, which does not keep it."""
+    event_time_ms: int
 
 
 def chain_digest(before: bytes, record: FeatureRecord) -> bytes:

@@ -45,6 +45,7 @@ from walle_stream.wire.frame import FeatureRecord
 FORMAT_VERSION: Final = b"5"
 PLACE_KEY: Final = b"\x00place"
 COUNTS_KEY: Final = b"\x00counts"
+
 _CALL_PREFIX: Final = b"\x04"
 _SLACK_MIN: Final = 8
 _CACHED_DEVICES: Final = 2_000  # a worker may have a hundred tables
