@@ -57,13 +57,16 @@ arch: setup ## layers and import contracts
 size: setup ## lines of the product, by room; test kits apart
 	@$(PY) .ci/size.py $(ARGS)
 
-.PHONY: unit prop kafka chaos chaos-kafka chaos-release chaos-power fuzz fuzz-guest long
+.PHONY: unit prop kafka cluster chaos chaos-kafka chaos-release chaos-power fuzz fuzz-guest long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
 	@$(PY) -m pytest tests/property -m "not slow" $(ARGS)
 kafka: setup ## tests against a real Apache Kafka alone: Docker, or a JDK and Maven
 	@$(PY) -m pytest -m "kafka and not slow" tests/integration $(ARGS)
+cluster: setup ## ray up of three container nodes, Kafka with TLS, an S3 server, the main job; ARGS='--json bench/results/cluster.json'
+	@.ci/cluster.sh
+	@$(PY) -m tests.cluster $(ARGS)
 chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where it was stopped
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS) --folder walle-data/chaos --resume \
 	    --json bench/results/chaos.json $(ARGS)

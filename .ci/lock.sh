@@ -6,13 +6,14 @@ cd "$(dirname "$0")/.."
 .venv/bin/python -m uv --version >/dev/null 2>&1 ||
     .venv/bin/python -m pip install -q --disable-pip-version-check uv
 new=$(mktemp)
-trap 'rm -f "$new"' EXIT
+trap 'rm -f "$new" "$new.in"' EXIT
+echo 'ray[default]' >"$new.in" # nodes of a cluster have it (deploy/ray/image)
 case "${1:-}" in
 --upgrade) ;;
 *) cp requirements.lock "$new" ;; # uv keeps the pins of its output file
 esac
 .venv/bin/python -m uv pip compile -q --universal --python-version 3.13 --extra all \
-    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o "$new" pyproject.toml
+    --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o "$new" pyproject.toml "$new.in"
 sed -i.bak '/^#/d' "$new" && rm -f "$new.bak"
 {
     echo "# Versions of all extras but the GPU ones, for Python 3.13 and 3.14. Made by: make lock"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import walle_connectors.embedded.log as tunnel
-import walle_stream.cloud.features as cloud
+import walle_stream.cloud.partition_table as cloud
 import walle_stream.store.partition as partitions
 
 _OPENERS: Final[tuple[Any, ...]] = (cloud, tunnel, partitions)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import walle_stream.actors.device_host as hosts
-import walle_stream.cloud.features as cloud_store
+import walle_stream.cloud.frame_table as cloud_store
 import walle_stream.vm.machine as machines
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader
@@ -65,7 +65,7 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("tunnel", EmbeddedTunnel, "send"),
     ("tunnel", CloudActor, "on_idle"),
     ("cloud merge", cloud_store, "decode_body"),
-    ("cloud merge", cloud_store.FeatureStore, "merge"),
+    ("cloud merge", cloud_store.FrameTable, "merge"),
 )
 """(stage, where, function)."""
 

@@ -13,7 +13,7 @@ from tunnel_parts.network import Network, Reach, open_network
 from tunnel_parts.payload import DEVICE, feature, frame
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
-from walle_connectors.kafka.uplink import KafkaUplink
+from walle_connectors.kafka.tunnel import KafkaUplink
 from walle_connectors.tls_sessions import TlsSessions, shared_sessions
 from walle_stream.wire.envelope import DownlinkEnvelope, encode_downlink
 

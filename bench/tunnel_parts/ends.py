@@ -21,8 +21,8 @@ from walle_connectors.kafka.cloud.reader import CloudReader, WorkerClient
 from walle_connectors.kafka.downlink import KafkaDownlink, KafkaDownlinkSender
 from walle_connectors.kafka.drivers import open_group
 from walle_connectors.kafka.source.model import KafkaSourceModel
+from walle_connectors.kafka.tunnel import KafkaUplink
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_connectors.kafka.uplink import KafkaUplink
 from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.wire.envelope import DownlinkEnvelope, decode_downlink, encode_downlink
 

@@ -12,7 +12,7 @@ from vm_parts.measuring import quartiles
 from tunnel_parts.ends import bare_producer, look_for
 from tunnel_parts.network import Network, Reach, open_network, topic_bytes
 from tunnel_parts.payload import DEVICE, feature, frame
-from walle_connectors.kafka.uplink import KafkaUplink
+from walle_connectors.kafka.tunnel import KafkaUplink
 
 RECORD_BYTES: Final = 1_300
 """The paper's feature of a page view."""

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from walle_stream.cloud.heads import chain_digest
-from walle_stream.cloud.partition_table import PartitionTable, Stretch
+from walle_stream.cloud.merging import Stretch
+from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.wire.frame import FeatureRecord
 
 DEVICES = ("a", "b", "ab")

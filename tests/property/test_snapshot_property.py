@@ -23,7 +23,7 @@ from walle_stream.store.objects import FolderObjects
 from walle_stream.store.partition import PartitionStore
 from walle_stream.store.snapshots import PartitionSnapshots
 from walle_stream.stream.sequence import SequencePolicy
-from walle_stream.tunnel.receiver import Fence
+from walle_stream.tunnel.receiver import Senders
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import decode_uplink
@@ -59,12 +59,12 @@ class Cloud:
     """Takes what a receiver takes: no older epoch, no number twice."""
 
     def __init__(self) -> None:
-        self.fence, self.features = Fence(), list[tuple[str, int, bytes]]()
+        self.senders, self.features = Senders(), list[tuple[str, int, bytes]]()
         self.last = dict[str, int]()
 
     def take(self, frame: bytes) -> None:
         sent = decode_uplink(frame)
-        if not self.fence.admits(sent.incarnation, sent.partition, sent.epoch):
+        if not self.senders.admits(sent.incarnation, sent.partition, sent.epoch):
             return
         for each in decode_body(sent.body):
             last = self.last.get(each.device_id, 0)

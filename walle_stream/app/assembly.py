@@ -101,6 +101,7 @@ class Assembly:
         self.has_snapshots = self._spec.state.snapshots is not None
         """Whether state follows its partition to other machines."""
         self.runtime = self._spec.runtime.kind
+        self.runtime_spec = self._spec.runtime
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
         self.tunnel: Any = None
@@ -181,17 +182,6 @@ class Assembly:
             self.open_device_end(stack)
         holdings = self.holdings if self.has_cloud else None
         self._open_vms(stack, options, HostPlace(0, 1, self.tunnel, self._downlink, holdings))
-
-    @property
-    def host_needs(self) -> dict[str, float | None]:
-        """What Ray is to keep for each host of a cluster, as its options."""
-        runtime = self._spec.runtime
-        return {"num_cpus": runtime.host_cpus, "memory": runtime.memory_bytes}
-
-    @property
-    def standbys(self) -> int:
-        """Nodes of a cluster that have a warm copy of each partition."""
-        return self._spec.runtime.standbys
 
     def spread(self) -> Assignment | None:
         """Have hosts told which partitions they have; None where the source's group does that.
@@ -276,9 +266,8 @@ class Assembly:
         stack.callback(self.tunnel.close)
         self.cloud_store.serve_sinks(tuple(self._loaded.sinks), self.incarnation)
         self.sinks = stack.enter_context(serving_sinks(self._loaded, lambda: [self.cloud_store]))
-        for lane, position in self.cloud_store.positions.items():
-            # before anybody sends: a log that lost its end goes on behind what was merged
-            self.tunnel.receiver.release(lane, position)
+        # before anybody sends: a log that lost its end goes on behind what was merged
+        self.tunnel.receiver.release(self.cloud_store.position)
 
     def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
         """Open the devices' end of a tunnel whose cloud side is another program; blocks."""

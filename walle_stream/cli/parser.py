@@ -71,7 +71,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
         prog="walle", description="Event-driven streaming on actors: features made at the device."
     )
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
-    parser.set_defaults(services=_services, growing=_growing)
+    parser.set_defaults(services=_services, growing=_growing, logging=_logging)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_run(commands)
     _add_device(commands)
@@ -94,6 +94,10 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
 # for commands of others, which do not know ``app``
 def _growing(*given: Any) -> Any:
     return import_module("walle_stream.app.growing").growing_state(*given)
+
+
+def _logging(*given: Any) -> None:
+    import_module("walle_stream.app.figures.logs").configure_logging(*given)
 
 
 def _services(loaded: Any) -> Any:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Thread
 from typing import Final
 
-from walle_stream.cloud.calls import CallStore, CloudCalls, ServiceCounts
+from walle_stream.cloud.calls import CloudCalls, ServiceCounts
+from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.service_pool import Served
 from walle_stream.ports import DownlinkSender
 
@@ -20,7 +21,7 @@ class AnsweringThread:
 
     def __init__(
         self,
-        stores: Callable[[], Sequence[CallStore]],
+        stores: Callable[[], Sequence[PartitionTable]],
         sender: DownlinkSender,
         services: Mapping[str, Served],
     ) -> None:

@@ -10,10 +10,11 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.service_pool import Answer, Served, ServiceCall, ServicePool
 from walle_stream.errors import StoreError
 from walle_stream.faults import crash_point
@@ -37,26 +38,9 @@ type ServiceCounts = Mapping[str, Mapping[str, int]]
 """By service and state."""
 
 
-class CallStore(Protocol):
-    """Where calls wait for their answers."""
-
-    @property
-    def last_call(self) -> int:
-        """Number of the last call that arrived, answered or not; 0 for none."""
-        ...
-
-    def open_calls(self, after: int, limit: int) -> Sequence[tuple[int, OpenCall]]:
-        """Return waiting calls behind a number in the order of arrival, each with its number."""
-        ...
-
-    def close_call(self, number: int) -> None:
-        """Forget a call, because its reply is in the tunnel; blocks."""
-        ...
-
-
 class _Lane:
     # up to where the calls of a store were taken up
-    def __init__(self, store: CallStore) -> None:
+    def __init__(self, store: PartitionTable) -> None:
         self.store = store
         self.last = 0
         self.held: dict[str, int] = {}  # by service that had no room: what is behind waits
@@ -84,7 +68,7 @@ class CloudCalls:
 
     def __init__(
         self,
-        stores: Callable[[], Sequence[CallStore]],
+        stores: Callable[[], Sequence[PartitionTable]],
         sender: DownlinkSender,
         services: Mapping[str, Served],
         on_answer: Callable[[], None] = lambda: None,

@@ -8,7 +8,7 @@ rows.
 from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, override
 
 import msgspec
 
@@ -29,12 +29,8 @@ class DeviceHead(DeviceSeen, array_like=True):
     gaps: int = 0
     kept: dict[str, int] = msgspec.field(default_factory=dict)
 
+    @override
     def take(self, generation: int, record: FeatureRecord, *, is_gap: bool) -> int:
-        """Count a new feature, and return how many rows its task has with it.
-
-        ``generation`` is the index of its incarnation; ``is_gap`` where numbers before it are
-        missing.
-        """
         if generation == len(self.counts):
             self.counts.append(0)
             self.digests.append(b"")
@@ -53,8 +49,7 @@ class KeptFeature(msgspec.Struct, array_like=True, gc=False):
     feature: bytes
     """JSON."""
     encoding: bytes
-    event_time_ms: int = 0
-    """0 in the embedded table, which does not keep it."""
+    event_time_ms: int
 
 
 def chain_digest(before: bytes, record: FeatureRecord) -> bytes:

@@ -1,6 +1,7 @@
 """A service that is a server: the question is posted to it, its answer is the reply."""
 
 import json
+import logging
 import ssl
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
@@ -8,6 +9,8 @@ from typing import Any, Final, NoReturn
 from urllib.parse import quote, urlsplit
 
 from walle_stream.cloud.service_pool import REPLY_MAX_BYTES, ServiceCall
+
+_log = logging.getLogger(__name__)
 
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 _GOOD: Final = range(200, 300)
@@ -18,7 +21,9 @@ _BROKEN: Final = 500
 class HttpService:
     """Posts questions, over connections that stay open. Thread-safe.
 
-    Nobody follows where an answer leads elsewhere.
+    Nobody follows where an answer leads elsewhere. A second answer to a question would be taken as
+    that of the next one: a connection on which one has come is closed, and from then on each
+    question has a connection of its own.
     """
 
     def __init__(self, url: str, timeout_s: float, token: Callable[[], str] | None) -> None:
@@ -32,6 +37,7 @@ class HttpService:
         self._secure = ssl.create_default_context() if parts.scheme == "https" else None
         self._token = token
         self._idle: list[HTTPConnection] = []
+        self._answers_once = True
 
     def __call__(self, call: ServiceCall) -> Any:
         """Return what the server answered; blocks.
@@ -70,8 +76,9 @@ class HttpService:
             self._idle.pop().close()
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[HTTPResponse, bytes]:
-        is_kept = bool(self._idle)
-        connection = self._idle.pop() if is_kept else self._connection()
+        connection = self._kept()
+        is_kept = connection is not None
+        connection = connection or self._connection()
         try:
             try:
                 response = _sent(connection, self._path, body, headers)
@@ -85,7 +92,7 @@ class HttpService:
         except BaseException:
             connection.close()
             raise
-        if response.isclosed() and not response.will_close:
+        if response.isclosed() and not response.will_close and self._answers_once:
             self._idle.append(connection)
         else:
             connection.close()
@@ -93,12 +100,44 @@ class HttpService:
             raise ConnectionResetError("the answer was cut short")
         return response, answer
 
+    def _kept(self) -> HTTPConnection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            more = _more(connection)
+            if more is None:
+                return connection
+            connection.close()  # by the server, too, where it sent nothing
+            if more and self._answers_once:
+                self._answers_once = False
+                _log.warning(
+                    "%s answers a question twice: each has a connection of its own from now on",
+                    self._host,
+                )
+        return None
+
     def _connection(self) -> HTTPConnection:
         if self._secure is None:
             return HTTPConnection(self._host, self._port, timeout=self._timeout_s)
         return HTTPSConnection(
             self._host, self._port, timeout=self._timeout_s, context=self._secure
         )
+
+
+def _more(connection: HTTPConnection) -> bytes | None:
+    # a byte that came unasked, none where the server has closed; None: neither
+    sock = connection.sock
+    if sock is None:
+        return b""
+    timeout_s = sock.gettimeout()
+    sock.settimeout(0.0)
+    try:
+        return bytes(sock.recv(1))
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return None
+    except OSError:
+        return b""
+    finally:
+        sock.settimeout(timeout_s)
 
 
 def _sent(

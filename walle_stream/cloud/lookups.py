@@ -6,16 +6,18 @@ once; only when they answered for all partitions is a device unknown. An address
 who is asked says which partitions he has, and only to his own group.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, contextmanager
 from email.message import Message
 from http.client import HTTPConnection, HTTPException
+from threading import Lock
 from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, parse_qs, quote, unquote
 
 import msgspec
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.cloud.calls import show_services
 from walle_stream.cloud.heads import shown
 from walle_stream.cloud.partitions import MOVING, Partitions
@@ -31,6 +33,7 @@ _ASKED_HEADER: Final = "X-Walle-Forwarded"
 _FEATURES: Final = "/features/"
 _OTHER_S: Final = 5.0
 _CLIENT_S: Final = 10.0
+_HANGS_MS: Final = 1_000.0
 _OK: Final = 200
 _MERGED: Final = "What this worker's tables have merged, by what."
 _LAG: Final = "Records of a partition that its table lacks, as of the last fetch."
@@ -54,6 +57,32 @@ class Group(NamedTuple):
     """Gives ``HOST:PORT`` of partitions' owners, asking anew if those given were wrong."""
 
 
+class _Hanging:
+    """Which addresses let a question wait, so that not every other one waits as long."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, list[float]] = {}  # when each open question was put, ascending
+        self._lock = Lock()
+
+    def is_so(self, address: str) -> bool:
+        with self._lock:
+            open_ones = self._since.get(address, ())
+            return any(monotonic_ms() - began_ms > _HANGS_MS for began_ms in open_ones[:1])
+
+    @contextmanager
+    def asking(self, address: str) -> Iterator[None]:
+        began_ms = monotonic_ms()
+        with self._lock:
+            self._since.setdefault(address, []).append(began_ms)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._since[address].remove(began_ms)
+                if not self._since[address]:
+                    del self._since[address]
+
+
 class LookUps:
     """Answers questions; any thread."""
 
@@ -69,6 +98,7 @@ class LookUps:
         self._group = group
         self._keep = keep
         self._more_health = more_health
+        self._hanging = _Hanging()
 
     def health(self) -> tuple[int, Any]:
         """Return status and body of ``/healthz``."""
@@ -147,13 +177,9 @@ class LookUps:
             if not missing:
                 break
             owners = self._group.owners(wrong)
-            addresses = sorted(
-                {owners[n] for n in missing if n in owners} - {self._partitions.incarnation}
-            )
-            with ThreadPoolExecutor(max(len(addresses), 1)) as asking:
-                said = list(asking.map(lambda each: self._ask(each, device_id, task), addresses))
+            addresses = {owners[n] for n in missing if n in owners} - {self._partitions.incarnation}
             silent = []
-            for address, each in zip(addresses, said, strict=True):
+            for address, each in self._asked(addresses, device_id, task):
                 if isinstance(each, msgspec.Raw):
                     return 200, each
                 if each is None:
@@ -168,13 +194,30 @@ class LookUps:
         problem = self._partitions.problem
         return _not_now(problem) if problem else (404, {"error": _unknown(device_id)})
 
+    def _asked(
+        self, addresses: Collection[str], device_id: str, task: str | None
+    ) -> Iterator[tuple[str, "msgspec.Raw | _Without | None"]]:
+        # answers as they come: who hangs holds up nobody that another one can answer
+        asking = ThreadPoolExecutor(max(len(addresses), 1))
+        try:
+            answers = {asking.submit(self._ask, each, device_id, task): each for each in addresses}
+            for answer in as_completed(answers):
+                yield answers[answer], answer.result()
+        finally:
+            asking.shutdown(wait=False, cancel_futures=True)
+
     def _ask(
         self, address: str, device_id: str, task: str | None
     ) -> "msgspec.Raw | _Without | None":
+        if self._hanging.is_so(address):
+            return None
         query = "" if task is None else f"?task={quote(task, safe='')}"
         path = f"{_FEATURES}{quote(device_id, safe='')}{query}"
         try:
-            with closing(HTTPConnection(address, timeout=_OTHER_S)) as connection:
+            with (
+                self._hanging.asking(address),
+                closing(HTTPConnection(address, timeout=_OTHER_S)) as connection,
+            ):
                 connection.request("GET", path, headers={_ASKED_HEADER: self._group.name})
                 answer = connection.getresponse()
                 body = answer.read()
@@ -184,6 +227,7 @@ class LookUps:
                 return msgspec.json.decode(body, type=_Without)
         except (OSError, ValueError, HTTPException, msgspec.MsgspecError):
             pass
+        self._group.owners(range(self._group.partitions))  # it may have none any more
         return None
 
 

@@ -1,80 +1,60 @@
-r"""The feature table of one partition of an uplink topic, with the topic's offset.
+r"""The feature table of what comes in one order, with what it has seen, in one RocksDB.
 
-A partition's records come in one order, and a table reads them one after another from its own
-place. So a table at a place is the same whoever wrote it: nobody has to be told who owns the
-partition now, and no record is judged twice.
+That is one partition of an uplink topic, or the log of a tunnel (``frame_table``). Records come in
+one order, and a table reads them one after another from its own place. So a table at a place is
+the same whoever wrote it: nobody has to be told who owns the partition now, and no record is
+judged twice.
 
-Keys beside those of ``features``::
+Keys, integers big-endian::
 
-    \x00place                          Place, MessagePack
-    \x02 DEVICE                        DeviceHead, MessagePack
-    \x04 u64 number                    OpenCall; as the number of a record for sinks, and one
+    \x00 counts | format | place       single rows; Place, MessagePack
+    \x01 INCARNATION u32 partition     what was seen of a sender, see ``tunnel.receiver``
+    \x02 DEVICE                        DeviceHead, MessagePack; DeviceSeen where all features stay
+    \x04 u64 number                    OpenCall, MessagePack; until its reply was sent
     \x05 u64 number                    frame of reports that the service does not have yet
+    \x06 u64 number, \x07 NAME         of sinks, see ``sink_log``
     \x10 DEVICE \x00 u32 generation u64 seq   KeptFeature, MessagePack
+
+Features, what was seen and the place commit in ONE write batch: that is what makes the effect
+exactly-once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from itertools import islice
 from pathlib import Path
 from threading import RLock
-from typing import Final, NamedTuple, cast, override
+from typing import Final, NamedTuple, cast
 
 import msgspec
-from rocksdict import Checkpoint, WriteBatch
+from rocksdict import Checkpoint, DbClosedError, Rdict, WriteBatch
 
-from walle_stream.cloud.features import (
-    CALL_PREFIX,
-    FEATURE_KEY,
-    FeatureStore,
-    Merging,
-    device_prefix,
-)
 from walle_stream.cloud.heads import INCARNATIONS_MAX, DeviceHead, KeptFeature
+from walle_stream.cloud.merging import FEATURE_KEY, Merging, Place, Stretch, device_prefix
 from walle_stream.cloud.reports import PREFIX, WAITING_MAX_BYTES, HeldReports, Waiting
-from walle_stream.cloud.sink_log import as_merged
-from walle_stream.ports import ReportFrame
-from walle_stream.store.rocks import RocksErrorMap, scan_rocks
+from walle_stream.cloud.sink_log import SinkLog, as_merged
+from walle_stream.errors import FormatVersionError
+from walle_stream.faults import crash_point
+from walle_stream.store.files import make_folder
+from walle_stream.store.rocks import RocksErrorMap, durability_of, open_rocks, scan_rocks
 from walle_stream.store.transaction import prefix_end
-from walle_stream.tunnel.receiver import MergeCounts, Verdict
-from walle_stream.wire.calls import CloudCall, OpenCall
+from walle_stream.tunnel.receiver import SENDER_PREFIX, DeviceSeen, MergeCounts, Senders, Verdict
+from walle_stream.wire.calls import OpenCall
 from walle_stream.wire.frame import FeatureRecord
 
+FORMAT_VERSION: Final = b"5"
 PLACE_KEY: Final = b"\x00place"
+COUNTS_KEY: Final = b"\x00counts"
+
+_CALL_PREFIX: Final = b"\x04"
 _SLACK_MIN: Final = 8
-_OFFSET_BITS: Final = 48
+_CACHED_DEVICES: Final = 2_000  # a worker may have a hundred tables
+_CACHED_WHERE_ONE: Final = 50_000
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(DeviceHead).decode
 _decode_row = msgspec.msgpack.Decoder(KeptFeature).decode
-
-
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """How far a partition was read."""
-
-    begun: int = 0
-    """How often reading began anew, because the topic did."""
-    next: int = 0
-    """Kafka's offset of the next record, or whatever counts there."""
-    offset: bytes = b""
-    """The reader's own; empty where nothing was read."""
-
-    @property
-    def progress(self) -> int:
-        """As one number: higher is further."""
-        return (self.begun << _OFFSET_BITS) + self.next
-
-
-class Stretch(NamedTuple):
-    """Records of one sender that follow each other."""
-
-    incarnation: str
-    partition: int
-    """The sender's."""
-    epoch: int
-    records: Sequence[FeatureRecord] = ()
-    numbers: Sequence[int] = ()
-    """Offsets of the records, for sinks, or of the calls."""
-    reports: Sequence[ReportFrame] = ()
-    calls: Sequence[CloudCall] = ()
+_decode_head = msgspec.msgpack.Decoder(DeviceHead).decode
+_decode_call = msgspec.msgpack.Decoder(OpenCall).decode
 
 
 class Kept(NamedTuple):
@@ -85,50 +65,71 @@ class Kept(NamedTuple):
     """Generation, number and feature; the newest first."""
 
 
-class _Taking(Merging):
-    def __init__(self, counts: MergeCounts, base: int) -> None:
-        super().__init__(counts)
-        self.base = base  # what is added to offsets, so that a topic that begins anew goes on
-        self.fresh: dict[str, dict[bytes, str]] = {}  # by device, rows of this batch: key to task
-        self.gone: set[bytes] = set()
-        self.full: set[str] = set()  # devices with too many rows
-        self.problems: list[str] = []
-        self.last_call = 0
-
-
-class PartitionTable(FeatureStore):
+class PartitionTable:
     """One writing thread; any thread may look up.
 
     Once it is closed, whatever reads or writes its database raises ``StoreError``.
     """
 
-    _cached_devices = 2_000  # a worker may have a hundred tables
-    _packs_flushes = True
-
     def __init__(
-        self, path: Path, keep: int, *, keeps_reports: bool = False, keeps_calls: bool = False
+        self,
+        path: Path,
+        keep: int | None,
+        *,
+        keeps_reports: bool = False,
+        keeps_calls: bool = False,
+        read_only: bool = False,
+        sync_ms: float | None = None,
     ) -> None:
-        """Open it, making it if it is not there; blocks.
+        """Open it, making it if it is not there; blocks. ``read_only`` opens it beside its writer.
 
-        ``keep`` (≥ 1) latest features of a device and task stay. Where the table does not keep
-        reports, or calls, they are only counted.
+        ``keep`` (≥ 1) latest features of a device and task stay, all where None. Where the table
+        does not keep reports, or calls, they are only counted. ``sync_ms`` is how often it is
+        flushed to the disk, see ``store.durability``.
 
         Raises:
+            FormatVersionError: It has another layout version.
             StoreError: It cannot be opened.
         """
-        super().__init__(path)
+        if not read_only:
+            make_folder(path)
         self.path = path
-        self._keep = keep
+        self.sink_log: SinkLog | None = None
+        self.lane = ""
+        """What numbers the features of ``sink_log``."""
+        self._keeps_all, self._keep = keep is None, keep or 0
         # some rows beyond ``keep`` may stay, so that the table seldom looks for the oldest ones
-        self._most = keep + max(keep // 2, _SLACK_MIN)
+        self._most = 0 if keep is None else keep + max(keep // 2, _SLACK_MIN)
+        head_type = DeviceSeen if keep is None else DeviceHead
+        self._decode_seen = msgspec.msgpack.Decoder(head_type).decode
+        self._no_head = _encode(head_type())
+        self._cached_devices = _CACHED_WHERE_ONE if keep is None else _CACHED_DEVICES
         self._lock = RLock()
-        found = self._get(PLACE_KEY)
-        self.place = msgspec.msgpack.decode(found, type=Place) if found else Place()
-        rows = scan_rocks(self._database, path, PREFIX, prefix_end(PREFIX))
-        self._reports = HeldReports(rows, WAITING_MAX_BYTES) if keeps_reports else None
+        packs = keep is not None
+        self._database: Rdict = open_rocks(path, read_only=read_only, packs_flushes=packs)
+        self._durability = durability_of(self._database, path, sync_ms)
+        self._seen: dict[str, DeviceSeen] = {}
+        self._check_format(is_new=not read_only)
+        self.place = msgspec.msgpack.decode(self._get(PLACE_KEY) or _encode(Place()), type=Place)
+        self.stats = msgspec.msgpack.decode(
+            self._get(COUNTS_KEY) or _encode(MergeCounts()), type=MergeCounts
+        )
+        self._senders = Senders(self._scan(SENDER_PREFIX))
+        self._reports = (
+            HeldReports(self._scan(PREFIX), WAITING_MAX_BYTES) if keeps_reports else None
+        )
         self._keeps_calls = keeps_calls
         # calls that wait are looked for up to here
         self._last_call = self.place.progress
+
+    def serve_sinks(self, names: Sequence[str], lane: str) -> None:
+        """Keep what is merged from now on until all sinks have it; blocks, before any merge.
+
+        ``lane`` tells this table's numbers from those of others.
+        """
+        self.lane = lane
+        if names:
+            self.sink_log = SinkLog(self._database, self.path, names)
 
     def take(
         self, stretches: Iterable[Stretch], offset: bytes, next_offset: int, refused: int = 0
@@ -142,19 +143,16 @@ class PartitionTable(FeatureStore):
             StoreError: Nothing of them was written: open it again.
         """
         begun = self.place.begun + (next_offset < self.place.next)
-        merging = _Taking(msgspec.structs.replace(self.stats), begun << _OFFSET_BITS)
-        merging.counts.frames_refused += refused
+        counts = msgspec.structs.replace(self.stats)
+        merging = Merging(counts, Place(begun, next_offset, offset))
+        counts.frames_refused += refused
         for each in stretches:
             self._merge_stretch(merging, each)
-        place = Place(begun, next_offset, offset)
-        merging.batch.put(PLACE_KEY, _encode(place))
+        for device_id in merging.full:
+            self._trim(merging, device_id)
+        counts.told = min(counts.told, counts.losses)  # some may have been sent again
         with self._lock:
-            if self._reports is not None:
-                self._reports.add(merging.reports, merging.batch)
-            merging.reports = []
             self._write(merging)
-            self.place = place
-            self._last_call = merging.last_call or self._last_call
         return merging.problems
 
     def look_up(self, device_id: str) -> Kept | None:
@@ -163,6 +161,19 @@ class PartitionTable(FeatureStore):
             stored = self._get(b"\x02" + device_id.encode())
             rows = self._rows(device_id) if stored else []
         return Kept(_decode_head(stored), rows[::-1]) if stored else None
+
+    def scan(self, device_id: str | None = None) -> Iterator[FeatureRecord]:
+        """Iterate over features by device and sequence number; None means all devices.
+
+        Features of a later incarnation come behind an earlier's.
+        """
+        for key, row in self._scan(b"\x10" if device_id is None else device_prefix(device_id)):
+            end = len(key) - FEATURE_KEY.size - 1
+            _, number = FEATURE_KEY.unpack_from(key, end + 1)
+            kept = _decode_row(row)
+            of_task = kept.task, kept.task_version, number
+            content = kept.feature, kept.encoding, kept.event_time_ms
+            yield FeatureRecord(key[1:end].decode(), *of_task, *content)
 
     def checkpoint(self, path: Path) -> None:
         """Make a copy of the table; see ``PartitionStore.checkpoint``."""
@@ -183,137 +194,239 @@ class PartitionTable(FeatureStore):
                 self._database.write(batch)
 
     @property
-    @override
-    def last_call(self) -> int:
-        """Number of the last call that arrived; any thread."""
-        return self._last_call
-
-    @override
-    def open_calls(self, after: int, limit: int) -> list[tuple[int, OpenCall]]:
-        """Return calls that wait for their reply; any thread, blocks."""
-        with self._lock:
-            return super().open_calls(after, limit)
-
-    @override
-    def close_call(self, number: int) -> None:
-        """Forget a call whose reply was sent; any thread, blocks."""
-        with self._lock:
-            super().close_call(number)
-
-    @property
     def report_counts(self) -> tuple[int, int]:
         """How many frames of reports wait, and how many had no room."""
         held = self._reports
         return (0, 0) if held is None else (len(held.waiting), held.dropped)
 
-    @override
-    def close(self) -> None:
-        """Release the database; look-ups fail from now on."""
-        with self._lock:
-            super().close()
+    @property
+    def last_call(self) -> int:
+        """Number of the last call that arrived; any thread."""
+        return self._last_call
 
-    def _merge_stretch(self, merging: _Taking, stretch: Stretch) -> None:
-        sender, epoch = (stretch.incarnation, stretch.partition), stretch.epoch
-        known = self._fence.epochs.get(sender, 0)
-        if not self._fence.admits(*sender, epoch):
-            merging.counts.frames_refused += (
-                len(stretch.records) + len(stretch.reports) + len(stretch.calls)
-            )
-            merging.problems.append(
-                f"epoch {epoch} of partition {stretch.partition} is over, {known} was seen: the "
-                "sender lost the partition to another host"
+    def open_calls(self, after: int, limit: int) -> list[tuple[int, OpenCall]]:
+        """Return calls that wait for their reply; any thread, blocks."""
+        start, end = _CALL_PREFIX + (after + 1).to_bytes(8), prefix_end(_CALL_PREFIX)
+        with self._lock:
+            return [
+                (int.from_bytes(key[1:]), _decode_call(row))
+                for key, row in islice(scan_rocks(self._database, self.path, start, end), limit)
+            ]
+
+    def close_call(self, number: int) -> None:
+        """Forget a call whose reply was sent; any thread, blocks."""
+        with self._lock, RocksErrorMap(self.path):
+            self._database.delete(_CALL_PREFIX + number.to_bytes(8))
+            self._durability.commit()
+
+    def close(self) -> None:
+        """Release the database, look-ups fail from now on; may be called twice.
+
+        Raises:
+            StoreError: What a failed write left cannot be closed cleanly.
+        """
+        self._durability.close()
+        using = nullcontext() if self.sink_log is None else self.sink_log.using
+        with self._lock, using, RocksErrorMap(self.path), suppress(DbClosedError):
+            self._database.close()
+
+    # A write batch
+
+    def _merge_stretch(self, merging: Merging, stretch: Stretch) -> None:
+        counts, frame = merging.counts, stretch.frame
+        sender = stretch.incarnation, stretch.partition
+        known = self._senders.seen(*sender)
+        counts.frames += frame is not None
+        if not self._senders.admits(*sender, stretch.epoch, frame):
+            merging.refuse(
+                stretch.refusals,
+                f"epoch {stretch.epoch} of partition {stretch.partition} is over, {known.epoch} "
+                "was seen: the sender lost the partition to another host",
             )
             return
-        if epoch != known:
-            merging.put_sender(*sender, epoch)
-        self._open_calls(merging, stretch)
-        merging.counts.frames += len(stretch.reports)
+        if self._senders.seen(*sender) != known:
+            merging.batch.put(*self._senders.row(*sender))
         merging.reports += stretch.reports
-        log = self.sink_log
+        new = 1 if frame is None else frame.number - known.frame.number
+        if frame is None:
+            counts.frames += len(stretch.reports)
+        else:
+            counts.missing_frames += max(new - 1, 0)
+        if new > 0:
+            self._open_calls(merging, stretch)
+        else:
+            counts.duplicates_dropped += len(stretch.calls)
+        self._merge_records(merging, stretch)
+
+    def _open_calls(self, merging: Merging, stretch: Stretch) -> None:
+        for index, call in enumerate(stretch.calls):
+            merging.counts.calls += 1
+            if self._keeps_calls:
+                offsets = stretch.numbers
+                number = merging.base + offsets[index] + 1 if offsets else merging.counts.calls
+                merging.last_call = number
+                row = OpenCall(stretch.incarnation, call, stretch.partition)
+                merging.batch.put(_CALL_PREFIX + number.to_bytes(8), _encode(row))
+
+    def _merge_records(self, merging: Merging, stretch: Stretch) -> None:
+        incarnation, counts, log = stretch.incarnation, merging.counts, self.sink_log
+        pack, device_id = FEATURE_KEY.pack, None
         for index, record in enumerate(stretch.records):
-            if self._merge_record(merging, stretch.incarnation, record) and log is not None:
-                number = merging.base + stretch.numbers[index]
-                merging.merged.append(as_merged(number, stretch.incarnation, record))
-        while merging.full:
-            self._trim(merging, merging.full.pop())
-
-    def _open_calls(self, merging: _Taking, stretch: Stretch) -> None:
-        merging.counts.calls += len(stretch.calls)
-        for index, call in enumerate(stretch.calls if self._keeps_calls else ()):
-            number = merging.last_call = merging.base + stretch.numbers[index] + 1
-            row = OpenCall(stretch.incarnation, call, stretch.partition)
-            merging.batch.put(CALL_PREFIX + number.to_bytes(8), _encode(row))
-
-    def _merge_record(self, merging: _Taking, incarnation: str, record: FeatureRecord) -> bool:
-        # whether it was new
-        device_id, counts = record.device_id, merging.counts
-        head = self._device(device_id)
-        known = head.incarnations
-        if len(known) >= INCARNATIONS_MAX and incarnation not in known:
-            # none may be forgotten: its records would count once more when they come again
-            counts.frames_refused += 1
-            merging.problems.append(
-                f"device {device_id!r}: incarnation {incarnation!r} is one more than the "
-                f"{INCARNATIONS_MAX} of a device: its data directory was made anew so often, or "
-                "somebody writes in its name"
-            )
-            return False
-        counts.devices += not known
-        merging.touched[device_id] = head
-        verdict, generation = head.judge(incarnation, record.sequence_number)
-        if verdict is Verdict.SEEN:
-            counts.duplicates_dropped += 1
-            return False
-        is_gap = verdict is Verdict.GAP
-        counts.features += 1
-        counts.gaps += is_gap
-        key = device_prefix(device_id) + FEATURE_KEY.pack(generation, record.sequence_number)
-        merging.rows[key] = _encode(
-            KeptFeature(
+            number = record.sequence_number
+            if record.device_id != device_id:
+                device_id = record.device_id
+                prefix, head = device_prefix(device_id), self._device(device_id)
+                last, known = head.last(incarnation), head.incarnations
+                is_one_more = len(known) >= INCARNATIONS_MAX and incarnation not in known
+                counts.devices += not known
+                merging.touched[device_id] = head
+                rows = merging.rows.setdefault(device_id, {})
+            if is_one_more:
+                # none may be forgotten: its records would count once more when they come again
+                merging.refuse(
+                    1,
+                    f"device {device_id!r}: incarnation {incarnation!r} is one more than the "
+                    f"{INCARNATIONS_MAX} of a device: its data directory was made anew so often, "
+                    "or somebody writes in its name",
+                )
+                continue
+            verdict, generation = head.judge(incarnation, number)
+            key = prefix + pack(generation, number)
+            feature = KeptFeature(
                 record.task,
                 record.task_version,
                 record.feature,
                 record.encoding,
                 record.event_time_ms,
             )
-        )
-        merging.fresh.setdefault(device_id, {})[key] = record.task
-        if head.take(generation, record, is_gap=is_gap) > self._most:
-            merging.full.add(device_id)
+            if verdict is Verdict.SEEN:
+                if self._is_held(merging, rows.get(key), key, feature):
+                    continue
+            else:
+                counts.features += 1
+                is_gap = verdict is Verdict.GAP
+                if is_gap:
+                    counts.gaps += 1
+                    counts.missing_features += number - last - 1
+                last = number
+                if head.take(generation, record, is_gap=is_gap) > self._most:
+                    merging.full.add(device_id)
+            rows[key] = record.task, _encode(feature)
+            if log is not None:
+                offsets = stretch.numbers
+                count = log.end + len(merging.merged)
+                number = merging.base + offsets[index] if offsets else count
+                merging.merged.append(as_merged(number, incarnation, record))
+
+    def _is_held(
+        self, merging: Merging, fresh: tuple[str, bytes] | None, key: bytes, feature: KeptFeature
+    ) -> bool:
+        # whether what was seen needs no row
+        counts = merging.counts
+        if self._keeps_all:
+            row = fresh[1] if fresh is not None else self._get(key)
+            if row is None:
+                counts.missing_features -= 1  # it was sent again
+                counts.features += 1
+                return False
+            held = _decode_row(row)
+            held.event_time_ms = feature.event_time_ms  # unknown where it is sent again
+            if held != feature:
+                # its device forgot it and made this one: the table is what the device has
+                counts.differing_features += 1
+                return False
+        counts.duplicates_dropped += 1
         return True
 
-    def _trim(self, merging: _Taking, device_id: str) -> None:
-        fresh = merging.fresh[device_id]
-        prefix = device_prefix(device_id)
+    def _trim(self, merging: Merging, device_id: str) -> None:
+        fresh, prefix = merging.rows[device_id], device_prefix(device_id)
         keys: dict[str, list[bytes]] = {}
         for generation, number, row in self._rows(device_id):
             key = prefix + FEATURE_KEY.pack(generation, number)
-            if key not in merging.gone:
-                keys.setdefault(row.task, []).append(key)
-        for key, task in fresh.items():
+            keys.setdefault(row.task, []).append(key)
+        for key, (task, _) in fresh.items():
             keys.setdefault(task, []).append(key)
-        head = self._device(device_id)
+        head = cast("DeviceHead", self._device(device_id))  # as not all stay
         for task, of_task in keys.items():
             of_task.sort()
             for key in of_task[: -self._keep]:
                 if key in fresh:
-                    del fresh[key], merging.rows[key]
+                    del fresh[key]
                 else:
                     merging.batch.delete(key)
-                    merging.gone.add(key)
             head.kept[task] = min(len(of_task), self._keep)
+
+    def _write(self, merging: Merging) -> None:
+        # under the lock
+        batch, counts, log = merging.batch, merging.counts, self.sink_log
+        for rows in merging.rows.values():
+            for key, (_, row) in rows.items():
+                batch.put(key, row)
+        for device_id, head in merging.touched.items():
+            batch.put(b"\x02" + device_id.encode(), _encode(head))
+        batch.put(PLACE_KEY, _encode(merging.place))
+        batch.put(COUNTS_KEY, _encode(counts))
+        if log is not None and merging.merged:
+            log.add(batch, merging.merged)
+        self._hold_reports(merging)
+        crash_point("cloud.before")
+        with RocksErrorMap(self.path):
+            self._database.write(batch)
+        self._durability.commit()
+        if log is not None and merging.merged:
+            log.end = merging.merged[-1].number + 1
+        crash_point("cloud.after")
+        self.place, self.stats = merging.place, counts
+        self._last_call = merging.last_call or self._last_call
+        if len(self._seen) > self._cached_devices:
+            self._seen.clear()
+
+    def _hold_reports(self, merging: Merging) -> None:
+        if self._reports is not None:
+            self._reports.add(merging.reports, merging.batch)
+
+    # Rows
+
+    def _check_format(self, *, is_new: bool) -> None:
+        version = self._get(b"\x00format")
+        if version is None and is_new:
+            with RocksErrorMap(self.path):
+                self._database[b"\x00format"] = FORMAT_VERSION
+        elif version not in {None, FORMAT_VERSION}:
+            raise FormatVersionError(
+                f"{self.path} has format {version!r}, this version reads {FORMAT_VERSION!r}: use "
+                "the version of walle_stream that wrote it, or a new --data-dir"
+            )
 
     def _rows(self, device_id: str) -> list[tuple[int, int, KeptFeature]]:
         prefix = device_prefix(device_id)
         return [
             (*FEATURE_KEY.unpack_from(key, len(prefix)), _decode_row(row))
-            for key, row in scan_rocks(self._database, self.path, prefix, prefix_end(prefix))
+            for key, row in self._scan(prefix)
         ]
 
-    @override
-    def _device(self, device_id: str) -> DeviceHead:
-        return cast("DeviceHead", super()._device(device_id))  # of ``_head``
+    def _device(self, device_id: str) -> DeviceSeen:
+        head = self._seen.get(device_id)
+        if head is None:
+            stored = self._get(b"\x02" + device_id.encode())
+            head = self._seen[device_id] = self._decode_seen(stored or self._no_head)
+        return head
 
-    @override
-    def _head(self, stored: bytes | None) -> DeviceHead:
-        return _decode_head(stored) if stored else DeviceHead()
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return scan_rocks(self._database, self.path, prefix, prefix_end(prefix))
+
+    def _get(self, key: bytes) -> bytes | None:
+        with RocksErrorMap(self.path):
+            value: bytes | None = self._database.get(key)
+            return value
+
+
+def place_of(path: Path) -> Place:
+    """Return how far a closed table was read; blocks.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    table = PartitionTable(path, 1)
+    table.close()
+    return table.place

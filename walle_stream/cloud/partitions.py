@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from walle_stream.clock import monotonic_ms, unstopped_ms
-from walle_stream.cloud.partition_table import Kept, PartitionTable, Stretch
+from walle_stream.cloud.merging import Stretch
+from walle_stream.cloud.partition_table import Kept, PartitionTable, place_of
 from walle_stream.errors import StoreError
 from walle_stream.store.copies import SnapshotCopies, Uploads
 from walle_stream.store.files import make_folder
@@ -267,16 +268,13 @@ class Partitions:
         table.serve_sinks(options.sinks, f"partition-{number:04d}")
         return _Open(table, copies, epoch)
 
-    def _fetch(self, copies: SnapshotCopies, path: Path) -> None:
+    @staticmethod
+    def _fetch(copies: SnapshotCopies, path: Path) -> None:
         newest = copies.prepare(path)
         if newest is None:
             return
-        if (path / "CURRENT").exists():
-            table = PartitionTable(path, self._options.keep)
-            own = table.place.progress
-            table.close()
-            if own >= newest.commits:
-                return
+        if (path / "CURRENT").exists() and place_of(path).progress >= newest.commits:
+            return
         began_ms = monotonic_ms()
         copies.snapshots.fetch(path)
         _log.info("%s is the snapshot %s, %.0f ms", path, newest, monotonic_ms() - began_ms)

@@ -1,22 +1,19 @@
 """What a worker has for itself alone: its data directory, and the address of its pages."""
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from walle_stream.clock import monotonic_ms
 from walle_stream.errors import MetricsAddressError, StoreError, StoreLockedError
+from walle_stream.store.locks import lock_within
 
 LOCK_WAIT_S: Final = 10.0
 """A worker that was killed may still be dying, and holds its databases until then."""
 
 _RUNS_FILE: Final = "meta.json"
-_PAUSE_S: Final = 0.1
 
 
 @contextmanager
@@ -42,25 +39,14 @@ def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
             f"{path} cannot be used as data directory ({reason}): give another --data-dir"
         ) from error
     try:
-        _take(lock, path, monotonic_ms() + wait_s * 1000.0)
+        if not lock_within(lock, wait_s):
+            raise StoreLockedError(
+                f"{path} is the data directory of another worker that runs: give each its own "
+                "--data-dir and --web-port"
+            )
         yield path.absolute()
     finally:
         os.close(lock)
-
-
-def _take(lock: int, path: Path, deadline_ms: float) -> None:
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if monotonic_ms() >= deadline_ms:
-                raise StoreLockedError(
-                    f"{path} is the data directory of another worker that runs: give each its own "
-                    "--data-dir and --web-port"
-                ) from None
-            time.sleep(_PAUSE_S)
-        else:
-            return
 
 
 def advertised(text: str | None, port: int) -> tuple[str, int] | None:

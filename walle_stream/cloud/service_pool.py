@@ -198,6 +198,7 @@ def _place(error: BaseException) -> str:
 def _described(error: BaseException) -> str:
     name = type(error).__name__
     try:
-        return f"{name}: {error}"[:_ERROR_MAX_CHARACTERS]
+        text = f"{name}: {error}"[:_ERROR_MAX_CHARACTERS]
+        return text.encode(errors="backslashreplace").decode()  # a file's name may be no text
     except Exception:  # noqa: BLE001 - its __str__ is the service's too
         return f"{name}: its text could not be made"

@@ -26,6 +26,7 @@ from walle_stream.wire.frame import FeatureRecord
 _ROW: Final = b"\x06"
 _PLACE: Final = b"\x07"
 _U64: Final = Struct(">Q")
+_PART_BYTES: Final = 2**20
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(MergedFeature).decode
@@ -37,8 +38,8 @@ class SinkLog:
     def __init__(self, database: Rdict, path: Path, names: Sequence[str]) -> None:
         """Read the places of the sinks, of which there is one at least; blocks."""
         self._database, self._path = database, path
-        self.flushing = Lock()
-        """Held by a flush, in which the database cannot be closed."""
+        self.using = Lock()
+        """Held while a sink's thread is in the database, which cannot be closed then."""
         with RocksErrorMap(path):
             self.places: dict[str, int] = {name: self._number(name.encode()) for name in names}
             """By sink, the first number that it wants."""
@@ -60,14 +61,30 @@ class SinkLog:
         Raises:
             StoreError: The table is closed.
         """
-        with self.flushing, RocksErrorMap(self._path):
+        with self.using, RocksErrorMap(self._path):
             self._database.flush_wal(sync=True)
 
     def rows(self, name: str) -> Iterator[MergedFeature]:
-        """Iterate over what a sink does not have for good."""
-        start = _ROW + _U64.pack(self.places[name])
-        for _, row in scan_rocks(self._database, self._path, start, _PLACE):
-            yield _decode(row)
+        """Iterate over what a sink does not have for good.
+
+        A part at a time is read: an iterator that lived while the sink writes would keep the
+        database from being closed.
+        """
+        number = self.places[name]
+        while part := self._part(number):
+            yield from part
+            number = part[-1].number + 1
+
+    def _part(self, number: int) -> list[MergedFeature]:
+        start, part = _ROW + _U64.pack(number), list[MergedFeature]()
+        left = _PART_BYTES
+        with self.using:
+            for _, row in scan_rocks(self._database, self._path, start, _PLACE):
+                part.append(_decode(row))
+                left -= len(row)
+                if left <= 0:
+                    break
+        return part
 
     def move(self, name: str, place: int) -> None:
         """Note a sink's place, and let go what no sink wants; blocks."""
@@ -78,7 +95,7 @@ class SinkLog:
         if wanted > self._forgotten:
             batch.delete_range(_ROW + _U64.pack(self._forgotten), _ROW + _U64.pack(wanted))
             self._forgotten = wanted
-        with RocksErrorMap(self._path):
+        with self.using, RocksErrorMap(self._path):
             self._database.write(batch)
 
     def _number(self, name: bytes) -> int:

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from walle_stream.clock import monotonic_ms
-from walle_stream.cloud.sink_log import SinkLog
+from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.faults import crash_point
 from walle_stream.ports import FeatureSink
 from walle_stream.spec.connectors import load_connector
@@ -28,18 +28,6 @@ _JOIN_S: Final = 30.0
 _LAG: Final = "Features that were merged and that a sink has not yet, at most."
 
 
-class SinkTable(Protocol):
-    """A table with a log; any thread."""
-
-    @property
-    def lane(self) -> str:
-        """What numbers its features."""
-
-    @property
-    def sink_log(self) -> SinkLog | None:
-        """Its log; None where no sink is served."""
-
-
 class _Done(NamedTuple):
     behind: int
     after_ms: float  # not before is the next write
@@ -52,7 +40,7 @@ class SinkPump:
         self,
         name: str,
         sink: FeatureSink,
-        tables: Callable[[], Sequence[SinkTable]],
+        tables: Callable[[], Sequence[PartitionTable]],
         backoff_s: float = BACKOFF_S,
     ) -> None:
         """Start the thread, and take the sink over; ``tables`` gives those that are open."""
@@ -114,7 +102,7 @@ class SinkPump:
                     return
                 self._ends.wait(_LOOK_S)
 
-    def _serve(self, table: SinkTable, is_last: bool) -> bool:
+    def _serve(self, table: PartitionTable, is_last: bool) -> bool:
         log = table.sink_log
         if log is None or log.end <= max(log.places[self.name], self._behind(table)):
             return False
@@ -138,7 +126,7 @@ class SinkPump:
         self._said = ""
         return True
 
-    def _behind(self, table: SinkTable) -> int:
+    def _behind(self, table: PartitionTable) -> int:
         done = self._done.get(table.lane)
         return done.behind if done is not None else 0
 
@@ -157,7 +145,7 @@ def show_lags(metrics: Metrics, lags: Mapping[str, int]) -> None:
 
 @contextmanager
 def serving_sinks(
-    loaded: LoadedPipeline[Any], tables: Callable[[], Sequence[SinkTable]]
+    loaded: LoadedPipeline[Any], tables: Callable[[], Sequence[PartitionTable]]
 ) -> Iterator[list[SinkPump]]:
     """Serve a pipeline's sinks until left, which blocks for some seconds where one is away.
 

@@ -6,22 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from walle_stream.cloud.features import COUNTS_KEY
-from walle_stream.cloud.partition_table import PLACE_KEY, PartitionTable, Place
+from walle_stream.cloud.merging import Place
+from walle_stream.cloud.partition_table import COUNTS_KEY, PLACE_KEY, PartitionTable
 from walle_stream.errors import StoreError
 from walle_stream.store.splitting import placed, split_database
 from walle_stream.tunnel.receiver import MergeCounts
-
-
-def place_of(path: Path) -> Place:
-    """Return how far a closed table was read; blocks.
-
-    Raises:
-        StoreError: It cannot be read.
-    """
-    table = PartitionTable(path, 1)
-    table.close()
-    return table.place
 
 
 def split_table(

@@ -1,6 +1,6 @@
 """The way between devices and cloud: frames up, messages down."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from walle_stream.types import UplinkFrame
@@ -42,29 +42,18 @@ class DeviceTunnel(Uplink, Protocol):
 
 
 class UplinkReceiver(Protocol):
-    """The cloud side of the tunnel's way up. One thread.
+    """The cloud side of the tunnel's way up, where what travels is in one order. One thread."""
 
-    What travels up is in order within a lane: a log that is one has lane 0, a topic a
-    lane per partition.
-    """
+    def receive(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return frames behind the last position that the caller has merged, with their own.
 
-    def receive(
-        self, positions: Mapping[int, int], max_bytes: int
-    ) -> Sequence[tuple[int, int, bytes]]:
-        """Return frames behind the positions: (lane, position, envelope).
-
-        In order within each lane. Never blocks for new frames; returns an empty
-        sequence when none is there. At least one frame is returned if there is
-        one, whatever its size.
-
-        Args:
-            positions: By lane, the last position that the caller has merged; a lane
-                that is not named begins at its beginning.
-            max_bytes: Stop after this many bytes.
+        A frame is (position, envelope), in order; 0 is before all. Never blocks for new frames;
+        returns an empty sequence when none is there, and stops after so many bytes. At least one
+        frame is returned if there is one, whatever its size.
         """
 
-    def release(self, lane: int, position: int) -> None:
-        """Allow the tunnel to forget frames of a lane up to this position (inclusive)."""
+    def release(self, position: int) -> None:
+        """Allow the tunnel to forget frames up to this position (inclusive)."""
 
 
 class Holdings(Protocol):

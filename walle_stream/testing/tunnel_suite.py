@@ -123,9 +123,9 @@ class TunnelSuite(ABC):
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         assert [record[3] for record in _drain(tunnel, 5)] == [1, 2, 3, 4, 5]
-        lane, position, _ = _receive(tunnel, {}, 1)[0]
-        rest = 5 - len(_records(_receive(tunnel, {}, 1)[:1]))
-        found = _drain(tunnel, rest, {lane: position})
+        position, _ = _receive(tunnel, 0, 1)[0]
+        rest = 5 - len(_records(_receive(tunnel, 0, 1)[:1]))
+        found = _drain(tunnel, rest, position)
         assert [record[3] for record in found] == list(range(6 - rest, 6))
         tunnel.close()
 
@@ -133,12 +133,12 @@ class TunnelSuite(ABC):
         """A reader that remembers its position misses nothing."""
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         tunnel.send([(0, 1, _frame(0, 1))])
-        lane, position, _ = _receive(tunnel, {}, 1 << 20)[-1]
-        tunnel.receiver.release(lane, position)
+        position, _ = _receive(tunnel, 0, 1 << 20)[-1]
+        tunnel.receiver.release(position)
         tunnel.close()
         tunnel = self.open_tunnel(tmp_path / "t", 1 << 20)
         tunnel.send([(0, 2, _frame(0, 2))])
-        assert [record[3] for record in _drain(tunnel, 1, {lane: position})] == [2]
+        assert [record[3] for record in _drain(tunnel, 1, position)] == [2]
         tunnel.close()
 
     def test_a_sender_waits_while_too_much_is_on_its_way(self, tmp_path: Path) -> None:
@@ -147,11 +147,11 @@ class TunnelSuite(ABC):
         tunnel.send([(0, 1, _frame(0, 1, 500))])
         sender = Thread(target=tunnel.send, args=([(0, 2, _frame(0, 2))],))
         sender.start()
-        lane, position, _ = _receive(tunnel, {}, 1)[0]
-        tunnel.receiver.release(lane, position)
+        position, _ = _receive(tunnel, 0, 1)[0]
+        tunnel.receiver.release(position)
         sender.join(_WAIT_MS / 1000)
         assert not sender.is_alive()
-        assert [record[3] for record in _drain(tunnel, 1, {lane: position})] == [2]
+        assert [record[3] for record in _drain(tunnel, 1, position)] == [2]
         tunnel.close()
 
     def test_frames_sent_together_wait_for_room_one_by_one(self, tmp_path: Path) -> None:
@@ -161,13 +161,12 @@ class TunnelSuite(ABC):
         sender = Thread(target=tunnel.send, args=(together,))
         sender.start()
         found: list[int] = []
-        positions: dict[int, int] = {}
+        position = 0
         while len(found) < len(together):
-            frames = _receive(tunnel, positions, 1)
+            frames = _receive(tunnel, position, 1)
             found += [record[3] for record in _records(frames)]
-            for lane, position, _ in frames:
-                positions[lane] = position
-                tunnel.receiver.release(lane, position)
+            position = frames[-1][0]
+            tunnel.receiver.release(position)
             tunnel.acks(0)
         sender.join(_WAIT_MS / 1000)
         assert found == [number for _, number, _ in together]
@@ -201,9 +200,9 @@ class TunnelSuite(ABC):
         for number in range(1, 11):
             tunnel.send([(0, number, _frame(0, number, 1_000))])
             _acks(tunnel, 0, 1)
-        assert len(_records(_receive(tunnel, {}, 1))) == 1
+        assert len(_records(_receive(tunnel, 0, 1))) == 1
         assert len(_drain(tunnel, 10)) == 10  # noqa: PLR2004 - all that was sent
-        found = _receive(tunnel, {}, 2_500)
+        found = _receive(tunnel, 0, 2_500)
         assert 1 <= len(_records(found)) < 5  # noqa: PLR2004 - the bound and one more, not all
         tunnel.close()
 
@@ -240,9 +239,9 @@ def _frame(partition: int, number: int, size: int = 1) -> bytes:
     return encode_uplink(UplinkEnvelope(partition, 1, _INCARNATION, number, body))
 
 
-def _records(frames: Iterable[tuple[int, int, bytes]]) -> list[_Sent]:
+def _records(frames: Iterable[tuple[int, bytes]]) -> list[_Sent]:
     found: list[_Sent] = []
-    for _, _, data in frames:
+    for _, data in frames:
         frame = decode_uplink(data)
         calls = decode_calls(frame.body)
         head = frame.partition, frame.epoch
@@ -268,29 +267,24 @@ def _full[T](found: Sequence[T], count: int) -> Sequence[T]:
     return found if len(found) >= count else ()
 
 
-def _receive(
-    tunnel: Any, positions: dict[int, int], max_bytes: int
-) -> Sequence[tuple[int, int, bytes]]:
-    return _wait(lambda: tunnel.receiver.receive(positions, max_bytes))
+def _receive(tunnel: Any, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+    return _wait(lambda: tunnel.receiver.receive(position, max_bytes))
 
 
-def _collect(
-    tunnel: Any, count: int, positions: dict[int, int] | None = None
-) -> list[tuple[int, int, bytes]]:
-    found: list[tuple[int, int, bytes]] = []
-    positions = dict(positions or {})
-    while len(_records(found)) < count and (frames := _receive(tunnel, positions, 64)):
+def _collect(tunnel: Any, count: int, position: int = 0) -> list[tuple[int, bytes]]:
+    found: list[tuple[int, bytes]] = []
+    while len(_records(found)) < count and (frames := _receive(tunnel, position, 64)):
         found += frames
-        positions |= {lane: position for lane, position, _ in frames}
+        position = frames[-1][0]
     return found
 
 
-def _drain(tunnel: Any, count: int, positions: dict[int, int] | None = None) -> list[_Sent]:
-    return _records(_collect(tunnel, count, positions))
+def _drain(tunnel: Any, count: int, position: int = 0) -> list[_Sent]:
+    return _records(_collect(tunnel, count, position))
 
 
 def _frames(tunnel: Any, count: int) -> list[UplinkEnvelope]:
-    return [decode_uplink(data) for _, _, data in _collect(tunnel, count)]
+    return [decode_uplink(data) for _, data in _collect(tunnel, count)]
 
 
 def _acks(tunnel: Any, partition: int, count: int) -> list[int]:

@@ -5,9 +5,19 @@ from 1 per incarnation (a reinstalled device starts again and must not be
 swallowed); what was seen is dropped, a gap is counted and let through.
 """
 
+from collections.abc import Iterable
 from enum import Enum
+from struct import Struct
+from typing import Final, NamedTuple
 
 import msgspec
+
+from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
+
+SENDER_PREFIX: Final = b"\x01"
+
+_SENDER: Final = Struct(">QQQQ")
 
 
 class Verdict(Enum):
@@ -46,21 +56,75 @@ class DeviceSeen(msgspec.Struct, array_like=True):
         self.last_numbers[generation] = sequence_number
         return (Verdict.NEW if sequence_number == last + 1 else Verdict.GAP), generation
 
+    def take(self, generation: int, record: FeatureRecord, *, is_gap: bool) -> int:
+        """Count a new feature where not all stay, and return how many rows its task has with it.
 
-class Fence:
-    """The highest epoch seen of each partition."""
+        ``generation`` is the index of its incarnation; ``is_gap`` where numbers before it are
+        missing.
+        """
+        del generation, record, is_gap
+        return 0
 
-    def __init__(self, epochs: dict[tuple[str, int], int] | None = None) -> None:
-        """Start with stored epochs, by (incarnation, partition)."""
-        self.epochs = dict(epochs or {})
 
-    def admits(self, incarnation: str, partition: int, epoch: int) -> bool:
-        """Say whether a frame's sender still owns its partition; remembers the highest epoch."""
-        key = (incarnation, partition)
-        if epoch < self.epochs.get(key, 0):
+class SentFrame(NamedTuple):
+    """Which frame of its sender a frame of the tunnel is."""
+
+    number: int = 0
+    numbering: Numbering = FIRST_NUMBERING
+
+
+class SenderSeen(NamedTuple):
+    """What was seen of the partition of a data directory."""
+
+    epoch: int = 0
+    """The highest one."""
+    frame: SentFrame = SentFrame()
+    """The last one; number 0 for none, and for what comes without frames."""
+
+
+class Senders:
+    """What was seen of all senders, by (incarnation, partition); fences them."""
+
+    def __init__(self, rows: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        """Start with what ``row`` gave."""
+        self._seen: dict[tuple[str, int], SenderSeen] = {}
+        for key, row in rows:
+            epoch, number, *numbering = _SENDER.unpack(row)
+            sender = key[1:-4].decode(), int.from_bytes(key[-4:])
+            self._seen[sender] = SenderSeen(epoch, SentFrame(number, Numbering(*numbering)))
+
+    def seen(self, incarnation: str, partition: int) -> SenderSeen:
+        """Return what was seen of a sender."""
+        return self._seen.get((incarnation, partition), _NOTHING)
+
+    def admits(
+        self, incarnation: str, partition: int, epoch: int, frame: SentFrame | None = None
+    ) -> bool:
+        """Say whether the sender of what came still owns its partition; remembers what it admits.
+
+        A frame of a numbering that this side, or the copy that it is of, was not asked about is
+        refused: its partition finds at its next opening that this side is behind.
+        """
+        known = self.seen(incarnation, partition)
+        if epoch < known.epoch:
             return False
-        self.epochs[key] = epoch
+        last = known.frame
+        if frame is not None:
+            is_asked = frame.number == frame.numbering.first == last.number + 1
+            if frame.numbering != last.numbering and not is_asked:
+                return False
+            last = SentFrame(max(frame.number, last.number), frame.numbering)
+        self._seen[incarnation, partition] = SenderSeen(epoch, last)
         return True
+
+    def row(self, incarnation: str, partition: int) -> tuple[bytes, bytes]:
+        """Return key and value of a sender's row."""
+        epoch, frame = self.seen(incarnation, partition)
+        key = SENDER_PREFIX + incarnation.encode() + partition.to_bytes(4)
+        return key, _SENDER.pack(epoch, frame.number, *frame.numbering)
+
+
+_NOTHING: Final = SenderSeen()
 
 
 class MergeCounts(msgspec.Struct):

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import EnvelopeError
+from walle_stream.wire.payload import decoded
 from walle_stream.wire.strict_json import value_problem
 
 MESSAGE_KIND: Final = "message"
@@ -45,10 +46,7 @@ def decode_payload(data: bytes) -> MessagePayload:
     Raises:
         EnvelopeError: It is malformed, or has a condition that is not known here.
     """
-    try:
-        payload = _decoder.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise EnvelopeError(f"a message is malformed: {error}") from error
+    payload = decoded(_decoder.decode, data, "a message")
     problem = value_problem(bytes(payload.value))
     unknown = sorted(payload.where.keys() - set(WHERE_KEYS))
     if unknown:

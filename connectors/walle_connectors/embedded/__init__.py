@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict
 
 from walle_connectors.embedded.log import EmbeddedTunnel
-from walle_stream.cloud.features import FeatureStore
+from walle_stream.cloud.frame_table import FrameTable
 
 
 class EmbeddedModel(BaseModel):
@@ -38,12 +38,12 @@ class EmbeddedConnector:
 
     def open_features(
         self, path: Path, *, read_only: bool = False, sync_ms: float | None = None
-    ) -> FeatureStore:
+    ) -> FrameTable:
         """Open the cloud side's feature table; blocks. ``read_only`` opens it beside its writer.
 
         ``sync_ms`` is how often it is flushed to the disk, see ``store.durability``.
         """
-        return FeatureStore(path, read_only=read_only, sync_ms=sync_ms)
+        return FrameTable(path, read_only=read_only, sync_ms=sync_ms)
 
 
 CONNECTOR: Final = EmbeddedConnector()

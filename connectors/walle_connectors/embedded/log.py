@@ -18,7 +18,7 @@ once: what is there a little longer the cloud side's position passes over.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from struct import Struct
 from threading import Condition
@@ -301,13 +301,11 @@ class EmbeddedReceiver:
         """Read from a tunnel."""
         self._tunnel = tunnel
 
-    def receive(
-        self, positions: Mapping[int, int], max_bytes: int
-    ) -> Sequence[tuple[int, int, bytes]]:
-        """Return frames behind lane 0's position; see ``UplinkReceiver.receive``."""
-        return [(0, *frame) for frame in self._tunnel.receive_up(positions.get(0, 0), max_bytes)]
+    def receive(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
+        """Return frames behind a position; see ``UplinkReceiver.receive``."""
+        return self._tunnel.receive_up(position, max_bytes)
 
-    def release(self, lane: int, position: int) -> None:  # noqa: ARG002 - there is one
+    def release(self, position: int) -> None:
         """Forget frames; see ``UplinkReceiver.release``."""
         self._tunnel.release_up(position)
 

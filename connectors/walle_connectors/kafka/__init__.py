@@ -1,8 +1,8 @@
 """Apache Kafka: raw events of a topic, and the tunnel: features and calls up, answers down.
 
 ``walle_connectors.brokers`` is what all parts share. ``source`` reads a topic, ``replay`` writes
-and records one. The tunnel: ``uplink`` and ``downlink`` are the devices' ends, ``cloud`` and
-the sender of ``downlink`` the cloud's; ``tunnel_records`` makes records of frames.
+and records one. ``tunnel`` is the devices' end of the tunnel, ``cloud`` and the sender of
+``downlink`` the cloud's; ``tunnel_records`` makes records of frames.
 ``dead_letters`` has a topic of its own; ``sending`` is how all of them send.
 ``command`` is ``walle topics`` and ``walle doctor``.
 Two libraries talk to clusters, kafka-python and librdkafka, each an extra and each complete.

@@ -22,8 +22,8 @@ from walle_connectors.kafka.producing import (
     Refusal,
     TopicRecord,
 )
-from walle_connectors.kafka.topics import find_topics, topic_problem
-from walle_stream.errors import TopicError, TunnelError
+from walle_connectors.kafka.topics import check_topics
+from walle_stream.errors import TunnelError
 
 _POLL_S: Final = 0.1
 _PURGE_S: Final = 1.0
@@ -55,11 +55,8 @@ class ConfluentProducer:
         self._on_ack, self._on_refusal = on_ack, on_refusal
         self._is_careful = is_careful
         self._is_halted = False
-        found = find_topics(outgoing.connection, [needed])[self._topic]
-        problem = topic_problem(needed, found)
-        if found is None or problem:
-            raise TopicError(problem, self._topic)
-        self._partitions = found.partitions
+        found = check_topics(outgoing.connection, [needed])
+        self._partitions = found[self._topic].partitions
         self._client = ConfluentClient(
             {
                 **client_settings(outgoing.connection),

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from threading import Event
 from typing import Final
 
-from walle_connectors.brokers import Connection
-from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 
 _log = logging.getLogger(__name__)
@@ -17,22 +15,17 @@ _REMIND_EVERY: Final = 30  # attempts, about a minute
 
 
 def connect[C](
-    connection: Connection,
     make: Callable[[], C],
     stopped: Event,
     purpose: str,
-    *,
-    makes_probe: bool = False,
 ) -> C | None:
-    """Make a client as soon as a broker answers; blocks. None when it was stopped before.
+    """Make a client, whose making looks for a broker, as soon as one answers; blocks.
 
-    ``makes_probe`` says that ``make`` looks for a broker itself: once is enough.
+    None when it was stopped before.
     """
     pause_s, attempts, said = _PAUSE_S, 0, ""
     while not stopped.is_set():
         try:
-            if not makes_probe:
-                probe_brokers(connection)
             client = make()
         except (BrokerUnreachableError, TopicError, SourceError) as error:
             if str(error) != said or attempts % _REMIND_EVERY == 0:

@@ -21,8 +21,9 @@ from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.kafka.source.offsets import Bounds, TopicPosition, decode_positions
 from walle_connectors.kafka.topics import find_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
+from walle_stream.cloud.partition_table import place_of
 from walle_stream.cloud.place import own_data_dir
-from walle_stream.cloud.splitting import place_of, split_table
+from walle_stream.cloud.splitting import split_table
 from walle_stream.errors import SpecFileError, TopicError
 from walle_stream.reading.offsets import encode_position
 from walle_stream.spec.loader import LoadedPipeline

@@ -243,13 +243,7 @@ class RecordSender[T](ABC):
         while not self._stopped.is_set():
             with self._condition:
                 self._condition.wait_for(lambda: self._is_needed() or self._stopped.is_set())
-            producer = connect(
-                self._outgoing.connection,
-                self._make_producer,
-                self._stopped,
-                self._purpose,
-                makes_probe=True,
-            )
+            producer = connect(self._make_producer, self._stopped, self._purpose)
             if producer is None:
                 return
             with self._condition:

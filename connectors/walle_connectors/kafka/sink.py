@@ -7,8 +7,8 @@ the lane's first record: what was written is not written twice. Consumers read w
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from itertools import dropwhile
-from queue import Empty, Queue
 from threading import Thread
 from typing import Final
 
@@ -70,25 +70,22 @@ class KafkaSink:
         # neither library comes back from a transaction that a broker's death found open, before
         # the broker does; librdkafka (2.16) not even then. It is left to its thread: the lane's
         # next client fences it, and reads the place behind that
-        outcome: Queue[BaseException | None] = Queue(1)
+        outcome: Future[None] = Future()
 
         def write() -> None:
             try:
                 lane.write(records, place)
+                outcome.set_result(None)
             except BaseException as error:  # noqa: BLE001 - raised again
-                outcome.put(error)
-            else:
-                outcome.put(None)
+                outcome.set_exception(error)
 
         Thread(target=write, name="walle-sink-lane", daemon=True).start()
         try:
-            error = outcome.get(timeout=_MOST_S)
-        except Empty:
+            outcome.result(_MOST_S)
+        except TimeoutError:
             raise SinkError(
                 f"topic {self._model.topic!r}: no answer in {_MOST_S:g} s; another client goes on"
             ) from None
-        if error is not None:
-            raise error
 
     def _record(self, feature: MergedFeature) -> TopicRecord:
         envelope = RecordEnvelope(

@@ -128,7 +128,7 @@ class TopicReader:
     def _run(self) -> None:
         what = f"reading topic {self._model.topic!r}"
         while not self._stopped.is_set():
-            made = connect(self._model, self._make, self._stopped, what, makes_probe=True)
+            made = connect(self._make, self._stopped, what)
             if made is None:
                 return
             client, fetcher = made

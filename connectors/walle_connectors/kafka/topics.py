@@ -1,6 +1,5 @@
 """Topics: what a pipeline needs of them, what the cluster has, and making what is missing."""
 
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
@@ -9,14 +8,11 @@ from walle_connectors.brokers import Connection
 from walle_connectors.kafka.cluster import FoundTopic, NeededTopic
 from walle_connectors.kafka.drivers import open_cluster
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_stream.clock import monotonic_ms
 from walle_stream.errors import TopicError
 
 BATCH_OVERHEAD_BYTES: Final = 512
 """Room that a batch of one record needs beside it."""
 
-_SEEN_MS: Final = 1_000  # so long a broker may not know yet of a topic that was just made
-_AGAIN_S: Final = 0.1
 _SETTINGS: Final = ("min.insync.replicas", "max.message.bytes", "retention.ms", "cleanup.policy")
 
 
@@ -29,22 +25,21 @@ def tunnel_topics(model: KafkaTunnelModel, partitions: int = 0) -> list[NeededTo
     return needed
 
 
-def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> None:
+def check_topics(connection: Connection, needed: Sequence[NeededTopic]) -> dict[str, FoundTopic]:
     """Check that topics are there, with the partitions that are needed; blocks.
+
+    Returns what the cluster has, by name.
 
     Raises:
         BrokerUnreachableError: No broker answers.
         TopicError: One is missing or has another number of partitions.
     """
-    deadline_ms = monotonic_ms() + _SEEN_MS
     found = find_topics(connection, needed)
-    while any(each.name not in found for each in needed) and monotonic_ms() < deadline_ms:
-        time.sleep(_AGAIN_S)
-        found = find_topics(connection, needed)
     for each in needed:
-        problem = topic_problem(each, found.get(each.name))
+        problem = topic_problem(each, found[each.name])
         if problem:
             raise TopicError(problem, each.name)
+    return {name: topic for name, topic in found.items() if topic is not None}
 
 
 def topic_problem(needed: NeededTopic, found: FoundTopic | None) -> str:

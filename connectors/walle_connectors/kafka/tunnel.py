@@ -1,20 +1,58 @@
-"""The tunnel over Kafka: the devices' end."""
+"""The tunnel over Kafka, the devices' end: frames up as records of a topic, messages down."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import override
 
 from walle_connectors.kafka.downlink import KafkaDownlink
 from walle_connectors.kafka.drivers import driver_problem
+from walle_connectors.kafka.producing import Outgoing, TopicRecord
+from walle_connectors.kafka.sending import RecordSender
 from walle_connectors.kafka.topics import check_topics, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_connectors.kafka.uplink import KafkaUplink
+from walle_connectors.kafka.tunnel_records import frame_to_records, record_name
 from walle_stream.errors import BrokerUnreachableError, TunnelError
 from walle_stream.types import UplinkFrame
+from walle_stream.wire.envelope import decode_uplink
 
 _log = logging.getLogger(__name__)
 
 
-class KafkaTunnel:
+class KafkaUplink(RecordSender[bytes]):
+    """The way up alone; implements ``Uplink``. Thread-safe."""
+
+    def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
+        """Begin to connect; a broker that is down is waited for; see ``KafkaTunnel``."""
+        self._model = model
+        super().__init__(
+            Outgoing.of(model, tunnel_topics(model, partitions)[0]),
+            f"the tunnel {model.topic!r}",
+            max_bytes=max_bytes,
+            connects_early=True,
+        )
+
+    def send(self, frames: Sequence[UplinkFrame]) -> None:
+        """Queue frames; see ``Uplink.send``.
+
+        Raises:
+            TunnelClosedError: The tunnel was closed; the frames stay in the outbox.
+            TopicError: The topic has no such partition.
+            EnvelopeError: A frame is none.
+        """
+        for partition, number, frame in frames:
+            decode_uplink(frame)  # the sender of bytes that are no frame gets the error
+            self._queue(partition, number, frame, len(frame), partition)
+
+    @override
+    def _records(self, given: bytes) -> list[TopicRecord]:
+        return frame_to_records(given, self._model.format, has_trace=self._model.trace)
+
+    @override
+    def _name(self, record: TopicRecord) -> str:
+        return record_name(record)
+
+
+class KafkaTunnel(KafkaUplink):
     """The devices' end; implements ``DeviceTunnel``. Thread-safe."""
 
     def __init__(self, model: KafkaTunnelModel, max_bytes: int, partitions: int = 0) -> None:
@@ -37,37 +75,11 @@ class KafkaTunnel:
         except BrokerUnreachableError as error:
             # a device is often without a network: the outbox keeps what is to be sent
             _log.warning("%s; frames wait in the outbox meanwhile", error)
-        self._uplink = KafkaUplink(model, max_bytes, partitions)
-        self._downlink = KafkaDownlink(model)
+        super().__init__(model, max_bytes, partitions)
+        self.downlink = KafkaDownlink(model)
 
-    def send(self, frames: Sequence[UplinkFrame]) -> None:
-        """Send frames; see ``Uplink.send``."""
-        self._uplink.send(frames)
-
-    def acks(self, partition: int) -> Iterable[int]:
-        """Return new acknowledgements; see ``Uplink.acks``."""
-        return self._uplink.acks(partition)
-
-    def relax(self) -> None:
-        """Let no sender wait any more; see ``KafkaUplink.relax``."""
-        self._uplink.relax()
-
-    @property
-    def downlink(self) -> KafkaDownlink:
-        """The way down."""
-        return self._downlink
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of the frames without acknowledgement."""
-        return self._uplink.waiting_bytes
-
-    @property
-    def refused_records(self) -> int:
-        """Records that were left out, as they were too large for the topic."""
-        return self._uplink.refused_records
-
+    @override
     def close(self) -> None:
         """Close both ways; waiting senders get ``TunnelClosedError``."""
-        self._uplink.close()
-        self._downlink.close()
+        super().close()
+        self.downlink.close()

@@ -14,7 +14,21 @@ type Codec = Literal["zstd", "lz4", "gzip", "snappy", "none"]
 _MIB: Final = 1024 * 1024
 
 
-class KafkaTunnelModel(Connection):
+class FeatureTopicModel(Connection):
+    """How features are written to a topic."""
+
+    topic: TopicName
+    format: ValueFormat = Field(default="json", description="What features travel as.")
+    codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")
+    max_bytes: SizeBytes = Field(
+        default=_MIB,
+        ge=1024,
+        le=64 * _MIB,
+        description="Largest record; the topic's max.message.bytes must be as large.",
+    )
+
+
+class KafkaTunnelModel(FeatureTopicModel):
     """Where features and calls go, and where answers come from.
 
     Both topics have as many partitions as the source, or ``spec.runtime.partitions``: what
@@ -25,16 +39,8 @@ class KafkaTunnelModel(Connection):
     down_topic: TopicName | None = Field(
         default=None, description="For messages to devices; nothing comes down without it."
     )
-    format: ValueFormat = Field(default="json", description="What features travel as.")
-    codec: Codec = Field(default="zstd", description="Of batches of records in the topic.")
     linger_ms: Annotated[int, Field(strict=True, ge=0, le=60_000)] = Field(
         default=0, description="Longest wait for more records of a batch."
-    )
-    max_bytes: SizeBytes = Field(
-        default=_MIB,
-        ge=1024,
-        le=64 * _MIB,
-        description="Largest record; the topic's max.message.bytes must be as large.",
     )
     trace: bool = Field(
         default=False,

@@ -37,30 +37,30 @@ class CloudEnd:
 
 
 class Receiver:
-    """Implements ``UplinkReceiver``: positions are offsets, the next one that is wanted."""
+    """Implements ``UplinkReceiver``: a position counts what was read, of all partitions."""
 
     def __init__(self, connection, topic):
         found = find_topics(connection, [NeededTopic(topic, "the test's")])[topic]
         self._none = dict.fromkeys(range(found.partitions), 0)
         self._reader = TopicReader(connection, topic)
         self._topic = topic
+        self._next, self._read = {}, []
 
     def records(self, positions):
         return self._reader.take(self._none | dict(positions))
 
-    def receive(self, positions, max_bytes):
-        frames = []
-        for lane, found in self.records(positions).items():
-            if max_bytes > 0:
-                records = within(found, max_bytes)
-                max_bytes -= sum(len(record.value or b"") for record in records)
-                frames += [
-                    (lane, record.offset + 1, _frame(self._topic, lane, record))
-                    for record in records
-                ]
-        return frames
+    def receive(self, position, max_bytes):
+        for number, found in self.records(self._next).items():
+            self._read += [(number, record) for record in found]
+            self._next[number] = self._read[-1][1].offset + 1
+        behind = self._read[position:]
+        count = len(within([record for _, record in behind], max_bytes))
+        return [
+            (position + index, _frame(self._topic, *each))
+            for index, each in enumerate(behind[:count], 1)
+        ]
 
-    def release(self, lane, position):
+    def release(self, position):
         pass
 
     def close(self):

@@ -115,7 +115,7 @@ def merged(model, folder, enough):
     with closing(store), closing(CloudEnd(model)) as cloud:
 
         def look():
-            store.merge(cloud.receiver.receive(store.positions, 1 << 20))
+            store.merge(cloud.receiver.receive(store.position, 1 << 20))
             return enough(store.stats)
 
         until(look)

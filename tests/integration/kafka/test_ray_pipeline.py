@@ -103,5 +103,5 @@ def test_hosts_under_ray_make_the_features_of_an_embedded_run(
         store = EMBEDDED.open_features(tmp_path / "table")
         with closing(store), closing(CloudEnd(model)) as cloud:
             while store.stats.features < count:
-                store.merge(cloud.receiver.receive(store.positions, 1 << 20))
+                store.merge(cloud.receiver.receive(store.position, 1 << 20))
             assert (store.stats.gaps, store.stats.frames_refused) == (0, 0)

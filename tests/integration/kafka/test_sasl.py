@@ -105,7 +105,7 @@ def test_features_go_up_to_brokers_that_ask(pipeline, login, mechanism, driver, 
     done = run(file, tmp_path / "data")
     assert done.returncode == 0, done.stderr
     with closing(CloudEnd(model)) as cloud:
-        assert until(lambda: cloud.receiver.receive({}, 1 << 20))
+        assert until(lambda: cloud.receiver.receive(0, 1 << 20))
 
 
 def test_the_cloud_side_and_replays_log_in_too(pipeline, login, driver, broker, tmp_path):

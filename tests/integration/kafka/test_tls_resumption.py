@@ -83,7 +83,7 @@ def send_up(model, number):
 
 def receive_up(model, _number):
     with closing(CloudEnd(model)) as cloud:
-        assert until(lambda: cloud.receiver.receive({}, 1 << 20))
+        assert until(lambda: cloud.receiver.receive(0, 1 << 20))
 
 
 def send_down(model, _number):

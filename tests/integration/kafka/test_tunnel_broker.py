@@ -45,12 +45,14 @@ def wait_for_acks(tunnel, found, last):
 
 def records(model, last):
     """Numbers of the topic's records by partition, as they lie there, up to the last one."""
-    found, positions = {partition: [] for partition in range(PARTITIONS)}, {}
+    found, position = {partition: [] for partition in range(PARTITIONS)}, 0
 
     def are_there():
-        for lane, position, data in cloud.receiver.receive(positions, 1 << 20):
-            positions[lane] = position
-            found[lane] += [each.sequence_number for each in decode_body(decode_uplink(data).body)]
+        nonlocal position
+        for _, data in cloud.receiver.receive(position, 1 << 20):
+            position += 1
+            sent = decode_uplink(data)
+            found[sent.partition] += [each.sequence_number for each in decode_body(sent.body)]
         return all(numbers and numbers[-1] == last for numbers in found.values())
 
     with closing(CloudEnd(model)) as cloud:

@@ -54,7 +54,7 @@ def features(model, folder, count):
     store = EMBEDDED.open_features(folder)
     with closing(store), closing(CloudEnd(model)) as cloud:
         while store.stats.features < count:
-            store.merge(cloud.receiver.receive(store.positions, 1 << 20))
+            store.merge(cloud.receiver.receive(store.position, 1 << 20))
         assert (store.stats.gaps, store.stats.frames_refused) == (0, 0)
         return list(store.scan())
 

@@ -1,6 +1,6 @@
 """Stretches of records for the tests of the cloud side."""
 
-from walle_stream.cloud.partition_table import Stretch
+from walle_stream.cloud.merging import Stretch
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 

@@ -11,7 +11,7 @@ from made import INCARNATION, call, stretch
 
 from walle_stream.cloud.answering import AnsweringThread
 from walle_stream.cloud.calls import IN_HAND, CloudCalls, show_services
-from walle_stream.cloud.features import FeatureStore
+from walle_stream.cloud.frame_table import FrameTable
 from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.service_pool import Served
 from walle_stream.errors import TopicError
@@ -61,14 +61,14 @@ class Embedded:
 
     def __init__(self, path):
         self.path = path
-        self.store = FeatureStore(path)
+        self.store = FrameTable(path)
         self.frames = 0
 
     def add(self, *calls):
         self.frames += 1
         [body] = encode_calls(calls, "none")
         made = encode_uplink(UplinkEnvelope(2, 1, INCARNATION, self.frames, body))
-        self.store.merge([(0, self.frames, made)])
+        self.store.merge([(self.frames, made)])
 
 
 @pytest.fixture(params=[Embedded, Kafkaish])

@@ -19,6 +19,7 @@ class Server(ThreadingHTTPServer):
         self.seen, self.connections = [], 0
         self.status, self.answer, self.headers, self.gate = 200, b'{"a": 1}', {}, None
         self.hangs_up = False
+        self.again, self.said_again = None, Event()
         super().__init__(("127.0.0.1", 0), Handler)
         Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -50,6 +51,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = hangs_up
         self.wfile.write(answer)
+        if server.again is not None:
+            server.again.wait(30)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+            server.said_again.set()
 
     def log_message(self, *_):
         pass
@@ -84,6 +92,20 @@ def test_a_connection_is_used_again_also_where_the_server_hung_up(server, servic
     assert server.connections == 1
     server.hangs_up = True
     assert [service(CALL) for _ in range(3)] == [{"a": 1}] * 3
+
+
+def test_a_second_answer_is_not_taken_for_that_of_the_next_question(server, service, caplog):
+    server.again = Event()
+    server.answer = b'"first"'
+    assert service(CALL) == "first"
+    server.again.set()
+    assert server.said_again.wait(30)
+    server.again, server.answer = None, b'"second"'
+    assert service(CALL) == "second"
+    assert "answers a question twice" in caplog.text
+    # whoever did so once may do so while the next question is on its way
+    assert [service(CALL) for _ in range(2)] == ["second"] * 2
+    assert server.connections == 4
 
 
 def test_a_token_is_asked_for_before_each_question(server):

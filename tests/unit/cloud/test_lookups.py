@@ -1,4 +1,5 @@
 import json
+import socket
 import sys
 from contextlib import closing
 from http.client import HTTPConnection
@@ -10,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from made import record, stretch
 
 from walle_stream.clock import unstopped_ms
+from walle_stream.cloud import lookups
 from walle_stream.cloud.lookups import Group, LookUps, serve_look_ups
 from walle_stream.cloud.partitions import Partitions, TableOptions
 from walle_stream.errors import MetricsAddressError
@@ -116,6 +118,32 @@ def test_an_owner_that_has_moved_is_looked_for_once_more(one, two, owners):
 
     one.find = find
     assert one.get("/features/d")[0] == 200
+
+
+@pytest.fixture
+def hanging(monkeypatch):
+    """The address of somebody who accepts connections, and never answers."""
+    monkeypatch.setattr(lookups, "_OTHER_S", 60.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_worker_that_hangs_delays_no_device_of_another_one(one, two, owners, hanging):
+    two.put(2, record("d", 1))
+    owners[1] = hanging
+    assert one.get("/features/d")[0] == 200
+
+
+def test_while_a_worker_hangs_others_are_told_at_once(one, tmp_path, owners, hanging, monkeypatch):
+    monkeypatch.setattr(lookups, "_HANGS_MS", 0.0)
+    three = Worker(tmp_path / "three", owners)
+    three.own(2)
+    three.put(2, record("d", 1))
+    owners[1] = hanging
+    assert one.get("/features/d")[0] == 200  # its question to the other one stays open
+    status, body = one.get("/features/nobody")
+    assert (status, f"{hanging} gave no answer" in body["error"]) == (503, True)
+    three.close()
 
 
 def test_nothing_is_said_where_somebody_gives_no_answer(one, owners):

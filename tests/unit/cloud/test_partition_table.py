@@ -8,7 +8,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from made import INCARNATION, call, numbers, record, stretch
 
 from walle_stream.cloud.heads import INCARNATIONS_MAX, chain_digest
-from walle_stream.cloud.partition_table import PartitionTable, Place
+from walle_stream.cloud.merging import Place
+from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.errors import StoreError
 from walle_stream.ports import ReportFrame
 

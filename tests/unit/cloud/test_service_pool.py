@@ -44,6 +44,7 @@ def raiser(error):
         (raiser(KeyError("d")), "KeyError: 'd'"),
         (raiser(SystemExit(3)), "SystemExit: 3"),
         (raiser(ConnectionError("away")), "ConnectionError: away"),
+        (raiser(ValueError("no file \udcff")), r"ValueError: no file \udcff"),
     ],
 )
 def test_what_is_no_answer_is_one_error(ask, error):

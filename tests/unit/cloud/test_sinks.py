@@ -9,9 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from made import record, stretch
-from test_features import frame
+from test_frame_table import frame
 
 from walle_connectors.embedded import CONNECTOR
+from walle_stream.cloud import sink_log
 from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.sink_pump import SinkPump
 from walle_stream.errors import SinkError, StoreError
@@ -55,9 +56,9 @@ def waiting(store, name):
 
 def test_what_is_merged_waits_until_every_sink_has_it(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(0, 1, frame(("z", 1)))])  # nobody was there yet
+    store.merge([(1, frame(("z", 1)))])  # nobody was there yet
     store.serve_sinks(["a", "b"], "lane")
-    store.merge([(0, 2, frame(("d", 1), ("d", 2))), (0, 3, frame(("d", 2), ("e", 1)))])
+    store.merge([(2, frame(("d", 1), ("d", 2))), (3, frame(("d", 2), ("e", 1)))])
     rows = [(0, "d", 1), (1, "d", 2), (2, "e", 1)]
     assert waiting(store, "a") == waiting(store, "b") == rows
     store.sink_log.move("a", 2)
@@ -74,7 +75,7 @@ def test_what_is_merged_waits_until_every_sink_has_it(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
     store.serve_sinks(["c"], "lane")
     assert store.sink_log.end == 3
-    store.merge([(0, 4, frame(("f", 1)))])
+    store.merge([(4, frame(("f", 1)))])
     assert waiting(store, "c") == [(3, "f", 1)]
     store.close()
 
@@ -116,6 +117,25 @@ def test_a_table_can_be_closed_while_a_sink_flushes_it(tmp_path):
         assert ended.is_set()
 
 
+def test_a_table_can_be_closed_while_a_sink_writes_what_it_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(sink_log, "_PART_BYTES", 100)
+    path = tmp_path / "t"
+    table = PartitionTable(path, 100)
+    table.serve_sinks(["a"], "lane")
+    records = [record("d", number) for number in range(1, 31)]
+    table.take([stretch(*records, numbers=range(30))], b"", 30)
+    rows = table.sink_log.rows("a")
+    first = next(rows)
+    table.close()
+    again = PartitionTable(path, 100)
+    again.serve_sinks(["a"], "lane")
+    with pytest.raises(StoreError):
+        list(rows)
+    assert [each.number for each in again.sink_log.rows("a")] == list(range(30))
+    assert first.number == 0
+    again.close()
+
+
 @pytest.fixture
 def pumped(tmp_path):
     made = []
@@ -137,7 +157,7 @@ def test_a_pump_hands_over_all_there_is_before_it_ends(pumped, size):
     sink = Sink(size)
     store, pump = pumped(sink)
     for number in range(1, 60):
-        store.merge([(0, number, frame(("d", 2 * number - 1), ("d", 2 * number)))])
+        store.merge([(number, frame(("d", 2 * number - 1), ("d", 2 * number)))])
     pump.close()
     found = [sink.got["lane"][number] for number in range(118)]
     assert [each.sequence_number for each in found] == list(range(1, 119))
@@ -159,7 +179,7 @@ def test_a_sink_that_is_away_delays_nobody_and_is_tried_again(pumped, caplog):
     sink.fails = fails
     with caplog.at_level(logging.WARNING):
         store, pump = pumped(sink)
-        store.merge([(0, 1, frame(("d", 1)))])
+        store.merge([(1, frame(("d", 1)))])
         assert tries.wait(10.0)
         pump.close()
     assert [each.sequence_number for each in sink.got["lane"].values()] == [1]
@@ -173,7 +193,7 @@ def test_what_a_sink_does_not_take_by_the_end_waits_for_the_next_run(pumped, cap
         raise SinkError("it is away")
 
     store, pump = pumped(Sink(fails=away))
-    store.merge([(0, 1, frame(("d", 1), ("d", 2)))])
+    store.merge([(1, frame(("d", 1), ("d", 2)))])
     with caplog.at_level(logging.WARNING):
         pump.close()
     assert "2 features wait (it is away)" in caplog.text
@@ -203,7 +223,7 @@ def test_a_table_that_is_given_away_is_passed_over(pumped, tmp_path, caplog, is_
     with caplog.at_level(logging.WARNING):
         store, pump = pumped(sink, tables=lambda: list(tables))
         tables.append(store)
-        store.merge([(0, 1, frame(("d", 1)))])
+        store.merge([(1, frame(("d", 1)))])
         pump.close()
     assert list(sink.got) == ["lane"]
     assert caplog.messages == []
@@ -213,10 +233,10 @@ def test_a_part_that_is_not_whole_waits_for_its_time(pumped):
     sink = Sink(size=10)
     sink.pause_s = 3_600.0
     store, pump = pumped(sink)
-    store.merge([(0, 1, frame(("d", 1)))])
+    store.merge([(1, frame(("d", 1)))])
     while not sink.got:
         threading.Event().wait(0.001)
-    store.merge([(0, 2, frame(("d", 2)))])
+    store.merge([(2, frame(("d", 2)))])
     assert pump.lag == 1
     pump.close()
     assert [each.sequence_number for each in sink.got["lane"].values()] == [1, 2]
@@ -228,7 +248,7 @@ def test_a_lane_whose_feature_is_refused_for_ever_delays_no_other(tmp_path):
     for name in ("bad", "good"):
         stores.append(CONNECTOR.open_features(tmp_path / name))
         stores[-1].serve_sinks(["s"], name)
-        stores[-1].merge([(0, 1, frame(("d", 1)))])
+        stores[-1].merge([(1, frame(("d", 1)))])
     got = threading.Event()
 
     class Picky(Sink):

@@ -9,8 +9,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from made import call, numbers, record, stretch
 
-from walle_stream.cloud.partition_table import PartitionTable, Place
-from walle_stream.cloud.splitting import place_of, split_table
+from walle_stream.cloud.merging import Place
+from walle_stream.cloud.partition_table import PartitionTable, place_of
+from walle_stream.cloud.splitting import split_table
 from walle_stream.errors import StoreError
 
 DEVICES = [f"d{number}" for number in range(20)]

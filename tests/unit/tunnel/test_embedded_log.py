@@ -5,7 +5,7 @@ import pytest
 from walle_connectors.embedded import log
 from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_stream.actors.cloud.cloud_actor import CloudActor
-from walle_stream.cloud.features import FeatureStore
+from walle_stream.cloud.frame_table import FrameTable
 from walle_stream.store.rocks import open_rocks
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
@@ -77,8 +77,8 @@ def test_what_was_not_released_counts_after_a_new_opening(tmp_path):
 
 def test_the_cloud_side_releases_what_it_had_merged_before_a_death(tmp_path):
     tunnel = fill(tmp_path / "t", 9)
-    store = FeatureStore(tmp_path / "f")
-    store.merge(tunnel.receiver.receive({}, 1 << 20))
+    store = FrameTable(tmp_path / "f")
+    store.merge(tunnel.receiver.receive(0, 1 << 20))
     tunnel.close()
     tunnel = EmbeddedTunnel(tmp_path / "t", 1 << 20)
     CloudActor(

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walle_stream.tunnel.receiver import DeviceSeen, Fence, Verdict
+from walle_stream.tunnel.receiver import DeviceSeen, Senders, Verdict
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 8)), max_size=60))
@@ -24,9 +24,9 @@ def test_a_new_incarnation_starts_again_behind_the_old_one():
 
 
 def test_an_older_epoch_is_refused_per_incarnation_and_partition():
-    fence = Fence()
-    assert fence.admits("i", 0, 2)
-    assert not fence.admits("i", 0, 1)
-    assert fence.admits("i", 0, 2)
-    assert fence.admits("i", 1, 1)
-    assert fence.admits("j", 0, 1)
+    senders = Senders()
+    assert senders.admits("i", 0, 2)
+    assert not senders.admits("i", 0, 1)
+    assert senders.admits("i", 0, 2)
+    assert senders.admits("i", 1, 1)
+    assert senders.admits("j", 0, 1)

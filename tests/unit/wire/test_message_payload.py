@@ -23,7 +23,7 @@ def test_a_payload_is_read_as_it_was_written(payload):
     "data",
     [b"", b"1", b"{}", b'{"value":1,"more":2}', b'{"value":1,"where":{"os":"a"}}',
      b'{"value":1,"where":{"task":1}}', b'{"value":{"k":1,"k":2}}', b'{"value":"\xff"}',
-     b'{"value":' + b"[" * 300 + b"]" * 300 + b"}"],
+     *(b'{"value":' + b"[" * deep + b"]" * deep + b"}" for deep in (300, 20_000))],
 )  # fmt: skip
 def test_what_is_malformed_or_of_a_later_version_is_refused(data):
     with pytest.raises(EnvelopeError, match="a message is malformed"):

@@ -4,50 +4,20 @@ Exactly-once is decided in its store: features, what has been seen of each
 device and the tunnel's position commit in one write batch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from walle_stream.actors.actor import Actor
 from walle_stream.actors.cloud.holdings import CallsInHand, LastFrame, LastNumbers, calls_in_hand
 from walle_stream.actors.cloud.inbox import Inbox
-from walle_stream.cloud.calls import CallStore, CloudCalls, ServiceCounts
+from walle_stream.cloud.calls import CloudCalls, ServiceCounts
+from walle_stream.cloud.frame_table import FrameTable
 from walle_stream.cloud.service_pool import Served
 from walle_stream.ports import Downlink, DownlinkSender, UplinkReceiver
-from walle_stream.tunnel.receiver import MergeCounts
 
 MERGE_MAX_BYTES: Final = 1024 * 1024
-
-
-class CloudStore(CallStore, Protocol):
-    """Where the cloud side keeps features. One thread, the cloud actor's."""
-
-    @property
-    def positions(self) -> Mapping[int, int]:
-        """By lane of the tunnel, the position up to which frames are merged."""
-
-    def durable_positions(self) -> Mapping[int, int]:
-        """Return up to where what was merged survives a power cut; never blocks."""
-
-    def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
-        """Return a partition's highest epoch and last merged frame; 0 for none."""
-
-    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> list[int]:
-        """Return the numbers of devices' last features that were merged."""
-
-    def settle(self) -> None:
-        """Block until what was merged survives a power cut."""
-
-    @property
-    def stats(self) -> MergeCounts:
-        """What was merged since the store was made."""
-
-    def merge(self, frames: Sequence[tuple[int, int, bytes]]) -> Any:
-        """Merge frames and remember their positions in one write batch; blocks.
-
-        A frame is (lane, position, envelope); they ascend within a lane, behind its position.
-        """
 
 
 class Drain(msgspec.Struct):
@@ -65,7 +35,7 @@ class CloudActor(Actor):
 
     def __init__(
         self,
-        store: CloudStore,
+        store: FrameTable,
         receiver: UplinkReceiver,
         sender: DownlinkSender,
         downlink: Downlink,
@@ -81,7 +51,7 @@ class CloudActor(Actor):
         self._close_tunnel = close_tunnel
         self._store = store
         self._receiver = receiver
-        self._released: dict[int, int] = {}
+        self._released = -1
         self._inbox = inbox
         self._downlink = downlink
         self._calls = CloudCalls(lambda: [store], sender, services or {})
@@ -128,7 +98,7 @@ class CloudActor(Actor):
     def on_idle(self) -> None:
         """Merge what has arrived, let the tunnel forget it, then see to calls and messages."""
         store, receiver = self._store, self._receiver
-        while frames := receiver.receive(store.positions, MERGE_MAX_BYTES):
+        while frames := receiver.receive(store.position, MERGE_MAX_BYTES):
             store.merge(frames)
             self._release()
         self._release()
@@ -137,7 +107,7 @@ class CloudActor(Actor):
             self._inbox.step()
 
     def _release(self) -> None:
-        for lane, position in self._store.durable_positions().items():
-            if position != self._released.get(lane):
-                self._receiver.release(lane, position)
-                self._released[lane] = position
+        position = self._store.durable_position()
+        if position != self._released:
+            self._receiver.release(position)
+            self._released = position

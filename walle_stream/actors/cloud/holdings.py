@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from walle_stream.cloud.calls import IN_HAND, CallStore
+from walle_stream.cloud.calls import IN_HAND
+from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.service_pool import REPLY_MAX_BYTES
 from walle_stream.errors import ActorDeadError, EnvelopeError
 from walle_stream.ports import Downlink
@@ -65,7 +66,7 @@ class CloudHoldings:
         return self.ask(question)
 
 
-def calls_in_hand(store: CallStore, downlink: Downlink, asked: CallsInHand) -> set[str]:
+def calls_in_hand(store: PartitionTable, downlink: Downlink, asked: CallsInHand) -> set[str]:
     """Return the digests of a partition's calls that wait, or whose reply goes down; blocks.
 
     Answers what ``Holdings.calls_in_hand`` asks; the downlink is only looked at.

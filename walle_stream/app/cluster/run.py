@@ -45,7 +45,9 @@ class ClusterRun:
         )
         self._size = Size(0, min(options.hosts, assembly.partition_count))
         self._assigner = (
-            None if assembly.is_placed else Assigner(assembly.partition_count, assembly.standbys)
+            None
+            if assembly.is_placed
+            else Assigner(assembly.partition_count, assembly.runtime_spec.standbys)
         )
         self._copies: dict[int, frozenset[int]] = {}  # what hosts were told to keep warm
         self._finishing: set[Worker] = set()
@@ -139,13 +141,15 @@ class ClusterRun:
         return Worker(self._ray, f"host {index}", find_or_make, self._here, is_patient=True)
 
     def _make(self, index: int, life: int) -> Any:
+        runtime = self._assembly.runtime_spec
         level = logging.getLogger("walle_stream").getEffectiveLevel()
         host = self._ray.remote(HostProcess).options(
             name=self._name(index, life),
             namespace=NAMESPACE,
             lifetime="detached",
             scheduling_strategy="SPREAD",
-            **self._assembly.host_needs,
+            num_cpus=runtime.host_cpus,
+            memory=runtime.memory_bytes,
             # Ray starts none by itself, so that a restart is counted, logged and placed
             max_restarts=0,
             max_concurrency=_THREADS,

@@ -208,6 +208,7 @@ def _import() -> tuple[Any, str]:
         adopt_auth_mode(address)
     try:
         import ray  # noqa: PLC0415 - only where Ray runs
+        from ray import init  # noqa: F401, PLC0415 - which a folder of the name, as ours, has not
     except ImportError as error:
         raise ClusterError(
             f"the runtime ray needs Ray ({error}): {how_to_install('ray')}"

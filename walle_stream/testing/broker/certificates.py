@@ -34,11 +34,12 @@ class Certificates:
     broker in a container is another user; every other file is the maker's alone.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *names: str) -> None:
         """Make the CA and the server's key; blocks for about 0.2 s.
 
         Args:
             folder: Where to; made when missing.
+            names: Of the server, beside those of this machine.
 
         Raises:
             BrokerError: There is no ``openssl``, or it failed.
@@ -51,7 +52,8 @@ class Certificates:
         self.ca = self.server_folder / "ca.pem"
         """PEM of the CA that signs the server and all clients but those of ``stranger``."""
         shutil.copyfile(folder / "ca.pem", self.ca)
-        self._sign("server", "localhost", "ca", extension=_SERVER_NAMES)
+        also = "".join(f",DNS:{name}" for name in names)
+        self._sign("server", "localhost", "ca", extension=_SERVER_NAMES + also)
         self._openssl(
             *("pkcs12", "-export", "-name", "server", "-passout", f"pass:{STORE_PASSWORD}"),
             *("-in", "server.pem", "-inkey", "server.key", "-certfile", "ca.pem"),

@@ -20,7 +20,8 @@ OWN_IMAGE: Final = "walle-kafka:4.1.1"
 PUBLIC_IMAGE: Final = "apache/kafka:4.1.1"
 """Taken where there is no image of our own."""
 
-_LABEL: Final = "walle.test.owner"
+OWNER_LABEL: Final = "walle.test.owner"
+"""Names the process that a container belongs to: who finds it dead removes the container."""
 
 
 class ContainerNode:
@@ -40,7 +41,7 @@ class ContainerNode:
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - heavy
 
         _quiet()
-        options: dict[str, Any] = {"labels": {_LABEL: f"{socket.gethostname()}:{os.getpid()}"}}
+        options: dict[str, Any] = {"labels": {OWNER_LABEL: owner()}}
         if has_host_network():
             options["network_mode"] = "host"
         self._maker = (
@@ -103,6 +104,11 @@ class ContainerNode:
         return str(self._container.status)
 
 
+def owner() -> str:
+    """Return what containers of this process have at ``OWNER_LABEL``."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 def has_host_network() -> bool:
     """Return whether containers may use this machine's own network."""
     return sys.platform == "linux"
@@ -163,9 +169,9 @@ def _image_of(client: Any, failure: type[Exception], wanted: str) -> str:
 
 def _remove_orphans(client: Any, failure: type[Exception]) -> None:
     """Remove the containers of test processes of this machine that are gone."""
-    labelled = {"label": _LABEL}
+    labelled = {"label": OWNER_LABEL}
     for container in client.containers.list(all=True, filters=labelled, ignore_removed=True):
-        host, _, process = container.labels[_LABEL].partition(":")
+        host, _, process = container.labels[OWNER_LABEL].partition(":")
         if host != socket.gethostname() or not process.isdigit():
             continue
         try:

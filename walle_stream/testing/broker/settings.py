@@ -76,24 +76,25 @@ def as_environment(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def single_settings(ports: Ports, secrets: str, bind: str) -> dict[str, str]:
+def single_settings(
+    ports: Ports, secrets: str, bind: str, host: str = "127.0.0.1"
+) -> dict[str, str]:
     """Return the settings of a single broker with all kinds of listeners.
 
     Args:
         ports: Its own.
         secrets: Where it finds ``server.p12`` and ``ca.pem``.
-        bind: The address to listen at; clients are always told 127.0.0.1.
+        bind: The address to listen at.
+        host: Where clients are told to find it.
     """
     listeners = {"PLAIN": ports.plain, "TLS": ports.tls, "MUTUAL": ports.mutual, "SASL": ports.sasl}
-    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+    bound = ",".join(f"{name}://{bind}:{port}" for name, port in listeners.items())
     return {
         "node.id": "1",
         "process.roles": "broker,controller",
         "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
-        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{ports.controller}".replace(
-            "//127.0.0.1", f"//{bind}"
-        ),
-        "advertised.listeners": advertised,
+        "listeners": f"{bound},CONTROLLER://{bind}:{ports.controller}",
+        "advertised.listeners": bound.replace(f"//{bind}:", f"//{host}:"),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAIN",
         "listener.security.protocol.map": (
@@ -148,6 +149,19 @@ _SMALL: Final = {
 }
 
 
+COPIES: Final = {
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "replica.lag.time.max.ms": "3000",
+}
+"""Of three brokers that hold copies of each other's partitions, of which 2 must be in sync."""
+
+
 def replicated_settings(
     number: int, ports: Mapping[int, Ports], names: Mapping[int, str]
 ) -> dict[str, str]:
@@ -179,12 +193,5 @@ def replicated_settings(
             "CONTROLLER:PLAINTEXT,PLAIN:PLAINTEXT,REPLICATION:PLAINTEXT"
         ),
         **_SMALL,
-        "min.insync.replicas": "2",
-        "default.replication.factor": "3",
-        "offsets.topic.replication.factor": "3",
-        "transaction.state.log.replication.factor": "3",
-        "transaction.state.log.min.isr": "2",
-        "share.coordinator.state.topic.replication.factor": "3",
-        "share.coordinator.state.topic.min.isr": "2",
-        "replica.lag.time.max.ms": "3000",
+        **COPIES,
     }

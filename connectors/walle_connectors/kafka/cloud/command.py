@@ -4,15 +4,12 @@ The command imports its modules when it runs, not when its options are parsed.
 """
 
 import argparse
-import logging
 import sys
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Final, override
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from walle_stream.errors import SpecFileError
-from walle_stream.spec.document import masked
 from walle_stream.wire.bearer import TOKEN_VARIABLE
 
 _PORTS: Final = range(1, 65_536)
@@ -104,34 +101,10 @@ def run(options: argparse.Namespace) -> int:
     from walle_stream.cloud.place import own_data_dir  # noqa: PLC0415 - RocksDB is beside it
 
     loaded = load_kafka(options.file, options.set)
-    _set_up_logging(options.log_level, loaded.masked_values)
+    options.logging("text", options.log_level, loaded.masked_values)
     path = options.data_dir or Path("walle-data") / f"{loaded.pipeline.metadata.name}-cloud"
     with own_data_dir(path) as data_dir:
         return int(run_cloud(loaded, data_dir, options, sys.stdout))
-
-
-def _set_up_logging(level: str, secrets: Collection[str]) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_MaskingFormatter(secrets))
-    logging.basicConfig(handlers=[handler])
-    for name in ("walle_connectors", "walle_stream"):
-        logging.getLogger(name).setLevel(level.upper())
-    # our own lines tell of brokers that come and go
-    logging.getLogger("kafka").setLevel(level.upper() if level == "debug" else "CRITICAL")
-
-
-class _MaskingFormatter(logging.Formatter):
-    def __init__(self, secrets: Collection[str]) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        # the longest first, so that no part of a longer one is left
-        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
-
-    @override
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        for each in self._secrets:
-            text = masked(text, each)
-        return text
 
 
 def _service(text: str) -> str:

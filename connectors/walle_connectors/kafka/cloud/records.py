@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from walle_connectors.kafka.source.fetching import Records
-from walle_stream.cloud.partition_table import Stretch
+from walle_stream.cloud.merging import Stretch
 from walle_stream.errors import EnvelopeError
 from walle_stream.ports import DeadLetter, DeadLetterRoute, ReportFrame
 from walle_stream.reading import record_dead_letter

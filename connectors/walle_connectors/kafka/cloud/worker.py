@@ -25,7 +25,7 @@ from walle_connectors.kafka.dead_letters.sink import KafkaDeadLetterSink
 from walle_connectors.kafka.downlink import KafkaDownlinkSender
 from walle_connectors.kafka.drivers import driver_problem, open_group
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_connectors.kafka.topics import check_topics, expect_kept, find_topics, tunnel_topics
+from walle_connectors.kafka.topics import check_topics, expect_kept, tunnel_topics
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
 from walle_stream.clock import monotonic_ms
 from walle_stream.cloud.answering import AnsweringThread
@@ -98,10 +98,8 @@ def run_cloud(
     stopped = _Signals().stopped
     with ExitStack() as stack:
         needed = NeededTopic(tunnel.topic, "spec.tunnel.topic")
-        check_topics(tunnel, [needed])
-        found = find_topics(tunnel, [needed])[tunnel.topic]
+        count = check_topics(tunnel, [needed])[tunnel.topic].partitions
         _check_kept(tunnel, needed, options.snapshot_every if options.snapshots else 0)
-        count = found.partitions if found else 0
         kept = _table_options(options, tunnel, of_count(Path(name), count), tuple(loaded.sinks))
         tables = Partitions(of_count(data_dir, count), address, kept)
         stack.callback(tables.close)

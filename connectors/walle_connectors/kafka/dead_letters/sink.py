@@ -1,7 +1,6 @@
 """The sink of dead letters: a letter that is too large for the topic is cut until it fits."""
 
 import logging
-from collections.abc import Iterable
 from typing import Final, override
 
 from walle_connectors.kafka.cluster import NeededTopic
@@ -42,11 +41,6 @@ class KafkaDeadLetterSink(RecordSender[KeptLetter]):
     def send(self, kept: KeptLetter) -> None:
         """Queue a letter; see ``DeadLetterSink.send``."""
         self._queue(kept.partition, kept.number, kept, len(kept.letter.record), None)
-
-    @override
-    def acks(self, lane: int) -> Iterable[int]:
-        """Return new acknowledgements; see ``DeadLetterSink.acks``."""
-        return super().acks(lane)
 
     @override
     def _records(self, given: KeptLetter) -> list[TopicRecord]:

@@ -54,9 +54,6 @@ class Records(NamedTuple):
         )
 
 
-NO_RECORDS: Final = Records((), (), (), ())
-
-
 class Polled(NamedTuple):
     """What a poll gave."""
 

@@ -27,17 +27,17 @@ class PollThread:
         self,
         poll: Callable[[int], Polled],
         name: str,
-        stand_in: Callable[[], None] | None = None,
-        patience_s: float | None = None,
+        stand_in: Callable[[], None],
+        patience_s: float,
     ) -> None:
         """Start the thread; ``poll`` takes the number of records, and blocks for some ``POLL_MS``.
 
-        Where nobody took the consumer for ``patience_s`` (None: never), the thread runs
-        ``stand_in``, with the consumer taken; an error of it is the reader's when it takes it.
+        Where nobody took the consumer for ``patience_s``, the thread runs ``stand_in``, with the
+        consumer taken; an error of it is the reader's when it takes it.
         """
         self._poll = poll
         self._stand_in = stand_in
-        self._patience_s = patience_s if stand_in is not None else None
+        self._patience_s = patience_s
         self._given_s = 0.0
         self._consumer = threading.RLock()  # leaving may be a part of a turn
         self._failure: BaseException | None = None
@@ -110,10 +110,10 @@ class PollThread:
 
     def _represent(self) -> None:
         # not while the reader opens or closes partitions: the consumer is its own then
-        if self._stand_in is None or not self._consumer.acquire(blocking=False):
+        if not self._consumer.acquire(blocking=False):
             return
         try:
-            is_missed = monotonic_ms() / 1000.0 - self._given_s >= (self._patience_s or 0.0)
+            is_missed = monotonic_ms() / 1000.0 - self._given_s >= self._patience_s
             if is_missed and self._failure is None:
                 self._stand_in()
         except BaseException as error:  # noqa: BLE001 - the reader raises it

@@ -44,12 +44,12 @@ def test_drain_merges_everything_that_was_sent(tmp_path, tunnel):
 
 def test_a_cloud_that_fails_closes_the_tunnel(tunnel):
     class Full:
-        positions = {}  # noqa: RUF012 - as a store has it
+        position = 0
         stats = None
         failed = Event()
 
-        def durable_positions(self):
-            return {}
+        def durable_position(self):
+            return 0
 
         def merge(self, _frames):
             self.failed.set()

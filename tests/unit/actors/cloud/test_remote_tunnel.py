@@ -61,8 +61,8 @@ def test_frames_arrive_in_order_and_are_acknowledged(tunnel):
         uplink.send([(number % 2, number, b"%d" % number)])
     assert wait_for_acks(uplink, 0, 25) == list(range(0, 50, 2))
     assert wait_for_acks(uplink, 1, 25) == list(range(1, 50, 2))
-    frames = tunnel.receiver.receive({}, 10**6)
-    assert [frame for _, _, frame in frames] == [b"%d" % number for number in range(50)]
+    frames = tunnel.receiver.receive(0, 10**6)
+    assert [frame for _, frame in frames] == [b"%d" % number for number in range(50)]
     uplink.close()
 
 

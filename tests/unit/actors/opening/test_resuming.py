@@ -94,7 +94,7 @@ class Pair:
         sender = 3, self.epoch, INCARNATION
         for number, body in frames:
             envelope = UplinkEnvelope(*sender, number, body, numbering or self.head.numbering)
-            self.cloud.merge([(0, number, encode_uplink(envelope))])
+            self.cloud.merge([(number, encode_uplink(envelope))])
 
     def acknowledge(self):
         """The tunnel has taken all of the outbox."""

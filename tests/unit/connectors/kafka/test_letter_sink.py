@@ -68,7 +68,7 @@ def kept(number, device):
 def topic(monkeypatch):
     topic = Topic()
     monkeypatch.setattr(sending, "_AGAIN_S", 0)
-    monkeypatch.setattr(sending, "connect", lambda _c, make, _stopped, _what, **_: make())
+    monkeypatch.setattr(sending, "connect", lambda make, _stopped, _what: make())
     monkeypatch.setattr(sink, "check_topics", lambda *_: None)
     monkeypatch.setattr(python_producer, "check_topics", lambda *_: None)
     monkeypatch.setattr(python_producer, "make_producer", lambda *_, **__: Producer(topic))

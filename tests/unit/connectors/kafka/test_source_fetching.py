@@ -7,7 +7,7 @@ import pytest
 from kafka import TopicPartition, errors
 from walle_connectors.kafka.python_errors import source_errors
 from walle_connectors.kafka.source import python_fetcher as fetching
-from walle_connectors.kafka.source.fetching import NO_RECORDS, Polled
+from walle_connectors.kafka.source.fetching import Polled, Records
 from walle_connectors.kafka.source.python_fetcher import PythonFetcher
 from walle_stream.errors import BrokerUnreachableError, SourceError
 
@@ -35,7 +35,8 @@ def test_records_come_by_columns():
     polled = fetcher([ROW]).poll(1, 7)
     assert polled.gone == ()
     assert polled.records[3][:4] == ([7], [5], [b"d"], [b"{}"])
-    assert NO_RECORDS.before(9) == NO_RECORDS
+    none = Records((), (), (), ())
+    assert none.before(9) == none
 
 
 def test_a_partition_is_paused_when_nothing_of_it_is_in_hand():

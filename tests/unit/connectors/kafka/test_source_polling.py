@@ -11,8 +11,8 @@ LONG_S = 30
 def start():
     threads = []
 
-    def make(poll, *stand_in):
-        threads.append(PollThread(poll, "polls", *stand_in))
+    def make(poll, stand_in=lambda: None, patience_s=LONG_S):
+        threads.append(PollThread(poll, "polls", stand_in, patience_s))
         return threads[-1]
 
     yield make

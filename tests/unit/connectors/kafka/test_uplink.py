@@ -14,8 +14,8 @@ from kafka.errors import (
 
 from walle_connectors.kafka import sending
 from walle_connectors.kafka.producing import Handed, Refusal
+from walle_connectors.kafka.tunnel import KafkaUplink
 from walle_connectors.kafka.tunnel_model import KafkaTunnelModel
-from walle_connectors.kafka.uplink import KafkaUplink
 from walle_stream.errors import (
     BrokerUnreachableError,
     EnvelopeError,
@@ -133,7 +133,7 @@ def broker():
 @pytest.fixture
 def opened(broker, monkeypatch):
     monkeypatch.setattr(sending, "_AGAIN_S", 0)
-    monkeypatch.setattr(sending, "connect", lambda _c, make, _stopped, _what, **_: make())
+    monkeypatch.setattr(sending, "connect", lambda make, _stopped, _what: make())
     monkeypatch.setattr(sending, "open_producer", partial(open_producer, broker))
     made = []
 

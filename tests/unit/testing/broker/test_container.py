@@ -66,7 +66,7 @@ def test_containers_of_processes_that_are_gone_are_removed():
             raise LookupError("another test process is removing it")
 
     containers = [
-        SimpleNamespace(labels={module._LABEL: owner}, remove=partial(remove, owner))
+        SimpleNamespace(labels={module.OWNER_LABEL: owner}, remove=partial(remove, owner))
         for owner in owners
     ]
     listing = SimpleNamespace(list=lambda **_: containers)

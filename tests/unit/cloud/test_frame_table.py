@@ -1,4 +1,8 @@
+import pytest
+
 from walle_connectors.embedded import CONNECTOR
+from walle_stream.errors import FormatVersionError
+from walle_stream.store.rocks import open_rocks
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
 from walle_stream.wire.frame import FeatureRecord, encode_body
@@ -18,18 +22,18 @@ def held(store):
 
 def test_features_are_held_by_device_and_number(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(0, 1, frame(("b", 1), ("a", 1))), (0, 2, frame(("a", 2)))])
+    store.merge([(1, frame(("b", 1), ("a", 1))), (2, frame(("a", 2)))])
     assert held(store) == [("a", 1), ("a", 2), ("b", 1)]
-    assert (store.positions, store.stats.features, store.stats.devices) == ({0: 2}, 3, 2)
+    assert (store.position, store.stats.features, store.stats.devices) == (2, 3, 2)
     store.close()
 
 
 def test_what_comes_twice_is_dropped_also_after_reopening(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(0, 1, frame(("a", 1), ("a", 2)))])
+    store.merge([(1, frame(("a", 1), ("a", 2)))])
     store.close()
     store = CONNECTOR.open_features(tmp_path / "c")
-    stats = store.merge([(0, 2, frame(("a", 1), ("a", 2), ("a", 3)))])
+    stats = store.merge([(2, frame(("a", 1), ("a", 2), ("a", 3)))])
     assert held(store) == [("a", 1), ("a", 2), ("a", 3)]
     assert (stats.features, stats.duplicates_dropped) == (3, 2)
     store.close()
@@ -37,8 +41,8 @@ def test_what_comes_twice_is_dropped_also_after_reopening(tmp_path):
 
 def test_an_older_owner_is_refused_and_a_gap_is_counted(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(0, 1, frame(("a", 1), epoch=5))])
-    stats = store.merge([(0, 2, frame(("a", 2), epoch=4)), (0, 3, frame(("a", 3), epoch=5))])
+    store.merge([(1, frame(("a", 1), epoch=5))])
+    stats = store.merge([(2, frame(("a", 2), epoch=4)), (3, frame(("a", 3), epoch=5))])
     assert held(store) == [("a", 1), ("a", 3)]
     assert (stats.frames_refused, stats.gaps) == (1, 1)
     store.close()
@@ -46,34 +50,41 @@ def test_an_older_owner_is_refused_and_a_gap_is_counted(tmp_path):
 
 def test_a_reinstalled_device_is_not_swallowed(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(0, 1, frame(("a", 1), ("a", 2)))])
-    store.merge([(0, 2, frame(("a", 1), incarnation="bb" * 8))])
+    store.merge([(1, frame(("a", 1), ("a", 2)))])
+    store.merge([(2, frame(("a", 1), incarnation="bb" * 8))])
     assert held(store) == [("a", 1), ("a", 2), ("a", 1)]
     store.close()
 
 
 def test_garbage_is_counted_and_does_not_stop_the_rest(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    stats = store.merge([(0, 1, b"garbage"), (0, 2, frame(("a", 1)))])
-    assert (held(store), stats.frames_refused, store.positions) == ([("a", 1)], 1, {0: 2})
+    stats = store.merge([(1, b"garbage"), (2, frame(("a", 1)))])
+    assert (held(store), stats.frames_refused, store.position) == ([("a", 1)], 1, 2)
     store.close()
 
 
-def test_lanes_have_their_own_positions_also_after_reopening(tmp_path):
+def test_the_position_is_there_after_reopening(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(3, 7, frame(("a", 1), partition=3)), (0, 2, frame(("b", 1)))])
-    store.merge([(3, 9, frame(("a", 2), partition=3))])
-    assert store.positions == {0: 2, 3: 9}
+    store.merge([(2, frame(("b", 1))), (7, frame(("a", 1), partition=3))])
+    store.merge([])
     store.close()
     store = CONNECTOR.open_features(tmp_path / "c")
-    assert store.positions == {0: 2, 3: 9}
+    assert store.position == store.durable_position() == 7
     store.close()
+
+
+def test_a_table_of_another_format_is_refused_in_a_line(tmp_path):
+    database = open_rocks(tmp_path / "c")
+    database[b"\x00format"] = b"4"
+    database.close()
+    with pytest.raises(FormatVersionError, match="has format b'4', this version reads b'5'"):
+        CONNECTOR.open_features(tmp_path / "c")
 
 
 def test_a_call_keeps_the_partition_that_it_came_with(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
     [body] = encode_calls([CloudCall("a", 1, "t", "1", "ask", b"{}")], "none")
-    store.merge([(5, 1, encode_uplink(UplinkEnvelope(5, 1, "aa" * 8, 1, body)))])
+    store.merge([(1, encode_uplink(UplinkEnvelope(5, 1, "aa" * 8, 1, body)))])
     [(_, call)] = store.open_calls(0, 9)
     assert (call.partition, call.call.device_id) == (5, "a")
     store.close()
@@ -82,7 +93,7 @@ def test_a_call_keeps_the_partition_that_it_came_with(tmp_path):
 def calls_frame(number, *calls):
     asked = [CloudCall(device, n, "t", "1", "ask", b"{}") for device, n in calls]
     [body] = encode_calls(asked, "none")
-    return (0, number, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, number, body)))
+    return (number, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, number, body)))
 
 
 def test_calls_are_opened_once_per_frame_and_again_by_a_later_frame(tmp_path):
@@ -101,22 +112,22 @@ def test_calls_are_opened_once_per_frame_and_again_by_a_later_frame(tmp_path):
 HOUR_MS = 3_600_000.0
 
 
-def test_positions_may_be_forgotten_once_they_are_durable(tmp_path):
+def test_frames_may_be_forgotten_once_they_are_durable(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c", sync_ms=HOUR_MS)
-    store.merge([(0, 1, frame(("a", 1)))])
+    store.merge([(1, frame(("a", 1)))])
     store.settle()  # waits for the disk
-    store.merge([(0, 2, frame(("a", 2)))])
-    assert (store.positions, dict(store.durable_positions())) == ({0: 2}, {0: 1})
+    store.merge([(2, frame(("a", 2)))])
+    assert (store.position, store.durable_position()) == (2, 1)
     store.settle()
-    assert dict(store.durable_positions()) == {0: 2}
+    assert store.durable_position() == 2
     store.close()
 
 
 def test_what_is_missing_is_counted_until_it_is_sent_again(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(0, 1, frame(("a", 1), ("a", 4)))])
+    store.merge([(1, frame(("a", 1), ("a", 4)))])
     assert (store.stats.gaps, store.stats.missing_features) == (1, 2)
-    store.merge([(0, 2, frame(("a", 2))), (0, 3, frame(("a", 3), ("a", 3), ("a", 4)))])
+    store.merge([(2, frame(("a", 2))), (3, frame(("a", 3), ("a", 3), ("a", 4)))])
     assert held(store) == [("a", number) for number in (1, 2, 3, 4)]
     assert (store.stats.losses, store.stats.features, store.stats.duplicates_dropped) == (0, 4, 2)
     store.close()
@@ -124,12 +135,21 @@ def test_what_is_missing_is_counted_until_it_is_sent_again(tmp_path):
 
 def test_another_feature_of_the_same_number_is_counted_and_replaces_the_first_one(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(0, 1, frame(("a", 1)))])
+    store.merge([(1, frame(("a", 1)))])
     body = encode_body([FeatureRecord("a", "t", "1", 1, b'{"other":1}', b"")], "none")
-    store.merge([(0, 2, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, 1, body)))])
+    store.merge([(2, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, 1, body)))])
     assert [each.feature for each in store.scan()] == [b'{"other":1}']
     assert (store.stats.differing_features, store.stats.duplicates_dropped) == (1, 0)
     assert store.stats.features == 1
+    store.close()
+
+
+def test_a_feature_that_is_sent_again_without_its_time_is_the_same(tmp_path):
+    store = CONNECTOR.open_features(tmp_path / "c")
+    for position, time_ms in enumerate((1_000, -1), 1):
+        body = encode_body([FeatureRecord("a", "t", "1", 1, b"{}", b"", time_ms)], "none")
+        store.merge([(position, encode_uplink(UplinkEnvelope(0, 1, "aa" * 8, position, body)))])
+    assert (store.stats.differing_features, store.stats.duplicates_dropped) == (0, 1)
     store.close()
 
 
@@ -137,7 +157,7 @@ def test_frames_that_were_passed_over_are_counted_and_told_once(tmp_path):
     store = CONNECTOR.open_features(tmp_path / "c")
     for number in (1, 2, 5, 3):
         envelope = UplinkEnvelope(0, 1, "aa" * 8, number, encode_body([], "none"))
-        store.merge([(0, number, encode_uplink(envelope))])
+        store.merge([(number, encode_uplink(envelope))])
     assert (store.stats.missing_frames, store.last_frame("aa" * 8, 0)) == (2, (1, 5))
     store.note_told(2)
     store.close()
@@ -153,7 +173,7 @@ def test_frames_of_a_numbering_that_it_was_not_asked_about_are_refused(tmp_path)
     def send(epoch, number, *numbering):
         body = encode_body([FeatureRecord("a", "t", "1", number, b"{}", b"")], "none")
         made = UplinkEnvelope(0, epoch, "aa" * 8, number, body, Numbering(*numbering))
-        store.merge([(0, store.stats.frames + 1, encode_uplink(made))])
+        store.merge([(store.stats.frames + 1, encode_uplink(made))])
         return store.stats.frames_refused, store.last_frame("aa" * 8, 0)
 
     assert [send(1, number) for number in (1, 2)] == [(0, (1, 1)), (0, (1, 2))]
