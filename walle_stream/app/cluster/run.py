@@ -14,7 +14,7 @@ import msgspec
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.cluster.assigner import Assigner, Said
 from walle_stream.app.cluster.gauges import RayGauges
-from walle_stream.app.figures.status import RunStatus
+from walle_stream.app.figures.status import RunPhase, RunStatus
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray.actors import POLL_MS, Worker
 from walle_stream.app.ray.host import HostProcess, HostState, Size
@@ -76,9 +76,9 @@ class ClusterRun:
             host.tell("remember", self._size)
         return self._size.hosts
 
-    def told(self) -> RunStatus:
+    def told(self, phase: RunPhase = "running") -> RunStatus:
         """Return how it goes, for people."""
-        return self.watch.told("running", self._stopped_by, runtime="cluster")
+        return self.watch.told(phase, self._stopped_by, runtime="cluster")
 
     def run(self) -> RunReport:
         """Run to the end of the source or to ``stop``; blocks.

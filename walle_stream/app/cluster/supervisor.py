@@ -60,7 +60,7 @@ class Supervisor:
         """Return how it goes, and the log lines since the last call."""
         run, watch = self._run, self._run.watch
         return Observation(
-            run.told(),
+            self.told(),
             watch.status(),
             *watch.vm_status(),
             watch.progress,
@@ -71,7 +71,9 @@ class Supervisor:
 
     def told(self) -> RunStatus:
         """Return how it goes, for people."""
-        return self._run.told()
+        if not self._over.is_set():
+            return self._run.told()
+        return self._run.told("ended" if self._failure is None else "failed")
 
     def stop(self, reason: str) -> None:
         """Ask the run to stop; see ``LocalRun.stop``."""
