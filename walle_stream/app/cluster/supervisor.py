@@ -58,7 +58,7 @@ class Supervisor:
 
     def observe(self) -> Observation:
         """Return how it goes, and the log lines since the last call."""
-        run, watch = self._run, self._run.watch
+        watch = self._run.watch
         return Observation(
             self.told(),
             watch.status(),
