@@ -80,15 +80,18 @@ class PostgresSink:
                 autocommit=True,
                 options=f"-c statement_timeout={_STATEMENT_MS}",
             )
-            columns = sql.SQL(", ").join(
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
-                for name, kind in _COLUMNS.items()
-            )
-            connection.execute(
-                sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))").format(
-                    self._table, columns, _KEY
+            # a role that may write to a table need not have the right to make one
+            found = connection.execute("SELECT to_regclass(%s)", [self._table.as_string()])
+            if found.fetchone() == (None,):
+                columns = sql.SQL(", ").join(
+                    sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+                    for name, kind in _COLUMNS.items()
                 )
-            )
+                connection.execute(
+                    sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))").format(
+                        self._table, columns, _KEY
+                    )
+                )
         return self._connection
 
 

@@ -41,6 +41,19 @@ class TestPostgresSink(SinkSuite):
                 kept = dict(zip(names, row, strict=True))
                 yield MergedFeature(0, **kept | {"feature": kept["feature"].encode()})
 
+    def test_a_role_that_may_make_no_table_writes_to_one_that_is_there(self):
+        sink, features = self.another(), merged_features(2)
+        sink.write("a", iter(features[:1]))
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("DROP ROLE IF EXISTS writer")
+            connection.execute("CREATE ROLE writer LOGIN")
+            connection.execute("GRANT USAGE ON SCHEMA s TO writer")
+            connection.execute("GRANT SELECT, INSERT, UPDATE ON s.features TO writer")
+        self.url, owner = f"{self.url}&user=writer", self.url
+        self.another().write("a", iter(features))
+        self.url = owner
+        self.expect(features)
+
     def test_a_connection_that_broke_is_made_anew(self):
         sink, features = self.another(), merged_features(2_000)
         place = sink.write("a", iter(features)).place
