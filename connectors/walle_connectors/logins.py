@@ -57,7 +57,7 @@ class Sasl(Strict):
             return options | {"sasl_oauth_token_provider": _provider(self.token)}
         return options | {
             "sasl_plain_username": self.username,
-            "sasl_plain_password": _secret(self.password),
+            "sasl_plain_password": _secret("password", self.password),
         }
 
     def client_settings(self) -> dict[str, Any]:
@@ -68,11 +68,14 @@ class Sasl(Strict):
         """
         settings: dict[str, Any] = {"sasl.mechanism": self.mechanism}
         if (file := self.token) is not None:
-            _secret(file)  # a missing file must fail here, not in a thread of librdkafka
+            _secret("token", file)  # a missing file must fail here, not in a thread of librdkafka
             return settings | {
-                "oauth_cb": lambda _: (_secret(file), wall_ms() / 1_000 + _LOOK_S),
+                "oauth_cb": lambda _: (_secret("token", file), wall_ms() / 1_000 + _LOOK_S),
             }
-        return settings | {"sasl.username": self.username, "sasl.password": _secret(self.password)}
+        return settings | {
+            "sasl.username": self.username,
+            "sasl.password": _secret("password", self.password),
+        }
 
 
 def _provider(file: Path) -> Any:
@@ -80,28 +83,28 @@ def _provider(file: Path) -> Any:
 
     class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
         def token(self) -> str:
-            return _secret(file)
+            return _secret("token", file)
 
         def __repr__(self) -> str:
             return f"TokenFile({str(file)!r})"
 
-    _secret(file)
+    _secret("token", file)
     return TokenFile()
 
 
-def _secret(file: Path | None) -> str:
+def _secret(key: str, file: Path | None) -> str:
     if file is None:
-        raise BrokerUnreachableError("there is no file with a password")
+        raise BrokerUnreachableError(f"`sasl.{key}` names no file")
     try:
         with file.open(encoding="utf-8") as stream:
             text = stream.read(_SECRET_MAX).strip("\r\n")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         # one that is not there may be the secret itself, by mistake
-        named = "the named one" if isinstance(error, FileNotFoundError) else str(file)
+        named = "" if isinstance(error, FileNotFoundError) else f", {file},"
         raise BrokerUnreachableError(
-            f"`sasl`: `password` and `token` name files, and {named} cannot be read: {reason}"
+            f"`sasl.{key}` names a file{named} that cannot be read: {reason}"
         ) from error
     if not text:
-        raise BrokerUnreachableError(f"{file}: is empty: expected a password, or a token")
+        raise BrokerUnreachableError(f"{file}: is empty: expected the {key} of `sasl`")
     return text

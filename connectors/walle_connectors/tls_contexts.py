@@ -22,7 +22,7 @@ def client_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl.
     else:
         context.load_verify_locations(ca)
     if cert is not None:
-        context.load_cert_chain(cert, key)
+        context.load_cert_chain(cert, key, _refuse)
     return context
 
 
@@ -44,6 +44,11 @@ def checked_context(ca: Path | None, cert: Path | None, key: Path | None) -> ssl
             f"the files of `tls` cannot be used, or cannot be read ({_reason(error)}): they must "
             "be in PEM format, `key` that of `cert`"
         ) from error
+
+
+def _refuse() -> str:
+    # without it OpenSSL asks on the terminal, and waits
+    raise OSError("`key` is encrypted: decrypt it by openssl pkey")
 
 
 def _reason(error: Exception) -> str:

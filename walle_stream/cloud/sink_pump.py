@@ -24,7 +24,7 @@ BACKOFF_S: Final = 0.2
 
 _BACKOFF_MAX_S: Final = 10.0
 _LOOK_S: Final = 0.05
-_JOIN_S: Final = 30.0
+_JOIN_S: Final = 12.0  # `walle cloud` ends within 30 s, with two sinks that hang
 _LAG: Final = "Features that were merged and that a sink has not yet, at most."
 
 

@@ -5,7 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafka.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    KafkaError,
+    RetriableError,
+    SaslAuthenticationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from kafka import KafkaAdminClient
 from walle_connectors.brokers import Connection
@@ -42,6 +47,8 @@ def admin_client(connection: Connection) -> Iterator[Any]:
         raise BrokerUnreachableError(
             f"{', '.join(connection.brokers)} does not answer to the end ({error}): try again"
         ) from error
+    except SaslAuthenticationFailedError as error:
+        raise connection.no_answer(error, is_login=True) from error
     except KafkaError as error:
         raise TopicError(f"the cluster refuses: {refusal(error)}: see the access rights") from error
     finally:

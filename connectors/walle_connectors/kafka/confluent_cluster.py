@@ -67,7 +67,11 @@ class ConfluentCluster:
         self._client: Any = AdminClient(
             {**client_settings(connection), "error_cb": self._take_error}
         )
-        about = self._answer(self._client.describe_cluster(request_timeout=ASK_S))
+        try:
+            about = self._answer(self._client.describe_cluster(request_timeout=ASK_S))
+        except BaseException:
+            self.close()  # what it calls back must not outlive the interpreter
+            raise
         self._brokers, self._cluster_id = len(about.nodes), about.cluster_id or ""
 
     def _take_error(self, error: KafkaError) -> None:

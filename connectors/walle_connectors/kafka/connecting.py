@@ -1,10 +1,11 @@
 """Making clients while a broker may be down."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import Event
 from typing import Final
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 
 _log = logging.getLogger(__name__)
@@ -12,6 +13,22 @@ _log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.1
 _PAUSE_MAX_S: Final = 2.0
 _REMIND_EVERY: Final = 30  # attempts, about a minute
+_REMIND_MS: Final = 30_000.0
+
+
+class Reminder:
+    """Warns of what is waited for, and again after 30 s where it still is."""
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self._due_ms: dict[Hashable, float] = {}
+
+    def warn(self, what: Hashable, text: str) -> None:
+        """Log a line, unless one was logged of the same lately."""
+        now_ms = monotonic_ms()
+        if now_ms >= self._due_ms.get(what, 0.0):
+            self._due_ms[what] = now_ms + _REMIND_MS
+            _log.warning("%s", text)
 
 
 def connect[C](

@@ -5,11 +5,15 @@ have in common; this module does not import it.
 """
 
 import logging
+from functools import partial
 from typing import Any, Final
 
 from walle_connectors.brokers import RECONNECT_MAX_MS, Connection
+from walle_connectors.kafka.connecting import Reminder
 
 _log: Final = logging.getLogger(__name__)
+_NO_RENEWAL: Final = "mechanism handshake failed"
+_refusals: Final = Reminder()  # of all clients
 
 # as librdkafka names its errors: the client's own begin with an underscore
 _WAITED_FOR: Final = {
@@ -17,6 +21,7 @@ _WAITED_FOR: Final = {
     *("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"),
     *("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_CONTROLLER", "NETWORK_EXCEPTION"),
     *("BROKER_NOT_AVAILABLE", "REQUEST_TIMED_OUT"),
+    "_AUTHENTICATION",  # a token may be renewed
 }
 
 
@@ -40,6 +45,7 @@ def client_settings(connection: Connection) -> dict[str, Any]:
         "allow.auto.create.topics": False,
         # its lines go where ours do, when the client is polled
         "logger": _Lines(),
+        "error_cb": partial(_tell_refusal, connection),
     }
     settings["security.protocol"] = connection.protocol.lower()
     if connection.sasl is not None:
@@ -53,6 +59,13 @@ def client_settings(connection: Connection) -> dict[str, Any]:
             if path is not None:
                 settings[name] = str(path)
     return settings
+
+
+def _tell_refusal(connection: Connection, error: Any) -> None:
+    # a broker without connections.max.reauth.ms ends a connection so when a token is renewed
+    if error.name() == "_AUTHENTICATION" and _NO_RENEWAL not in error.str():
+        refused = connection.no_answer(error.str(), is_login=True)
+        _refusals.warn(connection.brokers, f"{refused}; waited for")
 
 
 class _Lines:

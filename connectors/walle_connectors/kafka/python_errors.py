@@ -20,7 +20,7 @@ def source_errors(name: str) -> Iterator[None]:
 
     Raises:
         SourceError: For every error of a broker or of the library.
-        BrokerUnreachableError: No broker answered.
+        BrokerUnreachableError: No broker answered, or none takes the login.
     """
     try:
         yield
@@ -34,6 +34,11 @@ def source_errors(name: str) -> Iterator[None]:
             f"topic {name!r}: the brokers do not answer ({error}): start them, or correct "
             "`tls` and `sasl` (a listener answers nobody without what it asks for, nor a login "
             "that it refuses), and run again"
+        ) from error
+    except errors.SaslAuthenticationFailedError as error:
+        raise BrokerUnreachableError(
+            f"topic {name!r}: the brokers refuse the login in `sasl` ({error}): renew or correct "
+            "it, and run again"
         ) from error
     except errors.AuthorizationError as error:
         raise SourceError(

@@ -18,9 +18,10 @@ from walle_connectors.kafka.producing import TopicRecord
 from walle_connectors.kafka.sink_lane import SinkLane
 from walle_connectors.kafka.sink_model import KafkaSinkModel
 from walle_connectors.kafka.topics import check_topics
+from walle_connectors.kafka.tunnel_records import topic_record
 from walle_stream.errors import SinkError, WalleError
 from walle_stream.ports import MergedFeature, Written, first_part
-from walle_stream.wire.record import RecordEnvelope, encode_record
+from walle_stream.wire.record import RecordEnvelope
 
 _MOST_S: Final = 20.0  # for a transaction
 
@@ -99,7 +100,7 @@ class KafkaSink:
             event_time_ms=feature.event_time_ms,
             encoding=feature.encoding,
         )
-        return TopicRecord(*encode_record(envelope, feature.feature, self._model.format))
+        return topic_record(envelope, feature.feature, self._model.format)
 
     def _drop(self, lane: str) -> None:
         opened = self._lanes.pop(lane, None)

@@ -18,7 +18,7 @@ from walle_connectors.kafka.drivers import open_fetcher
 from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.fetching import Fetcher, Polled, Record, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
-from walle_stream.errors import SourceError, TopicError
+from walle_stream.errors import BrokerUnreachableError, SourceError, TopicError
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class TopicReader:
             try:
                 self._begin(client.identity.topic_id)
                 self._read(client, fetcher)
-            except SourceError as error:
+            except (BrokerUnreachableError, SourceError) as error:
                 _log.warning("%s begins anew: %s", what, error)
                 self._stopped.wait(_AGAIN_S)
             finally:

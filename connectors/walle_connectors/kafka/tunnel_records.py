@@ -57,6 +57,15 @@ def frame_to_records(
     ]
 
 
+def topic_record(head: RecordEnvelope, value: bytes, value_format: ValueFormat) -> TopicRecord:
+    """Return the record of a value in JSON, which stays JSON where the format cannot have it."""
+    try:
+        return TopicRecord(*encode_record(head, value, value_format))
+    except EnvelopeError:
+        # a guest made it: what it is its reader sees; here it would stop all behind it
+        return TopicRecord(*encode_record(head, value))
+
+
 def record_name(record: TopicRecord) -> str:
     """Return how messages call a record of ``frame_to_records``."""
     headers = {name: value.decode() for name, value in record.headers if name in _NAMED}
@@ -114,11 +123,7 @@ def _record(
     )
     if has_trace:
         head.trace_parent = trace_parent(head.idempotency_key, trace)
-    try:
-        return TopicRecord(*encode_record(head, value, value_format))
-    except EnvelopeError:
-        # a guest made it: what it is the cloud side sees; here it would stop the partition
-        return TopicRecord(*encode_record(head, value))
+    return topic_record(head, value, value_format)
 
 
 def _report(envelope: UplinkEnvelope) -> TopicRecord:

@@ -104,7 +104,10 @@ def _alone(folder: Path) -> Iterator[Path]:
     part = folder / ".part"
     lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SinkError(f"{folder}: another worker writes to it") from error
         with suppress(FileNotFoundError):
             part.unlink()
         yield part

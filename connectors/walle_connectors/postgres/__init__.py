@@ -1,8 +1,9 @@
 """A sink: merged features as rows of a PostgreSQL table (extra ``postgres``)."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from walle_stream.errors import SpecFileError
 from walle_stream.errors.extras import how_to_install
@@ -14,11 +15,17 @@ if TYPE_CHECKING:
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]{0,62}"
 
 
+def _checked(url: str) -> str:
+    if not re.match(r"postgres(ql)?://|\s*\w+\s*=", url):
+        raise ValueError("expected postgresql://USER@HOST/DATABASE")  # it may have a password
+    return url
+
+
 class PostgresSinkModel(Strict):
     """Keys under ``spec.sinks`` of this connector."""
 
-    url: str = Field(
-        min_length=1, description="As libpq takes it: postgresql://USER@HOST/DATABASE."
+    url: Annotated[str, AfterValidator(_checked)] = Field(
+        description="As libpq takes it: postgresql://USER@HOST/DATABASE, or KEY=VALUE."
     )
     table: Annotated[str, StringConstraints(pattern=rf"^({_NAME}\.)?{_NAME}$")] = Field(
         default="walle_features", description="NAME or SCHEMA.NAME; made where it is missing."

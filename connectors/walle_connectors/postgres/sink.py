@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from walle_stream.errors import SinkError
 from walle_stream.ports import MergedFeature, Written, first_part
@@ -30,7 +31,7 @@ class PostgresSink:
     pause_s = 0.0
 
     def __init__(self, url: str, table: str, identity: str) -> None:
-        """Connect with the first features; the database sees ``identity`` as the application."""
+        """Connect with the first features; the URL may say more than ``identity``."""
         self._url, self._shown, self._identity = url, table, identity
         self._table = sql.Identifier(*table.split("."))
         names = [sql.Identifier(name) for name in _COLUMNS]
@@ -72,23 +73,27 @@ class PostgresSink:
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:
-            self._connection = connection = psycopg.connect(
-                self._url,
-                connect_timeout=_CONNECT_S,
-                application_name=self._identity,
-                client_encoding="utf8",
-                autocommit=True,
-                options=f"-c statement_timeout={_STATEMENT_MS}",
-            )
-            columns = sql.SQL(", ").join(
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
-                for name, kind in _COLUMNS.items()
-            )
-            connection.execute(
-                sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))").format(
-                    self._table, columns, _KEY
+            given: dict[str, Any] = {
+                "connect_timeout": _CONNECT_S,
+                "application_name": self._identity,
+                "client_encoding": "utf8",
+                **conninfo_to_dict(self._url),
+            }
+            self._connection = connection = psycopg.connect(**given, autocommit=True)
+            if "statement_timeout" not in given.get("options", ""):
+                connection.execute(f"SET statement_timeout = {_STATEMENT_MS}")
+            # a role that may write to a table need not have the right to make one
+            found = connection.execute("SELECT to_regclass(%s)", [self._table.as_string()])
+            if found.fetchone() == (None,):
+                columns = sql.SQL(", ").join(
+                    sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+                    for name, kind in _COLUMNS.items()
                 )
-            )
+                connection.execute(
+                    sql.SQL("CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({}))").format(
+                        self._table, columns, _KEY
+                    )
+                )
         return self._connection
 
 

@@ -28,9 +28,9 @@ USER, PASSWORD = LOGIN
 WRONG = "not it"
 
 
-def token_of(user):
+def token_of(user, lifetime_s=3_600):
     now = int(time())
-    parts = [{"alg": "none"}, {"sub": user, "iat": now, "exp": now + 3_600}]
+    parts = [{"alg": "none"}, {"sub": user, "iat": now, "exp": now + lifetime_s}]
     encoded = [urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts]
     return b".".join([*encoded, b""]).decode()
 
@@ -129,6 +129,28 @@ def test_the_cloud_side_and_replays_log_in_too(pipeline, login, driver, broker, 
         [*walle, "replay", str(events), *options], capture_output=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_token_that_expires_is_named_and_waited_for(pipeline, login, driver, tmp_path):
+    file, _ = pipeline(login("OAUTHBEARER"), driver=driver)
+    token, log, port = tmp_path / "secret", tmp_path / "cloud.log", free_port()
+    token.write_text(token_of(USER, 15))
+    walle = [sys.executable, "-m", "walle_stream.cli"]
+    arguments = ["--data-dir", str(tmp_path / "cloud"), "--web-port", str(port)]
+    with (
+        log.open("wb") as out,
+        subprocess.Popen([*walle, "cloud", str(file), *arguments], stderr=out) as cloud,
+    ):
+        try:
+            until(lambda: cloud.poll() is not None or "the login in `sasl`" in log.read_text())
+            assert cloud.poll() is None, log.read_text()
+            token.write_text(token_of(USER))
+            done = run(file, tmp_path / "data")
+            assert done.returncode == 0, done.stderr
+            until(lambda: cloud.poll() is not None or features_at(port))
+        finally:
+            cloud.terminate()
+    assert cloud.returncode == 0, log.read_text()
 
 
 def features_at(port):

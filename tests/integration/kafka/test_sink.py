@@ -41,6 +41,14 @@ class TestKafkaSink(SinkSuite):
         sink.write("a", iter([small]))
         self.expect([small])
 
+    @pytest.mark.parametrize("value_format", ["compact", "msgpack"])
+    def test_a_feature_that_the_format_cannot_have_is_there_as_json(self, value_format):
+        self.model = self.model.model_copy(update={"format": value_format})
+        features = merged_features(3)
+        features[1].feature = b'{"x":%d}' % 2**70
+        self.another().write("a", iter(features))
+        self.expect(features)
+
     @pytest.mark.full
     def test_a_broker_that_dies_delays_and_doubles_nothing(self, broker):
         sink, features = self.another(), merged_features(40)

@@ -1,3 +1,5 @@
+from urllib.parse import quote
+
 import psycopg
 import pytest
 from psycopg import sql
@@ -40,6 +42,47 @@ class TestPostgresSink(SinkSuite):
             for row in connection.execute(query):
                 kept = dict(zip(names, row, strict=True))
                 yield MergedFeature(0, **kept | {"feature": kept["feature"].encode()})
+
+    def test_a_role_that_may_make_no_table_writes_to_one_that_is_there(self):
+        sink, features = self.another(), merged_features(2)
+        sink.write("a", iter(features[:1]))
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("DROP ROLE IF EXISTS writer")
+            connection.execute("CREATE ROLE writer LOGIN")
+            connection.execute("GRANT USAGE ON SCHEMA s TO writer")
+            connection.execute("GRANT SELECT, INSERT, UPDATE ON s.features TO writer")
+        self.url, owner = f"{self.url}&user=writer", self.url
+        self.another().write("a", iter(features))
+        self.url = owner
+        self.expect(features)
+
+    @pytest.mark.parametrize(
+        ("more", "expected"),
+        [
+            ("", ("walle-shop-db", "30s", "UTF8", "4MB")),
+            (
+                "&application_name=mine&client_encoding=latin1&options="
+                + quote("-c statement_timeout=7s -c work_mem=7MB"),
+                ("mine", "7s", "LATIN1", "7MB"),
+            ),
+            (f"&options={quote('-c work_mem=7MB')}", ("walle-shop-db", "30s", "UTF8", "7MB")),
+        ],
+    )
+    def test_what_the_url_says_of_the_session_counts(self, more, expected):
+        names = "application_name", "statement_timeout", "client_encoding", "work_mem"
+        shown = ", ".join(f"current_setting('{name}') AS {name}" for name in names)
+        owner, self.url = self.url, f"{self.url}{more}"
+        self.another().write("a", iter(merged_features(1)))
+        with psycopg.connect(owner, autocommit=True, client_encoding="utf8") as connection:
+            connection.execute(
+                "CREATE FUNCTION s.note() RETURNS trigger LANGUAGE plpgsql AS "
+                f"$$ BEGIN CREATE TABLE s.seen AS SELECT {shown}; RETURN NEW; END $$"
+            )
+            connection.execute(
+                "CREATE TRIGGER note BEFORE INSERT ON s.features EXECUTE FUNCTION s.note()"
+            )
+            self.another().write("a", iter(merged_features(1)))
+            assert connection.execute("SELECT * FROM s.seen").fetchone() == expected
 
     def test_a_connection_that_broke_is_made_anew(self):
         sink, features = self.another(), merged_features(2_000)

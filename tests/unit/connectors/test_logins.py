@@ -72,3 +72,4 @@ def test_a_file_without_a_secret_is_named(connection, tmp_path, text):
                 take(given)
             # one that is not there may be the secret itself
             assert ("other" in str(caught.value)) is (text is not None)
+            assert next(reversed(keys)) in str(caught.value)

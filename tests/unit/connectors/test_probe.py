@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from walle_connectors.brokers import Connection
+from walle_connectors.kafka.drivers import open_cluster
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError
 
@@ -105,6 +106,20 @@ def test_a_broker_that_answers_is_one(folder, serve):
     probe_brokers(connection(folder, serve(), ca=None), 1_000)
     probe_brokers(connection(folder, serve("server")), 1_000)
     probe_brokers(connection(folder, serve("server", is_mutual=True), own="client"), 1_000)
+
+
+@pytest.mark.parametrize(
+    ("driver", "library"), [("kafka-python", "kafka"), ("confluent", "confluent_kafka")]
+)
+def test_a_key_that_is_encrypted_is_named_and_nobody_is_asked(folder, serve, driver, library):
+    pytest.importorskip(library)
+    command = ["openssl", "pkey", "-aes256", "-passout", "pass:x", "-in", folder / "client.key"]
+    subprocess.run([*command, "-out", folder / "hidden.key"], check=True, capture_output=True)
+    shutil.copy(folder / "client.pem", folder / "hidden.pem")
+    given = connection(folder, serve("server", is_mutual=True), own="hidden")
+    given = given.model_copy(update={"driver": driver})
+    with pytest.raises(BrokerUnreachableError, match="`key` is encrypted"):
+        open_cluster(given).brokers()
 
 
 def test_one_of_several_is_enough(folder, serve):

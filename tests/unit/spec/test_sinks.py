@@ -69,7 +69,8 @@ def test_each_has_the_keys_of_its_connector(tmp_path):
             "x: {connector: kafka, brokers: ['a:1', 'b:1'], topic: up}",
             "spec.sinks.x.topic: is spec.tunnel.topic, too: give each its own",
         ),
-        ("x: {connector: postgres, url: u, table: 'a;b'}", "10:45: spec.sinks.x.table"),
+        ("x: {connector: postgres, url: 'host=h', table: 'a;b'}", "10:52: spec.sinks.x.table"),
+        ("x: {connector: postgres, url: 'http://u:s3cret@h/d?a=b'}", "10:35: spec.sinks.x.url"),
         ("x: 5", "10:8: spec.sinks.x: expected a mapping"),
     ],
 )
@@ -77,3 +78,4 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, sink, message):
     with pytest.raises(SpecFileError) as found:
         load(tmp_path, sink)
     assert message in str(found.value)
+    assert "s3cret" not in str(found.value)

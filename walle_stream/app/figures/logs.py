@@ -21,9 +21,9 @@ _ID_FIELDS: Final = ("device_id", "task", "sequence_number", "position", "partit
 """Given through ``extra=``; each becomes a field of its own."""
 
 _OURS: Final = ("walle_stream", "walle_connectors", "walle_deploy")
-_LIBRARIES: Final = ("kafka", "aiokafka", "faust", "mode")
-_QUIET: Final = "kafka"
-"""Tells each attempt to connect, and how busy it is; our own lines say which broker is away."""
+_LIBRARIES: Final = ("kafka", "psycopg", "aiokafka", "faust", "mode")
+_QUIET: Final = ("kafka", "psycopg")
+"""Tell each attempt to connect, and how it ends; our own lines say who is away."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -44,14 +44,15 @@ def configure_logging(
 def attach(handler: logging.Handler, level: int) -> None:
     """Have a handler get all lines that a run writes, instead of the one before.
 
-    Libraries' lines are of level warning at least, kafka-python's critical where nobody debugs.
+    Libraries' lines are of level warning at least, those of clients critical where nobody debugs.
     """
     for name in (*_OURS, *_LIBRARIES):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level if name in _OURS else max(level, logging.WARNING))
     if level > logging.DEBUG:
-        logging.getLogger(_QUIET).setLevel(logging.CRITICAL)
+        for name in _QUIET:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger("walle_stream").propagate = False
 
 

@@ -37,7 +37,7 @@ _RENEWALS: Final = 4
 """So often in a session's time the group is told that this worker goes on."""
 
 _LOOKS: Final = 10
-"""So often in the patience's time an idle worker looks for records."""
+"""So often in the patience's time a worker without progress looks for records."""
 
 
 class WorkerClient(TopicClient):
@@ -79,7 +79,8 @@ class CloudReader(GroupReader):
         self._letters = letters
         self._session_ms = model.session_timeout_ms
         self._patience_ms = patience_ms
-        self._done, self._done_ms, self._look_ms = -1, 0.0, 0.0
+        self._done, self._seen_ms = -1, 0.0
+        self._idle_ms = self._look_ms = 0.0  # without progress, and when that wants a look
 
     # Partitions
 
@@ -150,17 +151,20 @@ class CloudReader(GroupReader):
         self._group.tell(self._as_told(offsets), partial(self._tables.held_until, until_ms))
 
     def _look_for_progress(self, now_ms: float) -> None:
+        # a process that was stopped made none in that time, and is not stuck
+        step_ms = self._patience_ms / _LOOKS
+        self._idle_ms += min(now_ms - self._seen_ms, step_ms)
+        self._seen_ms = now_ms
         done = sum(lane.done.next for lane in self._lanes.values())
         if done != self._done or not self._lanes:
-            self._done, self._done_ms = done, now_ms
-            self._look_ms = now_ms + self._patience_ms / 2
-        if now_ms < self._look_ms:
+            self._done, self._idle_ms, self._look_ms = done, 0.0, self._patience_ms / 2
+        if self._idle_ms < self._look_ms:
             return
-        self._look_ms = now_ms + self._patience_ms / _LOOKS
+        self._look_ms = self._idle_ms + step_ms
         try:
             bounds = self._client.bounds(self._lanes)
         except BrokerUnreachableError:
-            self._done_ms = now_ms  # a broker that is away is no stall
+            self._done = -1  # a broker that is away is no stall
             return
         behind = [
             number
@@ -168,8 +172,8 @@ class CloudReader(GroupReader):
             if (self._fetcher.position(number) or self._lanes[number].done.next) < each.end
         ]
         if not behind:
-            self._done_ms = now_ms
-        elif now_ms - self._done_ms >= self._patience_ms:
+            self._done = -1
+        elif self._idle_ms >= self._patience_ms:
             raise CloudStalledError(
                 f"no progress for {self._patience_ms / 1000:g} s with records waiting in "
                 f"partitions {behind} of {self._client.topic!r}: the process ends, start it again "

@@ -1,20 +1,18 @@
 """A topic's records through kafka-python: the driver ``kafka-python``."""
 
-import logging
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
 from kafka import TopicPartition, errors
+from walle_connectors.kafka.connecting import Reminder
 from walle_connectors.kafka.python_errors import is_gone, source_errors
 from walle_connectors.kafka.source.client import TopicClient
 from walle_connectors.kafka.source.fetching import Polled, columns
 from walle_stream.clock import monotonic_ms
 
-_log = logging.getLogger(__name__)
-
 _AGAIN_MS: Final = 100
-_TELL_WAIT_MS: Final = 30_000.0
+_REFUSED: Final = errors.SaslAuthenticationFailedError
 _GONE_MS: Final = 5_000.0  # so long a topic that is gone may be one that is being made again
 
 
@@ -26,7 +24,7 @@ class PythonFetcher:
         self._client, self._consumer = client, consumer
         self._has_headers = has_headers
         self._paused: set[Any] = set()
-        self._tell_wait_ms = 0.0
+        self._reminder = Reminder()
         self._gone_since_ms = 0.0
 
     def assign(self, numbers: Sequence[int]) -> None:
@@ -88,7 +86,7 @@ class PythonFetcher:
                     raise
                 # a broker that was started again answers before it knows of any broker: the
                 # library asks once more with the next poll
-                self._tell_wait(type(error).__name__)
+                self._tell_wait(error)
                 time.sleep(min(wait_ms, _AGAIN_MS) / 1000.0)
                 return Polled()
         self._gone_since_ms = 0.0
@@ -106,17 +104,21 @@ class PythonFetcher:
 
     def _may_come_back(self, error: Any) -> bool:
         if not is_gone(error):
-            return bool(error.retriable)
+            # a token may be renewed
+            return bool(error.retriable) or isinstance(error, _REFUSED)
         # the next metadata say whether it was made again: then that is its reader's business
         now_ms = monotonic_ms()
         self._gone_since_ms = self._gone_since_ms or now_ms
         return self._client.is_remade or now_ms - self._gone_since_ms < _GONE_MS
 
-    def _tell_wait(self, reason: str) -> None:
-        now_ms = monotonic_ms()
-        if now_ms >= self._tell_wait_ms:
-            self._tell_wait_ms = now_ms + _TELL_WAIT_MS
-            _log.warning("topic %r: reading waits for the brokers (%s)", self._client.topic, reason)
+    def _tell_wait(self, error: Any) -> None:
+        kind, what = (
+            type(error).__name__,
+            f"topic {self._client.topic!r}: reading waits for the brokers",
+        )
+        is_login = isinstance(error, _REFUSED)
+        reason = f"they refuse the login in `sasl`: {error}" if is_login else kind
+        self._reminder.warn(kind, f"{what} ({reason})")
 
     def _place(self, number: int) -> Any:
         return TopicPartition(self._client.topic, number)

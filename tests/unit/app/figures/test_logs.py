@@ -5,7 +5,7 @@ import pytest
 
 from walle_stream.app.figures.logs import configure_logging
 
-OTHERS = ("walle_connectors", "walle_deploy", "kafka", "aiokafka", "faust", "mode")
+OTHERS = ("walle_connectors", "walle_deploy", "kafka", "psycopg", "aiokafka", "faust", "mode")
 
 
 @pytest.fixture
@@ -80,6 +80,17 @@ def test_text_is_one_line_a_record_with_its_ids(log, capsys):
     [line] = capsys.readouterr().err.splitlines()
     assert r"DEBUG walle_stream.test: first\nsecond" in line
     assert line.endswith(r'device_id="d\n2026 ERROR forged" partition=4')
+
+
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("library", ["kafka", "psycopg"])
+def test_clients_say_nothing_where_nobody_debugs(capsys, library):
+    configure_logging("text", "info")
+    logging.getLogger(library).error("gone")
+    assert capsys.readouterr().err == ""
+    configure_logging("text", "debug")
+    logging.getLogger(library).warning("gone")
+    assert capsys.readouterr().err.endswith("gone\n")
 
 
 def test_text_shows_the_traceback(log, capsys):

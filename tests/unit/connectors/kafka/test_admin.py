@@ -23,6 +23,7 @@ class Client:
     [
         (errors.KafkaConnectionError("reset by peer"), BrokerUnreachableError),
         (errors.NotControllerError(), BrokerUnreachableError),
+        (errors.SaslAuthenticationFailedError("expired"), BrokerUnreachableError),
         (errors.TopicAuthorizationFailedError("t"), TopicError),
         (errors.UnknownTopicOrPartitionError("t"), TopicError),
     ],

@@ -7,6 +7,7 @@ import pytest
 from walle_connectors.kafka.cloud import command, worker
 from walle_connectors.kafka.pipeline import load_kafka
 from walle_stream.app.resources import shipped_configs
+from walle_stream.cloud import sink_pump
 from walle_stream.errors import SpecFileError
 
 FILE = shipped_configs() / "ipv-kafka.yaml"
@@ -85,3 +86,7 @@ def test_the_baseline_says_where_it_is(parser):
     options = parser.parse_args(["cloud", str(FILE), "--baseline"])
     with pytest.raises(SpecFileError, match=r"bench/cloud_baseline\.py"):
         options.run(options)
+
+
+def test_two_sinks_that_hang_leave_a_worker_the_time_to_end():
+    assert 2 * sink_pump._JOIN_S < worker.STOP_S

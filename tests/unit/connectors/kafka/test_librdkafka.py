@@ -1,6 +1,8 @@
 """What librdkafka is told, and what is said where it is missing."""
 
 import logging
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +35,17 @@ def test_its_lines_are_for_those_who_look_for_faults(caplog):
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         ("DEBUG", "FATAL [p-1] it ended")
     ]
+
+
+def test_a_login_that_is_refused_is_named_once_whoever_asks(caplog):
+    sasl = {"mechanism": "PLAIN", "username": "u", "password": __file__}
+    given = Connection.model_validate({"brokers": "login:1", "sasl": sasl})
+    renewal = "SASL OAUTHBEARER mechanism handshake failed: Broker: ..."
+    for text in (renewal, "it has expired", "it has expired"):
+        error = SimpleNamespace(name=lambda: "_AUTHENTICATION", str=partial(str, text))
+        client_settings(given)["error_cb"](error)
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "refuses the login in `sasl` (PLAIN): it has expired" in said
 
 
 @pytest.fixture

@@ -115,7 +115,9 @@ def test_a_paused_partition_is_not_assigned_again(fetcher):
     assert (fetcher._consumer.assigned[-1], fetcher._consumer.paused) == ({0: 7, 1: 5}, [])
 
 
-@pytest.mark.parametrize("code", [KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT])
+@pytest.mark.parametrize(
+    "code", [KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._AUTHENTICATION]
+)
 def test_a_broker_that_is_away_is_waited_for(fetcher, code):
     assert give(fetcher, (0, 5, code), (0, 5)).records[0].offsets == [5]
 

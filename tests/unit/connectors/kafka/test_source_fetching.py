@@ -65,6 +65,16 @@ def test_a_broker_that_is_only_starting_is_waited_for(caplog):
     assert said == "topic 'raw': reading waits for the brokers (MetadataEmptyBrokerList)"
 
 
+def test_a_login_that_is_refused_is_waited_for_and_named(caplog):
+    away, refused = errors.KafkaConnectionError("closed"), errors.SaslAuthenticationFailedError("x")
+    made = fetcher(away, refused, away, refused)
+    assert [made.poll(1, 7) for _ in range(4)] == [Polled()] * 4
+    said = [record.getMessage() for record in caplog.records]
+    assert ["`sasl`" in each for each in said] == [False, True]
+    with pytest.raises(BrokerUnreachableError, match="`sasl`"), source_errors("raw"):
+        raise refused
+
+
 def test_a_listener_ends_a_poll_without_a_word(caplog):
     error = errors.KafkaError("in a listener")
     error.__cause__ = InterruptedError()

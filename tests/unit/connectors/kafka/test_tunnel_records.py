@@ -117,9 +117,11 @@ def test_records_have_names_for_messages():
     assert record_name(of_reports) == "reports of partition 2, number 7"
 
 
-def test_a_feature_that_is_no_json_travels_as_it_is():
-    [(_, value, headers)] = frame_to_records(frame([feature(1, value=b"{oops")]), "msgpack")
-    assert (value, dict(headers)["ct"]) == (b"{oops", b"json")
+@pytest.mark.parametrize("value_format", ["msgpack", "compact"])
+@pytest.mark.parametrize("value", [b"{oops", b'{"x":%d}' % 2**70, b"[" * 12_000 + b"]" * 12_000])
+def test_a_feature_that_the_format_cannot_have_travels_as_it_is(value, value_format):
+    [(_, sent, headers)] = frame_to_records(frame([feature(1, value=value)]), value_format)
+    assert (sent, dict(headers)["ct"]) == (value, b"json")
 
 
 def test_a_trace_context_is_the_same_for_a_repeated_record():

@@ -51,7 +51,7 @@ def test_two_processes_do_not_write_a_lane_at_once(tmp_path):
     sink.write("a", iter(features))
     with (tmp_path / "lane=a/.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(SinkError):
+        with pytest.raises(SinkError, match="another worker"):
             sink.write("a", iter(features))
     sink.write("a", iter(features))
 
