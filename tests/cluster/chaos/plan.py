@@ -19,7 +19,7 @@ SHARES: Final = {
 60 s; 20 % of a node's packets lost for 10 s; a host's, and the supervisor's process killed; another
 number of hosts; the object store killed, and started again."""
 
-_FAULTS_OF_LIFE: Final = 12
+_FAULTS_OF_LIFE: Final = 14
 
 
 class ClusterPlan(msgspec.Struct, frozen=True):
@@ -44,7 +44,8 @@ def lives_of(plan: ClusterPlan) -> list[LifePlan]:
     drawn = Random(plan.seed)
     deck = _deck(plan.faults)
     drawn.shuffle(deck)
-    count = -(-plan.faults // _FAULTS_OF_LIFE)
+    thirds = -(-plan.faults // (3 * _FAULTS_OF_LIFE))
+    count = min(plan.faults, 3 * thirds)
     return [LifePlan(at + 1, int(at % 3 != 1), tuple(deck[at::count])) for at in range(count)]
 
 
