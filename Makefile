@@ -17,6 +17,7 @@ CHAOS := --target local=700 --target isolated=150 --target ray=150
 # the seed is that of bench/results/chaos-kafka.json
 CHAOS_KAFKA := --seed 6 --pipeline shop --set spec.source.devices=200 --set spec.source.payloadBytes=100 \
     --mean-delay 0.8 --target kafka=180 --target kafka-machines=120
+CHAOS_CLUSTER := --faults 100 --seed 1
 # a first start compiles once, later ones read bytecode
 unexport PYTHONDONTWRITEBYTECODE
 # the packages of another environment must not be found before ours
@@ -57,7 +58,7 @@ arch: setup ## layers and import contracts
 size: setup ## lines of the product, by room; test kits apart
 	@$(PY) .ci/size.py $(ARGS)
 
-.PHONY: unit prop kafka cluster chaos chaos-kafka chaos-release chaos-power fuzz fuzz-guest long
+.PHONY: unit prop kafka cluster chaos chaos-kafka chaos-cluster chaos-release chaos-power fuzz fuzz-guest long
 unit: setup ## unit tests alone
 	@$(PY) -m pytest tests/unit $(ARGS)
 prop: setup ## property tests alone
@@ -73,6 +74,10 @@ chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where i
 chaos-kafka: setup ## 300 kills of hosts, cloud app, sender and broker, with rebalances and network cuts; goes on, too
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS_KAFKA) --folder walle-data/chaos-kafka --resume \
 	    --json bench/results/chaos-kafka.json $(ARGS)
+chaos-cluster: setup ## 100 kills and cuts of a cluster's nodes, processes and object store under a live feed; goes on, too. Needs Docker
+	@.ci/cluster.sh
+	@$(PY) -m tests.cluster.chaos $(CHAOS_CLUSTER) --folder walle-data/chaos-cluster \
+	    --json bench/results/chaos-cluster.json $(ARGS)
 chaos-release: setup ## 200 kills of release services, hosts, operators and file server; then every device is looked at
 	@$(PY) -m walle_deploy.testing.chaos --kills 200 --json bench/results/chaos-release.json $(ARGS)
 chaos-power: setup ## 1,000 power cuts, rebuilt from a log of every file operation; goes on, too. ext4 itself: ARGS='--ext4 50'

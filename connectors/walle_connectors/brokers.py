@@ -20,6 +20,9 @@ _PORT_MAX: Final = 65_535
 RECONNECT_MAX_MS: Final = 1_000
 """Longest pause between two attempts to connect: a broker that returns is found soon."""
 
+CONNECT_MS: Final = 5_000
+"""Longest attempt to connect, login and all: a dead broker may neither accept nor refuse."""
+
 
 def _checked(addresses: tuple[str, ...]) -> tuple[str, ...]:
     for address in addresses:
@@ -119,6 +122,7 @@ class Connection(Strict):
             "bootstrap_servers": list(self.brokers),
             "client_id": self.client_id,
             "reconnect_backoff_max_ms": RECONNECT_MAX_MS,
+            "kafka_client": _net_client,
         }
         if self.sasl is not None:
             options |= self.sasl.client_options()
@@ -166,3 +170,15 @@ class Connection(Strict):
         self.tls_context()
         if self.sasl is not None:
             self.sasl.client_options()
+
+
+def _net_client(**given: Any) -> Any:
+    # An attempt to connect takes 10 s, and after some refusals 30 s, unless kafka-python's own
+    # client is told. Meanwhile a producer does not ask who leads what the dead broker led.
+    from kafka import KafkaProducer  # noqa: PLC0415 - an extra
+
+    return KafkaProducer.DEFAULT_CONFIG["kafka_client"](
+        **given,
+        socket_connection_setup_timeout_ms=CONNECT_MS,
+        socket_connection_setup_timeout_max_ms=CONNECT_MS,
+    )

@@ -81,7 +81,7 @@ class Network:
                     raise
             else:
                 break
-        self._names: list[str] = []
+        self._hosts: dict[str, int] = {}
 
     def address(self, host: int) -> str:
         """Return an address of the network.
@@ -105,7 +105,7 @@ class Network:
         environ: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
     ) -> None:
-        """Start a container; others find it by its name.
+        """Start a container; those that are started later find it by its name, when it is dead too.
 
         Args:
             name: Of the container, within this network.
@@ -115,8 +115,10 @@ class Network:
             environ: More variables.
             options: Of ``docker run``.
         """
-        self._names.append(name)
+        self._hosts[name] = host
         variables = [f"--env={key}={value}" for key, value in (environ or {}).items()]
+        # Docker's own names end with a container, and a look-up of one waits for 10 s or 20 s
+        known = [f"--add-host={each}:{self.address(at)}" for each, at in self._hosts.items()]
         docker(
             *(
                 "run",
@@ -130,14 +132,14 @@ class Network:
                 name,
             ),
             *("--network", self._name, "--network-alias", name, "--ip", self.address(host)),
-            *("--label", f"{OWNER_LABEL}={owner()}", *variables, *options, image, *command),
+            *("--label", f"{OWNER_LABEL}={owner()}", *variables, *known, *options, image, *command),
         )
 
     def close(self) -> None:
         """Remove the containers and the network; may be called twice."""
-        if self._names:
-            docker("rm", "-f", "-v", *map(self.container, self._names), check=False)
-        self._names = []
+        if self._hosts:
+            docker("rm", "-f", "-v", *map(self.container, self._hosts), check=False)
+        self._hosts = {}
         docker("network", "rm", self._name, check=False)
 
 

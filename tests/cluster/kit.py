@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from tests.cluster.pipeline import (
     EVENTS,
     FEATURES,
     MESSAGES,
+    NAME,
     PARTITIONS,
     write_pipeline,
     write_rows,
@@ -67,19 +68,27 @@ class Kit:
         self._script("feed", f"{HOME}/{_ROWS}", EVENTS, "0")
         return rows
 
-    def begin_feed(self, per_s: float, copies: int = 1) -> Started:
+    def begin_feed(self, per_s: float) -> Started:
         """Begin to write the sample at a rate, and return at once; ``feed.log`` has what it says.
+
+        The sample is written again and again, each time with other devices, until ``end_feed``.
 
         Args:
             per_s: Rows a second.
-            copies: How often each user is there.
-
-        Returns:
-            The command, whose exit code is 0 when all rows are acknowledged.
         """
-        write_rows(self.folder / _ROWS, copies)
+        write_rows(self.folder / _ROWS)
         command = ("python", f"{HOME}/inside/feed.py", f"{HOME}/{_ROWS}", EVENTS, str(per_s))
-        return self.nodes.begin(CONTROL, *command, said=self.folder / "feed.log")
+        return self.nodes.begin(CONTROL, *command, "endless", said=self.folder / "feed.log")
+
+    def end_feed(self, feed: Started) -> None:
+        """End what ``begin_feed`` began; returns when all rows are acknowledged.
+
+        Raises:
+            EngineError: Some were refused.
+        """
+        self.nodes.run(CONTROL, "pkill", "-TERM", "-f", "inside/feed.py")
+        if feed.wait(_SCRIPT_S):
+            raise EngineError(f"the feed failed: {(self.folder / 'feed.log').read_text()}")
 
     def run_reference(self) -> None:
         """Run the same over the same topic in one process that nobody disturbs; blocks."""
@@ -127,15 +136,44 @@ class Kit:
         report: dict[str, Any] = json.loads(lines[-1])
         return report
 
-    def silences(self, since_s: float, until_s: float) -> dict[int, float]:
-        """Return how long no feature came of each partition, at most, in seconds; blocks.
+    def scale(self, hosts: int) -> None:
+        """``walle scale`` on the head; 0 stops the run, and waits for its end."""
+        environ = ("env", "RAY_ADDRESS=auto")
+        self.nodes.run(HEAD, *environ, "walle", "scale", NAME, "--hosts", str(hosts))
+
+    def await_work(self, since_s: float, timeout_s: float) -> None:
+        """Wait until features have come of all partitions; blocks.
 
         Args:
             since_s: From when on, in Unix time.
-            until_s: Until when.
+            timeout_s: Longest wait.
+
+        Raises:
+            EngineError: It did not come to that.
         """
-        said = self._script("silences", FEATURES, str(since_s), str(until_s)).stdout
-        return {int(number): seconds for number, seconds in json.loads(said).items()}
+        self._script("await_records", FEATURES, str(since_s), str(timeout_s))
+
+    def await_hosts(self, count: int, timeout_s: float) -> None:
+        """Wait until the pipeline has hosts at work that own all partitions; blocks.
+
+        Args:
+            count: How many hosts.
+            timeout_s: Longest wait.
+
+        Raises:
+            EngineError: It did not come to that.
+        """
+        command = ("python", f"{HOME}/inside/await_hosts.py", NAME, str(count), str(timeout_s))
+        self.nodes.run(HEAD, *command, timeout_s=2 * timeout_s)
+
+    def silences(self, windows: Sequence[tuple[float, float]]) -> list[dict[int, float]]:
+        """Return how long no feature came of each partition, at most, in seconds; blocks.
+
+        Args:
+            windows: From when until when, in Unix time.
+        """
+        said = json.loads(self._script("silences", FEATURES, json.dumps(windows)).stdout)
+        return [{int(number): seconds for number, seconds in each.items()} for each in said]
 
     def compare(self, timeout_s: float = 60.0) -> dict[str, Any]:
         """Compare the cloud side's features with the reference's; blocks until it has them all.
@@ -144,7 +182,8 @@ class Kit:
             timeout_s: Longest wait.
 
         Returns:
-            ``features``, ``devices``: how many lines; ``differing``: some that differ.
+            ``features``, ``devices``: how many lines; ``differing``: some that differ; ``counts``: the
+            cloud side's own.
         """
         done = self._script(
             "compare", _WEB, "/var/lib/walle/reference", str(timeout_s), check=False
@@ -157,6 +196,11 @@ class Kit:
     def snapshots(self) -> list[str]:
         """Return the names of the objects that snapshots consist of; blocks."""
         return self._script("objects", json.dumps(S3), BUCKET).stdout.split()
+
+    def keep_logs(self) -> None:
+        """Copy what Ray and its jobs wrote into the folder's ``logs``, by machine."""
+        for name in self.everybody:
+            self.nodes.fetch(name, "/tmp/ray/session_latest/logs/.", self.folder / "logs" / name)  # noqa: S108
 
     def _script(self, name: str, *arguments: str, check: bool = True) -> Done:
         command = ("python", f"{HOME}/inside/{name}.py", *arguments)

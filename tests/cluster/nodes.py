@@ -96,6 +96,17 @@ class Nodes:
         with said.open("wb") as output:
             return subprocess.Popen(self._exec(name, *command), stdout=output, stderr=output)
 
+    def fetch(self, name: str, path: str, to: Path) -> None:
+        """Copy a folder of a machine, which may be dead, as far as it is there.
+
+        Args:
+            name: Of the machine.
+            path: There.
+            to: Here; made where it is missing.
+        """
+        to.mkdir(parents=True, exist_ok=True)
+        docker("cp", f"{self._network.container(name)}:{path}", str(to), check=False)
+
     def _exec(self, name: str, *command: str) -> Sequence[str]:
         return ("docker", "exec", self._network.container(name), *command)
 

@@ -62,7 +62,11 @@ def start_kafka(network: Network, folder: Path, count: int = 1) -> list[Service]
     names = [f"kafka-{number}" for number in range(1, count + 1)]
     certificates = Certificates(folder / "certificates", *names)
     (folder / "ca.pem").write_bytes(certificates.ca.read_bytes())
-    mount = f"--volume={certificates.server_folder}:{SECRETS}:ro"
+    options = [f"--volume={certificates.server_folder}:{SECRETS}:ro"]
+    options += [
+        f"--add-host={name}:{network.address(_KAFKA_HOST + number)}"
+        for number, name in enumerate(names, 1)
+    ]
     image = find_image()
     voters = [f"{number}@{name}:{_PORTS.controller}" for number, name in enumerate(names, 1)]
     for number, name in enumerate(names, 1):
@@ -70,7 +74,7 @@ def start_kafka(network: Network, folder: Path, count: int = 1) -> list[Service]
         settings |= {"node.id": str(number), "controller.quorum.voters": ",".join(voters)}
         settings |= COPIES if count > 1 else {}
         environ = as_environment(settings)
-        network.start(name, _KAFKA_HOST + number, image, environ=environ, options=[mount])
+        network.start(name, _KAFKA_HOST + number, image, environ=environ, options=options)
     return [Service(network, name) for name in names]
 
 

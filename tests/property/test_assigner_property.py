@@ -28,6 +28,7 @@ class World:
         self.hosts = {0: Assignment()}
         self.warm = {}
         self.leaving = set()
+        self.is_known = True  # of every placement, to the one supervisor
         self.generations = dict.fromkeys(range(COUNT), 0)
 
     def said(self, host):
@@ -40,6 +41,7 @@ class World:
             for each, placed in self.assigner.place(staying, self.leaving).items():
                 self.hosts[each].place(*placed)
         elif what == "supervisor":
+            self.is_known = False
             self.assigner = Assigner(COUNT, self.standbys)
             for each in self.hosts:
                 self.assigner.see(each, self.said(each))
@@ -52,10 +54,16 @@ class World:
     def obey(self, host):
         assignment = self.hosts[host]
         wanted, placed = assignment.held.wanted, assignment.held.placed
-        for number in wanted.numbers - placed.numbers:
-            assert wanted.generation > self.generations[number]
-            self.generations[number] = wanted.generation
-        assignment.tell(placed=wanted)
+        new = wanted.numbers - placed.numbers
+        latest = max((self.generations[number] for number in new), default=0)
+        if new and wanted.generation <= latest:
+            # the store refuses who does not come later: where all died, no supervisor knows of it
+            assert not self.is_known
+            held = wanted._replace(numbers=wanted.numbers - new)
+            assignment.tell(placed=held, taken_in=latest)
+            return
+        self.generations |= dict.fromkeys(new, wanted.generation)
+        assignment.tell(placed=wanted, taken_in=0)
         owned = [number for each in self.hosts.values() for number in each.held.placed.numbers]
         assert len(owned) == len(set(owned))
 

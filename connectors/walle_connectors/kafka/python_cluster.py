@@ -104,12 +104,12 @@ class PythonCluster:
 
         def client(**given: Any) -> Any:
             # the consumer keeps to itself what it knows of its cluster; its client tells
-            made.append(KafkaConsumer.DEFAULT_CONFIG["kafka_client"](**given))
+            made.append(options["kafka_client"](**given))
             return made[0]
 
         with source_errors(model.topic):
             self.consumer = KafkaConsumer(
-                **options, metadata_max_age_ms=metadata_ms, kafka_client=client
+                **(options | {"kafka_client": client}), metadata_max_age_ms=metadata_ms
             )
             self._metadata = made[0].cluster
             return self.known if self.consumer.partitions_for_topic(model.topic) else None

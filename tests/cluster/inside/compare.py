@@ -25,20 +25,28 @@ def main() -> int:
     found = found or {"devices": [], "features": []}
     differing = {name: differ(wanted[name], found[name]) for name in wanted}
     counts = {name: len(lines) for name, lines in wanted.items()}
-    print(json.dumps({**counts, "differing": differing}))
+    own = health_of(address).get("counts", {})
+    print(json.dumps({**counts, "differing": differing, "counts": own}))
     return int(any(differing.values()))
 
 
 def is_caught_up(address: str, features: int) -> bool:
     """Return whether the table lacks no record of its topic, and has this number of features."""
-    try:
-        with urllib.request.urlopen(f"http://{address}/healthz", timeout=10) as answer:
-            health: dict[str, Any] = json.load(answer)
-    except OSError:
+    if not (health := health_of(address)):
         return False
     parts = health["partitions"].values()
     is_behind = any(each["lag_records"] or not each["is_ready"] for each in parts)
     return not is_behind and health["counts"]["features"] >= features
+
+
+def health_of(address: str) -> dict[str, Any]:
+    """Return what the cloud side says of itself; nothing where it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/healthz", timeout=10) as answer:
+            health: dict[str, Any] = json.load(answer)
+    except OSError:
+        return {}
+    return health
 
 
 def differ(wanted: Sequence[bytes], found: Sequence[bytes]) -> list[str]:

@@ -1,7 +1,9 @@
+from contextlib import closing
+
 import pytest
 from pydantic import ValidationError
 
-from walle_connectors.brokers import Connection
+from walle_connectors.brokers import CONNECT_MS, Connection
 from walle_connectors.kafka.source import KafkaSourceModel
 
 
@@ -12,6 +14,15 @@ def test_one_broker_may_be_a_text():
     assert options["bootstrap_servers"] == ["b:9092", "[::1]:9093"]
     assert options["client_id"] == "me"
     assert options["security_protocol"] == "PLAINTEXT"
+
+
+def test_no_client_waits_long_for_a_broker_that_is_gone():
+    pytest.importorskip("kafka", reason="the extra `kafka` is not installed")
+    options = Connection.model_validate({"brokers": "b:1"}).client_options()
+    with closing(options["kafka_client"](**options)) as client:
+        for _ in range(9):  # each refusal doubles the time, up to the most
+            client._manager.update_backoff(1)
+            assert client._manager.socket_connection_setup_timeout_ms(1) <= 1.2 * CONNECT_MS
 
 
 def test_clients_with_the_same_files_share_their_sessions():

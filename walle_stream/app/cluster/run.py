@@ -30,6 +30,7 @@ NAMESPACE: Final = "walle"
 
 _THREADS: Final = 4
 _PAUSE_S: Final = 0.05
+_HEARD_MS: Final = 10_000.0  # longer than Ray needs to see that a node is dead
 
 
 class ClusterRun:
@@ -52,6 +53,7 @@ class ClusterRun:
         self._copies: dict[int, frozenset[int]] = {}  # what hosts were told to keep warm
         self._finishing: set[Worker] = set()
         self._leaving: set[Worker] = set()
+        self._unheard: set[Worker] = set()  # another supervisor's, which may hold partitions
         self._stop = Flag()
         self._stopped_by = "end"
         self._started_ms = monotonic_ms()
@@ -59,9 +61,12 @@ class ClusterRun:
         self._shipped = ray.put(assembly)
         self._here = versions_here()
         found = self._found()
-        for index in range(max(self._size.hosts, *(index + 1 for index, _ in found), 1)):
+        for index in range(max((index + 1 for index, _ in found), default=self._size.hosts)):
             lives = [life for at, life in found if at == index]
-            self.watch.hosts.append(self._make_worker(index, lives))
+            host = self._make_worker(index, lives)
+            self.watch.hosts.append(host)
+            if lives:
+                self._unheard.add(host)
 
     def stop(self, reason: str) -> None:
         """Ask the run to stop: hosts finish what they read, commit, and close."""
@@ -190,6 +195,7 @@ class ClusterRun:
             self._look_at(host, host.state)
 
     def _look_at(self, host: Worker, state: HostState) -> None:
+        self._unheard.discard(host)
         self.watch.take(host, state)
         self._size = max(self._size, state.size)
         assigner, index = self._assigner, self.watch.hosts.index(host)
@@ -203,6 +209,7 @@ class ClusterRun:
             assigner.see(index, Said(state.held, state.warm, state.node))
 
     def _forget(self, host: Worker) -> None:
+        self._unheard.discard(host)
         self._finishing.discard(host)
         self._leaving.discard(host)
         if self._assigner is not None:
@@ -210,9 +217,14 @@ class ClusterRun:
             self._assigner.forget(index)
             self._copies.pop(index, None)
 
+    @property
+    def _is_hearing(self) -> bool:
+        # whoever places before all have told takes partitions from those that work on them
+        return bool(self._unheard) and monotonic_ms() - self._started_ms < _HEARD_MS
+
     def _place(self) -> None:
         assigner, hosts = self._assigner, self.watch.hosts
-        if assigner is None:
+        if assigner is None or self._is_hearing:
             return
         for index, host in enumerate(hosts):
             if host.step == "running" and host not in self._finishing and assigner.is_over(index):
@@ -235,7 +247,7 @@ class ClusterRun:
 
     def _resize(self) -> None:
         hosts = self.watch.hosts
-        if self._stop.is_set():
+        if self._stop.is_set() or self._is_hearing:
             return
         while len(hosts) < self._size.hosts:
             hosts.append(self._make_worker(len(hosts), []))

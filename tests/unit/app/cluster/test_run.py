@@ -33,6 +33,7 @@ class Host:
         self.assignment, self.warm = Assignment(), frozenset()
         self.state_of = HostState(node=name)
         self.is_ended = self.is_alive = True
+        self.is_silent = False
 
     def __getattr__(self, method):
         return SimpleNamespace(remote=lambda *given: self.ray.called(self, method, given))
@@ -78,6 +79,7 @@ class Ray:
         )
         self.util = SimpleNamespace(list_named_actors=self._list)
         self.hosts, self.answers, self.refs = {}, {}, count()
+        self.asked = {}
         self.has_ended = False
         self.options = []
 
@@ -114,14 +116,15 @@ class Ray:
 
     def called(self, host, method, given):
         ref = next(self.refs)
+        self.asked[ref] = host
         self.answers[ref] = DeadError() if not host.is_alive else host.answer(method, given)
         return ref
 
     def wait(self, refs, *, num_returns, timeout):
         assert num_returns == 1
         assert timeout > 0
-        oldest = min(refs)
-        return [oldest], [ref for ref in refs if ref != oldest]
+        ready = sorted(ref for ref in refs if not self.asked[ref].is_silent)[:1]
+        return ready, [ref for ref in refs if ref not in ready]
 
     def get(self, ref):
         answer = self.answers.pop(ref)
@@ -203,6 +206,29 @@ def test_the_next_supervisor_finds_hosts_and_how_many_there_are_to_be(ray, make)
     assert list(found) == ["shop/host-0.0", "shop/host-1.0", "shop/host-2.0"]
     assert sorted(chain(*found.values())) == list(range(PARTITIONS))
     assert set(before["shop/host-0.0"]) <= set(found["shop/host-0.0"])
+
+
+def test_the_next_supervisor_moves_nothing_before_it_has_heard_every_host(ray, make):
+    turns(make(3))
+    before = owned(ray)
+    silent = ray.hosts["shop/host-1.0"]
+    silent.is_silent = True
+    again = make(2)
+    turns(again)
+    assert owned(ray) == before
+    silent.is_silent = False
+    turns(again)
+    assert list(owned(ray)) == list(before)  # nor was one started
+    assert owned(ray) == before
+
+
+def test_a_host_that_says_nothing_is_not_waited_for_for_ever(ray, make, monkeypatch):
+    turns(make(3))
+    ray.hosts["shop/host-1.0"].is_silent = True
+    monkeypatch.setattr(cluster_run, "_HEARD_MS", 0.0)
+    turns(make(3))
+    others = [owned(ray)[f"shop/host-{index}.0"] for index in (0, 2)]
+    assert sorted(chain(*others)) == list(range(PARTITIONS))
 
 
 def test_fewer_hosts_leave_when_others_have_their_partitions_and_come_back(ray, make):

@@ -1,0 +1,59 @@
+"""Which faults a campaign has, in which order; all of it follows from the seed."""
+
+from random import Random
+from typing import Final
+
+import msgspec
+
+SHARES: Final = {
+    "node": 25,
+    "cut": 21,
+    "long cut": 4,
+    "loss": 11,
+    "host": 12,
+    "supervisor": 10,
+    "scale": 10,
+    "store": 7,
+}
+"""Percent of the faults: a node killed and started again; a node without a network for 10 s, and for
+60 s; 20 % of a node's packets lost for 10 s; a host's, and the supervisor's process killed; another
+number of hosts; the object store killed, and started again."""
+
+_FAULTS_OF_LIFE: Final = 14
+
+
+class ClusterPlan(msgspec.Struct, frozen=True):
+    """What a campaign is to do."""
+
+    faults: int
+    seed: int
+
+
+class LifePlan(msgspec.Struct, frozen=True):
+    """A fresh cluster, and what happens to it."""
+
+    number: int
+    """From 1."""
+    standbys: int
+    faults: tuple[str, ...]
+    """Names of ``SHARES``."""
+
+
+def lives_of(plan: ClusterPlan) -> list[LifePlan]:
+    """Return the lives of a campaign: the faults shared out evenly, two of three with a standby."""
+    drawn = Random(plan.seed)
+    deck = _deck(plan.faults)
+    drawn.shuffle(deck)
+    thirds = -(-plan.faults // (3 * _FAULTS_OF_LIFE))
+    count = min(plan.faults, 3 * thirds)
+    return [LifePlan(at + 1, int(at % 3 != 1), tuple(deck[at::count])) for at in range(count)]
+
+
+def _deck(faults: int) -> list[str]:
+    # as many of each as its share says; what rounding leaves goes to those that lack most
+    exact = {name: faults * share / sum(SHARES.values()) for name, share in SHARES.items()}
+    counts = {name: int(number) for name, number in exact.items()}
+    lacking = sorted(exact, key=lambda name: counts[name] - exact[name])
+    for name in lacking[: faults - sum(counts.values())]:
+        counts[name] += 1
+    return [name for name, count in counts.items() for _ in range(count)]
