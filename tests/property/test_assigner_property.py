@@ -127,6 +127,22 @@ def test_a_living_owner_keeps_a_partition_until_another_node_has_a_copy():
     assert assigner.copies([0, 1])[1] == moving
 
 
+def test_what_a_dead_host_had_goes_to_a_copy_before_it_goes_where_there_is_room():
+    assigner = Assigner(4, standbys=1)
+    held = [Placed(1, frozenset({number})) for number in range(2)]
+    both = frozenset({2, 3})
+    assigner.see(0, Said(Held(held[0], held[0]), both, "a"))
+    assigner.see(1, Said(Held(held[1], held[1]), node="b"))
+    assert assigner.place([0, 1]) == {0: Placed(2, frozenset({0, 2, 3}))}
+    assigner.see(
+        0, Said(Held(Placed(2, frozenset({0, 2, 3})), Placed(2, frozenset({0, 2, 3}))), node="a")
+    )
+    assert assigner.place([0, 1]) == {}
+    moving = assigner.copies([0, 1])[1] & both
+    assigner.see(1, Said(Held(held[1], held[1]), moving, "b"))
+    assert len(assigner.place([0, 1])[0].numbers) == 2
+
+
 def test_a_host_that_leaves_keeps_its_partitions_while_there_is_no_other():
     assigner = Assigner(2)
     assigner.see(0, Said(node="a"))

@@ -3,7 +3,8 @@
 Pure: told what hosts hold, it says what each is to be told. A partition goes to its next host
 when the one before has let go of it, or is dead, and in a later generation: whatever a host
 that was cut off still does with it is refused. From a living host it goes only when the next one
-has a warm copy, so that it rests for no longer than the last commits take to travel.
+has a warm copy, so that it rests for no longer than the last commits take to travel. From a dead
+one it goes to a copy first, whoever has room.
 """
 
 from collections.abc import Collection, Mapping
@@ -123,12 +124,19 @@ class Assigner:
             return {host: self._last(host).numbers for host in leaving}
         for host, numbers in self._target(hosts, owners).items():
             for number in numbers:
-                owner = owners.get(number, host)
-                if owner == host:
+                owner = owners.get(number)
+                if owner is None:
+                    wanted[self._first_to_have(number, host, hosts)].add(number)
+                elif owner == host:
                     wanted[host].add(number)
                 elif owner in wanted and not self._can_go(number, owner, host):
                     wanted[owner].add(number)
         return {host: frozenset(numbers) for host, numbers in wanted.items()}
+
+    def _first_to_have(self, number: int, host: int, hosts: list[int]) -> int:
+        # what nobody has goes to a copy, also of a host that has enough, and on from there
+        warm = [each for each in hosts if number in self._of(each).warm]
+        return host if host in warm or not warm else warm[0]
 
     def _can_go(self, number: int, owner: int, host: int) -> bool:
         there = self._of(host)
