@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
@@ -28,13 +29,15 @@ class Counting(FolderObjects):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.names, self.moved = [], 0
+        self.lock = Lock()  # several files travel at once
         self.failing = set()
 
     def put(self, name, source):
         self._fail("put")
         super().put(name, source)
-        self.names.append(name.rpartition("-")[2])
-        self.moved += source.stat().st_size
+        with self.lock:
+            self.names.append(name.rpartition("-")[2])
+            self.moved += source.stat().st_size
 
     def create(self, name, content):
         self._fail("create")
