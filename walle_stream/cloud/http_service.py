@@ -23,7 +23,8 @@ class HttpService:
 
     Nobody follows where an answer leads elsewhere. A second answer to a question would be taken as
     that of the next one: a connection on which one has come is closed, and from then on each
-    question has a connection of its own.
+    question has a connection of its own. One that comes while the next question is on its way is
+    not seen before that is answered: HTTP gives an answer no number.
     """
 
     def __init__(self, url: str, timeout_s: float, token: Callable[[], str] | None) -> None:

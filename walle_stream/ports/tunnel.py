@@ -48,7 +48,7 @@ class UplinkReceiver(Protocol):
         """Return frames behind the last position that the caller has merged, with their own.
 
         A frame is (position, envelope), in order; 0 is before all. Never blocks for new frames;
-        returns an empty sequence when none is there, and stops after so many bytes. At least one
+        returns an empty sequence when none is there, and stops after ``max_bytes``. At least one
         frame is returned if there is one, whatever its size.
         """
 

@@ -1,6 +1,6 @@
 """A source that reads its partitions apart, read as somebody assigns them, at any time.
 
-What a consumer group is to a topic, an ``Assignment`` is to any other such source: it says which
+An ``Assignment`` does for such a source what a consumer group does for a topic: it says which
 partitions a host has from now on. The reader obeys between two reads, in the host's thread:
 it has the host close what went, open what came, and reads on behind the offsets of all.
 """

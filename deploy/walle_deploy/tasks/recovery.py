@@ -1,7 +1,7 @@
 """Moves a working folder from one commit to another, and finishes what a kill interrupted.
 
 Every step can be done again: a file is written only where it has the old content, or
-the new one already. What is to be done is noted in the folder's lock first.
+the new one already. The folder's lock notes the step first.
 """
 
 from collections.abc import Mapping

@@ -148,7 +148,7 @@ def test_kills_of_hosts_and_supervisor_and_other_numbers_of_hosts_change_no_feat
         )
 
         def told(events=0, hosts=0):
-            """Return the status, when so many events are committed by so many hosts."""
+            """Return the status once that many events are committed and hosts run, else None."""
             assert run.poll() is None, run.stderr.read().decode()
             asked = walle("status", f"ray:///{name}", "--json", environ=ray_environ)
             status = json.loads(asked.stdout) if asked.returncode == 0 else None
