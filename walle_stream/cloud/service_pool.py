@@ -116,9 +116,6 @@ class ServicePool:
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
-        close = getattr(self._served.ask, "close", None)
-        if close is not None:
-            close()
 
     def _hire(self) -> None:
         served, wanted = self._served, len(self._running) + len(self._waiting)

@@ -24,7 +24,7 @@ BACKOFF_S: Final = 0.2
 
 _BACKOFF_MAX_S: Final = 10.0
 _LOOK_S: Final = 0.05
-_JOIN_S: Final = 12.0  # `walle cloud` ends within 30 s, with two sinks that hang
+_JOIN_S: Final = 12.0  # `walle cloud` ends within 30 s, with any number of sinks that hang
 _LAG: Final = "Features that were merged and that a sink has not yet, at most."
 
 
@@ -49,7 +49,7 @@ class SinkPump:
         self._done: dict[str, _Done] = {}
         self._failures = 0
         self._said = ""
-        self._ends = Event()
+        self._ends, self._due_ms = Event(), 0.0
         self._thread = Thread(target=self._run, name=f"walle-sink-{name}", daemon=True)
         self._thread.start()
 
@@ -62,10 +62,16 @@ class SinkPump:
             if (log := table.sink_log) is not None
         )
 
+    def end(self) -> None:
+        """Hand over what is there while the sink takes it, then end; returns at once."""
+        if not self._ends.is_set():
+            self._due_ms = monotonic_ms() + 1_000.0 * _JOIN_S
+            self._ends.set()
+
     def close(self) -> None:
-        """Hand over what is there while the sink takes it, then end; blocks for some seconds."""
-        self._ends.set()
-        self._thread.join(_JOIN_S)
+        """End, and wait for that; blocks for 12 s at most since ``end``."""
+        self.end()
+        self._thread.join(max(self._due_ms - monotonic_ms(), 0.0) / 1_000.0)
         lag = self.lag
         if lag:
             _log.warning(
@@ -162,4 +168,6 @@ def serving_sinks(
             sink = load_connector(spec.sinks[name].connector).open_sink(model, identity)
             pumps.append(SinkPump(name, sink, tables))
             stack.callback(pumps[-1].close)
+        for pump in pumps:
+            stack.callback(pump.end)  # all before the first is waited for: one may hang
         yield pumps
