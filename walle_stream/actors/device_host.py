@@ -89,6 +89,12 @@ class Settle(msgspec.Struct):
     """Whether to wait no longer; never, unless given. Asked in the host's thread."""
 
 
+class Finish(msgspec.Struct):
+    """Question: commit all that was taken, and send it; nothing more is read."""
+
+    flush_timeout_s: float = 5.0
+
+
 class Close(msgspec.Struct):
     """Question: flush the tunnel and close the partitions; the last message."""
 
@@ -217,6 +223,8 @@ class DeviceHost(Actor):
             return [partition.status() for partition in self._partitions.values()]
         if isinstance(message, Settle):
             return self._settle(message)
+        if isinstance(message, Finish):
+            return self._finish(monotonic_ms() + message.flush_timeout_s * 1000.0)
         if isinstance(message, Close):
             return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
@@ -325,6 +333,12 @@ class DeviceHost(Actor):
     def _put_down(self, number: int) -> list[Delivery]:
         self.in_hand_events -= self._waiting.events.get(number, 0)
         return self._waiting.pop(number)
+
+    def _finish(self, deadline_ms: float) -> None:
+        for partition in self._partitions.values():
+            partition.idle(is_last=True)
+        for partition in self._partitions.values():
+            partition.keep(deadline_ms)
 
     def _close(self, deadline_ms: float) -> list[PartitionStatus]:
         if self._joined is not None:

@@ -158,6 +158,11 @@ class PartitionHost:
                 run_alone(self.pool, self._complete(turn))
         self.outbox.send(self.outbox.due(is_all=is_last))
 
+    def keep(self, deadline_ms: float) -> None:
+        """Make a snapshot of what was committed, where there are some; blocks, see ``close``."""
+        if self.parts.setup.keeper is not None:
+            self.parts.setup.keeper.close(deadline_ms)
+
     def close(self, deadline_ms: float) -> None:
         """Wait for acknowledgements, forget those frames, close the database.
 

@@ -30,6 +30,7 @@ class Observation(msgspec.Struct):
     vms: list[VmStatus] = []
     progress: float = -1.0
     run_events: int = 0
+    sink_lags: dict[str, int] = {}
     is_over: bool = False
     logs: LogRecords = []
 
@@ -65,6 +66,7 @@ class Supervisor:
             *watch.vm_status(),
             watch.progress,
             watch.run_events,
+            watch.sink_lags,
             self._over.is_set(),
             self._logs.take(),
         )

@@ -57,7 +57,7 @@ def tell(tmp_path, cluster):
             for number, step in enumerate(("running", "opening", "done"))
         ]
         status = RunStatus(pipeline="p", runtime="ray", phase="running", pid=driver_pid)
-        status.hosts, status.cloud_pid = hosts, cluster.pids[3]
+        status.hosts = hosts
         (tmp_path / "status.json").write_bytes(msgspec.json.encode(status))
         for number in range(3):
             (tmp_path / str(cluster.pids[number])).write_bytes(bytes([number + 1]))

@@ -9,14 +9,14 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from walle_stream.app.queries.query import own_tables
+from walle_stream.cloud.partition_table import features_in
 from walle_stream.errors import ChaosError
-from walle_stream.spec.connectors import load_connector
 
 KEPT: Final = 10_000
 """Features of a device and task that the cloud side is told to keep: all."""
@@ -94,9 +94,8 @@ def reference_lines(data_dir: Path) -> Mapping[str, Sequence[bytes]]:
     """Return the same of a run without a broker."""
     features: list[bytes] = []
     numbers: dict[str, list[int]] = {}
-    store = load_connector("embedded").open_features(data_dir / "cloud", read_only=True)
-    with closing(store):
-        for each in store.scan():
+    for space in own_tables(data_dir):
+        for each in features_in(space):
             numbers.setdefault(each.device_id, []).append(each.sequence_number)
             features.append(
                 _line(
