@@ -107,6 +107,7 @@ class Assembly:
         """What is installed while the run goes; there once it is opened."""
         self._tunnel: DeviceTunnel | None = None
         self._tables: HostTables | None = None
+        self._inbox: Inbox | None = None
         self._answering: AnsweringThread | None = None
         self._sinks: Sequence[SinkPump] = ()
         self._end_sinks = ExitStack()
@@ -257,7 +258,8 @@ class Assembly:
             tuple(self._loaded.sinks), self.report_sink
         )
         self._tables = tables
-        inbox = Inbox(self._data_dir.inbox_path, tables, self.partition_of, self.partition_count)
+        own = self._data_dir.inbox_path, tables, self.partition_of, self.partition_count
+        inbox = self._inbox = Inbox(*own)
         self._answering = AnsweringThread(tables.tables, Replies(tables), self._services, inbox)
         tables.on_call = self._answering.wake
         stack.callback(self._answering.close)
@@ -271,6 +273,15 @@ class Assembly:
         Behind the last merge, and before partitions are closed.
         """
         self._end_sinks.close()
+
+    def take_messages(self) -> None:
+        """Give the partitions that are open the messages that were left for them; blocks.
+
+        Raises:
+            WalleError: A message cannot be read, or not be written.
+        """
+        if self._inbox is not None:
+            self._inbox.step(is_due=True)
 
     def check_cloud(self) -> None:
         """Raise what ended the cloud side, where it is here.

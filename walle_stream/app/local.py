@@ -148,6 +148,7 @@ class LocalRun:
                 before.extend(self._ask(host, GetStatus()))
             if not assembly.is_placed:
                 assembly.mark_open()
+                assembly.take_messages()
             readers = self._readers = self._open_readers(offsets, stack)
             self.is_ready = True
             stack.push(self._tell_failure)

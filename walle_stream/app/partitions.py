@@ -104,7 +104,8 @@ class PartitionOpener(msgspec.Struct, frozen=True):
                 rows.incarnation(keeper.snapshots.incarnation(self.data_dir.meta.incarnation))
             if self.tables is not None:
                 own = rows.incarnation(self.data_dir.meta.incarnation)
-                self.tables.open(number, store, own, has_snapshots=keeper is not None)
+                is_snapshot = None if keeper is None else keeper.snapshots.is_fetched
+                self.tables.open(number, store, own, is_snapshot=is_snapshot)
             return rows
 
         def open_session(rows: PartitionRows) -> UplinkSession:

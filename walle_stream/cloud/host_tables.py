@@ -34,16 +34,22 @@ class HostTables:
         """Called when a call of a service was merged, or a partition may have some."""
 
     def open(
-        self, number: int, store: PartitionStore, incarnation: str, *, has_snapshots: bool
+        self,
+        number: int,
+        store: PartitionStore,
+        incarnation: str,
+        *,
+        is_snapshot: bool | None = None,
     ) -> None:
         """Have a partition's cloud side from now on, until its database is closed; blocks.
 
-        ``incarnation`` is the partition's. Where it has snapshots, sinks get what they have.
+        ``incarnation`` is the partition's. Where it has snapshots, sinks get what they have, and
+        ``is_snapshot`` says whether the database was fetched just now.
         """
         table = OwnTable(store, self._report_sink)
         table.serve_sinks(self._sinks, f"{incarnation}-{number:04d}")
-        if has_snapshots and table.sink_log is not None:
-            table.sink_log.hold()
+        if is_snapshot is not None and table.sink_log is not None:
+            table.sink_log.hold(is_snapshot=is_snapshot)
 
         def leave() -> None:
             with self._lock:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from walle_stream.clock import monotonic_ms
@@ -23,11 +24,9 @@ _log = logging.getLogger(__name__)
 LOOK_MS: Final = 200.0
 """Between two looks into the folder."""
 
-_FILES_MAX: Final = 8  # of a partition that are on their way to the disk
-
 
 class Inbox:
-    """The inbox of one data directory. One thread."""
+    """The inbox of one data directory. Any thread."""
 
     def __init__(
         self, folder: Path, tables: HostTables, partition_of: Callable[[str], int], count: int
@@ -37,24 +36,28 @@ class Inbox:
         self._partition_of, self._count = partition_of, count
         self._sent: dict[Path, tuple[OwnTable, int]] = {}  # with the write's ticket
         self._look_ms = 0.0
+        self._lock = Lock()
 
-    def step(self) -> None:
+    def step(self, *, is_due: bool = False) -> None:
         """Take what lies there, now and then, and delete what is durable; blocks.
+
+        ``is_due``: take it now.
 
         Raises:
             WalleError: A file cannot be read or written.
         """
-        self._settle()
-        if monotonic_ms() < self._look_ms:
-            return
-        self._look_ms = monotonic_ms() + LOOK_MS
-        for path in inbox_files(self._folder):
-            self._share(path)
-        for number, table in self._tables.by_number.items():
-            for path in inbox_files(self._of(number))[:_FILES_MAX]:
-                if path not in self._sent:
-                    self._take(path, number, table)
-        self._settle()
+        with self._lock:
+            self._settle()
+            if monotonic_ms() < self._look_ms and not is_due:
+                return
+            self._look_ms = monotonic_ms() + LOOK_MS
+            for path in inbox_files(self._folder):
+                self._share(path)
+            for number, table in self._tables.by_number.items():
+                for path in inbox_files(self._of(number)):
+                    if path not in self._sent:
+                        self._take(path, number, table)
+            self._settle()
 
     def _of(self, number: int) -> Path:
         return self._folder / f"{number:02d}"

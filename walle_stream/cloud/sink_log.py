@@ -54,13 +54,17 @@ class SinkLog:
             batch.put(_ROW + _U64.pack(row.number), _encode(row))
         batch.put(_PLACE, _U64.pack(rows[-1].number + 1))
 
-    def hold(self) -> None:
+    def hold(self, *, is_snapshot: bool) -> None:
         """Let sinks have a row only when a snapshot has it, also of those that were here before.
 
         Whoever opens the partition next begins from that snapshot, and gives the same feature the
-        same number; behind it he may not.
+        same number; behind it he may not. ``is_snapshot``: the database is one that was fetched.
         """
-        self._kept = self._number_at(_KEPT)
+        if is_snapshot:
+            self.copied()
+            self.kept()
+        else:
+            self._kept = self._number_at(_KEPT)
 
     @property
     def ready(self) -> int:

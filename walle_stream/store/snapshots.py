@@ -133,6 +133,11 @@ class PartitionSnapshots:
         self._last: _Manifest | None = None  # what this opening fetched or put
 
     @property
+    def is_fetched(self) -> bool:
+        """Whether the claim that was made last was followed by a fetch."""
+        return self._last is not None
+
+    @property
     def newest(self) -> SnapshotPoint | None:
         """The highest epoch's latest snapshot, None where there is none."""
         points = self._patiently(self._list).points

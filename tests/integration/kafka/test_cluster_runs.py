@@ -98,7 +98,7 @@ def tunnel_over_kafka(address):
 @contextmanager
 def tables_with_a_sink(folder):
     """The same where partitions have their cloud side with them, and a data set gets features."""
-    lake = {"connector": "parquet", "path": str(folder / "lake"), "every": "0s"}
+    lake = {"connector": "parquet", "path": str(folder / "lake"), "every": "100ms"}
     yield {"tunnel": {"connector": "embedded"}, "sinks": {"lake": lake}}, lambda: read(folder)
 
 

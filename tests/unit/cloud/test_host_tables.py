@@ -23,7 +23,7 @@ def opened(tables, tmp_path):
 
     def open_one(number):
         stores.append(PartitionStore.open(tmp_path / f"{number}"))
-        tables.open(number, stores[-1], INCARNATION, has_snapshots=False)
+        tables.open(number, stores[-1], INCARNATION)
         return stores[-1]
 
     yield open_one

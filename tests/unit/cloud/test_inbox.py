@@ -20,7 +20,7 @@ def tables(tmp_path):
     made, stores = HostTables(), []
     for number in range(3):
         stores.append(PartitionStore.open(tmp_path / f"{number}"))
-        made.open(number, stores[-1], "ab" * 8, has_snapshots=False)
+        made.open(number, stores[-1], "ab" * 8)
     yield made
     for store in stores:
         store.close()
@@ -75,7 +75,7 @@ def test_what_is_of_another_process_partition_waits_for_it(folder, tables, tmp_p
     inbox.step()
     assert [path.parent.name for path in left(folder)] == ["03"]
     with PartitionStore.open(tmp_path / "3") as store:
-        tables.open(3, store, "ab" * 8, has_snapshots=False)
+        tables.open(3, store, "ab" * 8)
         Inbox(folder, tables, len, 4).step()
         assert (len(down(tables, 3)), left(folder)) == (1, [])
 

@@ -122,7 +122,7 @@ def test_messages_go_down_in_order_and_their_positions_go_on(tmp_path):
 
 def test_sinks_wait_for_a_snapshot_where_there_are_some(tmp_path):
     with own_table(tmp_path / "p", "s") as table:
-        table.sink_log.hold()
+        table.sink_log.hold(is_snapshot=False)
         table.merge([frame(("a", 1), ("a", 2))])
         assert (table.sink_log.ready, list(table.sink_log.rows("s"))) == (0, [])
         table.copied()
@@ -131,5 +131,9 @@ def test_sinks_wait_for_a_snapshot_where_there_are_some(tmp_path):
         assert [each.sequence_number for each in table.sink_log.rows("s")] == [1, 2]
     with own_table(tmp_path / "p", "s") as table:
         assert table.sink_log.ready == 3
-        table.sink_log.hold()
+        table.sink_log.hold(is_snapshot=False)
         assert table.sink_log.ready == 2
+        table.sink_log.hold(is_snapshot=True)
+    with own_table(tmp_path / "p", "s") as table:
+        table.sink_log.hold(is_snapshot=False)
+        assert table.sink_log.ready == 3

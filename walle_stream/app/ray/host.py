@@ -177,7 +177,9 @@ class HostProcess:
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._host.join, FLUSH_TIMEOUT_S)
         stack.callback(self._host.stop)
-        return self._ask(GetOffsets()), self._ask(GetStatus())
+        offsets, statuses = self._ask(GetOffsets()), self._ask(GetStatus())
+        assembly.take_messages()
+        return offsets, statuses
 
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
         """Read the source in a thread of its own, to its end or the run's limit; the first call.

@@ -63,8 +63,7 @@ class Watch:
         """
         log_again(state.logs, host.name)
         for number, counts in state.cloud.items():
-            if number not in self.cloud or counts.frames >= self.cloud[number].frames:
-                self.cloud[number] = counts
+            self.cloud[number] = max(counts, self.cloud.get(number, counts), key=_frames)
         self._read[host.name, host.restarts] = state.read_events
         for status in state.statuses:
             known = self._statuses.get(status.number)
@@ -205,6 +204,10 @@ class Watch:
     def _keep(self, state: HostState) -> None:
         for status in state.statuses:
             self.latencies.merge(status.latencies)
+
+
+def _frames(counts: "MergeCounts") -> int:
+    return counts.frames
 
 
 def _events(status: PartitionStatus) -> int:
