@@ -336,17 +336,15 @@ class DeviceHost(Actor):
 
     def _finish(self, deadline_ms: float) -> None:
         for partition in self._partitions.values():
+            # before one waits: where flushes have an interval, all wait for one
             partition.idle(is_last=True)
         for partition in self._partitions.values():
-            partition.keep(deadline_ms)
+            partition.finish(deadline_ms)
 
     def _close(self, deadline_ms: float) -> list[PartitionStatus]:
+        self._finish(deadline_ms)
         if self._joined is not None:
             self._joined.close()  # by leaving the group, which revokes
-        for partition in self._partitions.values():
-            partition.idle(
-                is_last=True
-            )  # before one waits: where flushes have an interval, all wait for one
         for partition in self._partitions.values():
             partition.close(deadline_ms)
         own = {number: partition.status() for number, partition in self._partitions.items()}

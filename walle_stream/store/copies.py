@@ -108,13 +108,17 @@ class SnapshotCopies:
             checkpoint: Copies it into a folder that does not exist.
             point: Where it is.
         """
+        if self.is_due and point != self._last_point:
+            self._begin(path, checkpoint, point)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to make a snapshot."""
         wait_ms = self._every_ms
         if self.failures:
             longest = max(wait_ms, _LONGEST_WAIT_MS)
             wait_ms = min(max(wait_ms, 100.0) * 2.0 ** min(self.failures, 10), longest)
-        is_due = monotonic_ms() - self._last_ms >= wait_ms and self._is_idle()
-        if is_due and point != self._last_point:
-            self._begin(path, checkpoint, point)
+        return monotonic_ms() - self._last_ms >= wait_ms and self._is_idle()
 
     def close(
         self,
