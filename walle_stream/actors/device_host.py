@@ -89,16 +89,12 @@ class Settle(msgspec.Struct):
     """Whether to wait no longer; never, unless given. Asked in the host's thread."""
 
 
-class Finish(msgspec.Struct):
-    """Question: commit all that was taken, and send it; nothing more is read."""
-
-    flush_timeout_s: float = 5.0
-
-
 class Close(msgspec.Struct):
-    """Question: flush the tunnel and close the partitions; the last message."""
+    """Question: commit, send and flush, and close the partitions; nothing is read any more."""
 
     flush_timeout_s: float = 5.0
+    is_last: bool = True
+    """Else another one follows, and partitions stay open until then."""
 
 
 def delivery_events(partitions: int) -> int:
@@ -223,10 +219,9 @@ class DeviceHost(Actor):
             return [partition.status() for partition in self._partitions.values()]
         if isinstance(message, Settle):
             return self._settle(message)
-        if isinstance(message, Finish):
-            return self._finish(monotonic_ms() + message.flush_timeout_s * 1000.0)
         if isinstance(message, Close):
-            return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
+            deadline_ms = monotonic_ms() + message.flush_timeout_s * 1000.0
+            return self._close(deadline_ms) if message.is_last else self._finish(deadline_ms)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
 
     # Where the source places partitions; called by its reader, in this actor's thread

@@ -18,7 +18,6 @@ from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import (
     Close,
     DeviceHost,
-    Finish,
     GetOffsets,
     GetStatus,
     Pull,
@@ -361,7 +360,7 @@ class LocalRun:
     def _close_hosts(self) -> list[PartitionStatus]:
         statuses: list[PartitionStatus] = []
         for host in self._hosts:
-            self._ask(host, Finish(FLUSH_TIMEOUT_S))
+            self._ask(host, Close(FLUSH_TIMEOUT_S, is_last=False))
         self._assembly.end_sinks()
         for host in self._hosts:
             statuses.extend(self._ask(host, Close(FLUSH_TIMEOUT_S)))

@@ -172,14 +172,14 @@ def _feature_rows(
 ) -> Iterator[FeatureRecord | _BadRow]:
     tables = tables_in(data_dir)
     if tables or DataDir.open_read_only(data_dir).meta.has_cloud:
-        spaces = _worker_tables(tables) if tables else own_tables(data_dir)
+        spaces = _worker_tables(tables) if tables else _own_tables(data_dir)
         records = chain.from_iterable(features_in(space, device_id) for space in spaces)
     else:
         records = chain(_kept_features(data_dir, device_id))
     yield from (_checked(record) for record in records if task in {None, record.task})
 
 
-def own_tables(data_dir: Path) -> Iterator[KeySpace]:
+def _own_tables(data_dir: Path) -> Iterator[KeySpace]:
     """Iterate over the cloud sides that partitions have with them, each open until the next."""
     for _, store in open_partitions(data_dir):
         yield store.space(keys.CLOUD_PREFIX)

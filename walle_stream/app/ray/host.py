@@ -22,7 +22,6 @@ from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
 from walle_stream.actors.device_host import (
     Close,
-    Finish,
     GetOffsets,
     GetStatus,
     Pull,
@@ -249,7 +248,7 @@ class HostProcess:
             is_limited = self._options.limit is not None and not state.is_ended
             if not (is_limited or is_worn or self._stop.is_set()):
                 state.missing_replies = self._ask(Settle(REPLIES_TIMEOUT_S, self._stop.is_set))
-            self._ask(Finish(FLUSH_TIMEOUT_S))
+            self._ask(Close(FLUSH_TIMEOUT_S, is_last=False))
             self._assembly.end_sinks()
             state.statuses = self._ask(Close(FLUSH_TIMEOUT_S))
             self._stack.close()

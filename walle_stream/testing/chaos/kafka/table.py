@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from walle_stream.app.queries.query import own_tables
-from walle_stream.cloud.partition_table import features_in
+from walle_stream.app.queries.query import features_records
 from walle_stream.errors import ChaosError
 
 KEPT: Final = 10_000
@@ -94,19 +93,19 @@ def reference_lines(data_dir: Path) -> Mapping[str, Sequence[bytes]]:
     """Return the same of a run without a broker."""
     features: list[bytes] = []
     numbers: dict[str, list[int]] = {}
-    for space in own_tables(data_dir):
-        for each in features_in(space):
-            numbers.setdefault(each.device_id, []).append(each.sequence_number)
-            features.append(
-                _line(
-                    each.device_id,
-                    each.task,
-                    each.task_version,
-                    each.sequence_number,
-                    each.feature,
-                    b64encode(each.encoding).decode(),
-                )
+    records = features_records(data_dir)
+    for each in sorted(records, key=lambda record: (record.device_id, record.sequence_number)):
+        numbers.setdefault(each.device_id, []).append(each.sequence_number)
+        features.append(
+            _line(
+                each.device_id,
+                each.task,
+                each.task_version,
+                each.sequence_number,
+                each.feature,
+                b64encode(each.encoding).decode(),
             )
+        )
     rows = [
         _device_line(device, len(seen), [max(seen)], 0) for device, seen in sorted(numbers.items())
     ]
