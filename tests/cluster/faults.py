@@ -74,6 +74,7 @@ def skew(nodes: Nodes, name: str, seconds: int) -> None:
         EngineError: There is no C compiler here.
     """
     variables = wrong_clock(nodes.folder, seconds) | {"LD_PRELOAD": f"{HOME}/{_LIBRARY}"}
+    variables["RAY_LD_PRELOAD_ON_WORKERS"] = "1"  # else its daemon alone has the library
     lines = "\n".join(f"export {key}={value}" for key, value in variables.items())
     nodes.run(name, "sh", "-ec", f"echo '{lines}' >/etc/profile.d/skew.sh")
 

@@ -108,9 +108,12 @@ def _away(
 
 
 def _head(broken: Broken) -> Broken:
-    broken.kit.nodes.kill(HEAD)
-    broken.kit.nodes.start(HEAD)
-    return _up_again(broken)
+    kit = broken.kit
+    kit.nodes.kill(HEAD)
+    kit.nodes.start(HEAD)
+    kit.ray.up()
+    kit.ray.await_nodes(*kit.everybody)
+    return broken.begin_endless()
 
 
 def _upgrade(broken: Broken) -> Broken:
@@ -127,14 +130,9 @@ def _upgrade(broken: Broken) -> Broken:
             raise
     else:
         raise EngineError(f"nodes with walle_stream {version} were not refused")
+    # what was refused is no run that is in the way now
     put_version(kit.nodes, HEAD, version)
-    return _up_again(refused)
-
-
-def _up_again(broken: Broken) -> Broken:
-    broken.kit.ray.up()
-    broken.kit.ray.await_nodes(*broken.kit.everybody)
-    return broken.begin_endless()
+    return refused.begin_endless()
 
 
 BREAKS: Final[dict[str, Break]] = {
