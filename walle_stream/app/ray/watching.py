@@ -19,7 +19,6 @@ from walle_stream.app.ray.actors import Worker
 from walle_stream.app.ray.host import HostState
 from walle_stream.app.ray.logs import log_again
 from walle_stream.clock import wall_ms
-from walle_stream.errors import WalleError
 from walle_stream.ports import Unread
 from walle_stream.vm.counts import VmCounts, VmStatus
 
@@ -71,7 +70,7 @@ class Watch:
             others = {number: owner for number, owner in self._owners.items() if owner != index}
             self._owners = others | {status.number: index for status in state.statuses}
         if state.failure is not None:
-            if not (isinstance(state.failure, WalleError) and state.failure.is_retryable):
+            if not host.outlives(state.failure):
                 # the cloud side's own failure is the cause of what hosts say of it
                 raise state.failure
             self._keep(state)
