@@ -74,7 +74,7 @@ chaos: setup ## 1,000 times kill -9, then compare byte for byte; goes on where i
 chaos-kafka: setup ## 300 kills of hosts, cloud app, sender and broker, with rebalances and network cuts; goes on, too
 	@$(PY) -m walle_stream.testing.chaos $(CHAOS_KAFKA) --folder walle-data/chaos-kafka --resume \
 	    --json bench/results/chaos-kafka.json $(ARGS)
-chaos-cluster: setup ## 100 kills and cuts of a cluster's nodes, processes and object store under a live feed; goes on, too. Needs Docker
+chaos-cluster: setup ## 100 faults of a cluster's nodes, processes, brokers, object store and version under a live feed; goes on, too. Needs Docker
 	@.ci/cluster.sh
 	@$(PY) -m tests.cluster.chaos $(CHAOS_CLUSTER) --folder walle-data/chaos-cluster \
 	    --json bench/results/chaos-cluster.json $(ARGS)

@@ -5,9 +5,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from tests.cluster.engine import EngineError
 from tests.cluster.nodes import HOME, SMALL_DISK, Nodes
+
+_LIBRARY: Final = "skew.so"
 
 
 @contextmanager
@@ -52,6 +55,13 @@ def full_disk(nodes: Nodes, name: str) -> Iterator[None]:
         nodes.run(name, "rm", "-f", filler, check=False)
 
 
+def put_version(nodes: Nodes, name: str, version: str) -> None:
+    """Have another version of walle_stream on a machine, for processes that start from now on."""
+    line = r"""sed -i 's/^__version__ = .*/__version__ = "'"$1"'"/' \
+        "$(python -c 'import walle_stream; print(walle_stream.__file__)')" """
+    nodes.run(name, "sh", "-ec", line, "sh", version)
+
+
 def skew(nodes: Nodes, name: str, seconds: int) -> None:
     """Put the wall clock wrong for whatever ``ray up`` starts on a machine from now on.
 
@@ -63,11 +73,25 @@ def skew(nodes: Nodes, name: str, seconds: int) -> None:
     Raises:
         EngineError: There is no C compiler here.
     """
-    made = nodes.folder / "skew.so"
-    compiler = shutil.which("cc")
+    variables = wrong_clock(nodes.folder, seconds) | {"LD_PRELOAD": f"{HOME}/{_LIBRARY}"}
+    variables["RAY_LD_PRELOAD_ON_WORKERS"] = "1"  # else its daemon alone has the library
+    lines = "\n".join(f"export {key}={value}" for key, value in variables.items())
+    nodes.run(name, "sh", "-ec", f"echo '{lines}' >/etc/profile.d/skew.sh")
+
+
+def wrong_clock(folder: Path, seconds: int) -> dict[str, str]:
+    """Return variables of a process on this machine whose wall clock is to be wrong.
+
+    Args:
+        folder: For the library that does it.
+        seconds: How far ahead; negative for behind.
+
+    Raises:
+        EngineError: There is no C compiler here.
+    """
+    compiler, made = shutil.which("cc"), folder / _LIBRARY
     if compiler is None:
         raise EngineError("a wrong clock is compiled with cc: install it")
     source = str(Path(__file__).with_name("skew.c"))
     subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(made), source], check=True)
-    profile = f"export LD_PRELOAD={HOME}/skew.so WALLE_SKEW_S={seconds}"
-    nodes.run(name, "sh", "-ec", f"echo '{profile}' >/etc/profile.d/skew.sh")
+    return {"LD_PRELOAD": str(made), "WALLE_SKEW_S": str(seconds)}

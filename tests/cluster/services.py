@@ -1,9 +1,12 @@
 """What a cluster's pipelines need beside it: Kafka with TLS, an object store; both can be broken."""
 
+import os
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from tests.cluster.engine import Network, docker, node_image
+from tests.cluster.faults import wrong_clock
 from tests.s3 import BUCKET, ENVIRON
 from walle_stream.testing.broker import Certificates
 from walle_stream.testing.broker.container import SECRETS, find_image
@@ -18,6 +21,8 @@ S3: Final = {
 """Variables by which clients reach the object store."""
 SNAPSHOTS: Final = f"s3://{BUCKET}/snapshots"
 
+_OLD_S: Final = 12 * 3600
+"""Age of certificates, so that they hold on nodes whose clocks are behind."""
 _PORTS: Final = Ports(9092, 9093, 9094, 9095, 9096, 9097)
 _KAFKA_HOST: Final = 200
 _S3_HOST: Final = 210
@@ -60,7 +65,8 @@ def start_kafka(network: Network, folder: Path, count: int = 1) -> list[Service]
         BrokerMissingError: There is no image of Kafka.
     """
     names = [f"kafka-{number}" for number in range(1, count + 1)]
-    certificates = Certificates(folder / "certificates", *names)
+    with patch.dict(os.environ, wrong_clock(folder, -_OLD_S)):
+        certificates = Certificates(folder / "certificates", *names)
     (folder / "ca.pem").write_bytes(certificates.ca.read_bytes())
     options = [f"--volume={certificates.server_folder}:{SECRETS}:ro"]
     options += [

@@ -8,16 +8,14 @@ from typing import Final
 
 import msgspec
 
-from tests.cluster.chaos.breaking import BREAKS, HOSTS, RECOVERY_S, Broken
+from tests.cluster.chaos.breaking import BREAKS, HOSTS, RECOVERY_S, REST_S, Broken
 from tests.cluster.chaos.plan import LifePlan
 from tests.cluster.engine import EngineError
 from tests.cluster.kit import Kit, open_kit
 
 _ROWS_PER_S: Final = 150.0
 _PAUSE_S: Final = 3.0
-_REST_S: Final = 180.0
-_LIVE: Final = "live"
-_REST: Final = "rest"
+_BROKERS: Final = 3
 
 
 class Suffered(msgspec.Struct, frozen=True):
@@ -47,7 +45,7 @@ class Life:
     def __init__(self, kit: Kit, plan: LifePlan, seed: int) -> None:
         """Prepare; nothing is started."""
         self._kit, self._plan = kit, plan
-        self._broken = Broken(kit, Random(f"{seed} {plan.number}"))
+        self._broken = Broken(kit, Random(f"{seed} {plan.number}"), plan.standbys)
         self._windows: list[tuple[float, float]] = []
 
     def live(self) -> LifeEnd:
@@ -56,23 +54,21 @@ class Life:
         Raises:
             EngineError: Something hung, or a job failed.
         """
-        kit, standbys = self._kit, f"spec.runtime.standbys={self._plan.standbys}"
+        kit = self._kit
         kit.ray.up()
         kit.ray.await_nodes(*kit.everybody)
         feed = kit.begin_feed(_ROWS_PER_S)
-        options = ("--set", standbys, "--set", "spec.source.stopAtEnd=false")
         with kit.cloud():
-            kit.submit("--hosts", str(HOSTS), *options, name=_LIVE)
+            self._broken = self._broken.begin_endless()
             kit.await_work(time.time(), RECOVERY_S)
             kit.await_hosts(HOSTS, RECOVERY_S)
             for number, fault in enumerate(self._plan.faults, 1):
                 self._suffer(number, fault)
             kit.end_feed(feed)
             kit.scale(0)
-            kit.await_report(_REST_S, _LIVE)
+            kit.await_report(REST_S, self._broken.job)
             kit.run_reference()
-            kit.submit("--hosts", str(HOSTS), "--set", standbys, name=_REST)
-            kit.await_report(_REST_S, _REST)
+            kit.await_report(REST_S, self._broken.begin().job)
             found = kit.compare()
         silences = [max(each.values()) for each in kit.silences(self._windows)]
         counts = found["counts"]
@@ -113,7 +109,8 @@ def live(folder: Path, program: str, plan: LifePlan, seed: int) -> LifeEnd:
         plan: Which.
         seed: The campaign's.
     """
-    with open_kit(folder, program) as kit:
+    count = _BROKERS if "broker" in plan.faults else 1
+    with open_kit(folder, program, count=count) as kit:
         try:
             end = Life(kit, plan, seed).live()
         except EngineError as error:

@@ -6,18 +6,26 @@ from typing import Final
 import msgspec
 
 SHARES: Final = {
-    "node": 25,
-    "cut": 21,
+    "node": 22,
+    "cut": 18,
     "long cut": 4,
-    "loss": 11,
-    "host": 12,
-    "supervisor": 10,
-    "scale": 10,
-    "store": 7,
+    "loss": 8,
+    "disk": 4,
+    "skew": 4,
+    "host": 10,
+    "supervisor": 8,
+    "scale": 8,
+    "broker": 4,
+    "store": 4,
+    "long store": 2,
+    "head": 2,
+    "upgrade": 2,
 }
 """Percent of the faults: a node killed and started again; a node without a network for 10 s, and for
-60 s; 20 % of a node's packets lost for 10 s; a host's, and the supervisor's process killed; another
-number of hosts; the object store killed, and started again."""
+60 s; 20 % of a node's packets lost for 10 s; no room on a node's disk for 20 s; a node killed and
+started again with a wrong clock; a host's, and the supervisor's process killed; another number of
+hosts; a broker of three, and the object store killed, and started again, the store after two minutes,
+too; the head killed, ``ray up`` and the run again; the run stopped, and begun again by another version."""
 
 _FAULTS_OF_LIFE: Final = 14
 

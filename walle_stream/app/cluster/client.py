@@ -25,7 +25,7 @@ from walle_stream.app.local import OnProgress
 from walle_stream.app.options import RunOptions
 from walle_stream.app.ray.actors import START_TIMEOUT_MS
 from walle_stream.app.ray.logs import log_again
-from walle_stream.app.ray.session import check_cluster, check_worker, ray_session, versions_here
+from walle_stream.app.ray.session import check_cluster, ray_session, versions_here
 from walle_stream.app.report import RunReport
 from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.errors import ClusterError, SourceError, StoreError, StoreLockedError, WalleError
@@ -70,8 +70,7 @@ class ClusterClient:
         check_cluster(is_joined=True)
         with ExitStack() as stack:
             ray = stack.enter_context(ray_session(0))
-            supervisor = self._start(ray)
-            stack.callback(ray.kill, supervisor)
+            supervisor = self._start(ray, stack)
             pending = supervisor.wait.remote()
             is_told = False
             while not ray.wait([pending], timeout=_LOOK_S)[0]:
@@ -114,7 +113,7 @@ class ClusterClient:
         """What became of the calls of services, by service."""
         return self._seen.told.services
 
-    def _start(self, ray: Any) -> Any:
+    def _start(self, ray: Any, stack: ExitStack) -> Any:
         name = self._assembly.name
         former = find_supervisor(ray, name)
         if former is not None:
@@ -138,11 +137,12 @@ class ClusterClient:
             .remote(
                 self._options,
                 logging.getLogger("walle_stream").getEffectiveLevel(),
+                versions_here(),
                 *parts_of(ray, self._assembly),
             )
         )
-        pid, there = _answer(ray, supervisor.hello.remote(), START_TIMEOUT_MS / 1000.0)
-        check_worker(f"the supervisor (process {pid})", versions_here(), there)
+        stack.callback(ray.kill, supervisor)
+        _answer(ray, supervisor.hello.remote(), START_TIMEOUT_MS / 1000.0)
         self.is_ready = True
         return supervisor
 

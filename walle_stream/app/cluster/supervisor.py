@@ -13,8 +13,9 @@ from walle_stream.app.cluster.run import NAMESPACE, ClusterRun
 from walle_stream.app.figures.status import RunStatus
 from walle_stream.app.options import RunOptions
 from walle_stream.app.ray.logs import LogQueue, LogRecords
-from walle_stream.app.ray.session import Versions, versions_here
+from walle_stream.app.ray.session import Versions, check_worker, versions_here
 from walle_stream.app.report import RunReport
+from walle_stream.errors import ClusterError
 from walle_stream.vm.counts import VmCounts, VmStatus
 
 _SUFFIX: Final = "/supervisor"
@@ -38,24 +39,42 @@ class Observation(msgspec.Struct):
 class Supervisor:
     """Class of the Ray actor. Its calls run in several threads; ``wait`` alone blocks."""
 
-    def __init__(self, options: RunOptions, level: int, *shipped: bytes) -> None:
+    def __init__(self, options: RunOptions, level: int, asker: Versions, *shipped: bytes) -> None:
         """Begin, or go on with what the one before left; does not wait.
 
+        ``asker`` is what must be as here: else nothing begins, and ``hello`` and all others say so.
         ``shipped`` is the assembly, see ``parts_of``.
         """
         import ray  # noqa: PLC0415 - only where Ray runs
 
-        assembly: Assembly = ray.cloudpickle.loads(b"".join(shipped))
         self._logs = LogQueue(level)
-        self._run = ClusterRun(ray, assembly, options)
+        self._begun: ClusterRun | None = None
         self._report: RunReport | None = None
         self._failure: BaseException | None = None
         self._over = Flag()
+        try:
+            check_worker(f"the supervisor (process {os.getpid()})", asker, versions_here())
+        except ClusterError as error:
+            self._failure = error
+            self._over.set()
+            return
+        assembly: Assembly = ray.cloudpickle.loads(b"".join(shipped))
+        self._begun = ClusterRun(ray, assembly, options)
         Thread(target=self._work, name="walle-supervisor", daemon=True).start()
 
-    def hello(self) -> tuple[int, Versions]:
-        """Return the process id, and what must be as at the caller's."""
-        return os.getpid(), versions_here()
+    @property
+    def _run(self) -> ClusterRun:
+        if self._begun is None:
+            raise self._failure or AssertionError
+        return self._begun
+
+    def hello(self) -> None:
+        """Return when it has begun.
+
+        Raises:
+            ClusterError: It is not like whoever asked for it.
+        """
+        _ = self._run
 
     def observe(self) -> Observation:
         """Return how it goes, and the log lines since the last call."""

@@ -13,7 +13,13 @@ from typing import Any, Final, Literal
 from walle_stream.actors.engine.ray_errors import last_line
 from walle_stream.app.ray.session import Versions, check_worker
 from walle_stream.clock import monotonic_ms
-from walle_stream.errors import ActorDeadError, ClusterError, StoreLockedError, WalleError
+from walle_stream.errors import (
+    ActorDeadError,
+    ClusterError,
+    StoreFullError,
+    StoreLockedError,
+    WalleError,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -118,8 +124,7 @@ class Worker:
         except errors.RayTaskError as error:
             cause = error.cause
             is_lock = isinstance(cause, StoreLockedError)  # it was waited for already
-            is_retryable = isinstance(cause, WalleError) and cause.is_retryable and not is_lock
-            if is_retryable and self.step == "opening":
+            if self.outlives(cause) and not is_lock and self.step == "opening":
                 self.restart(str(cause))
                 return ""
             if not isinstance(cause, WalleError):
@@ -139,6 +144,14 @@ class Worker:
         elif self._method == "state":
             self.state = value
         return self._method
+
+    def outlives(self, error: BaseException | None) -> bool:
+        """Return whether another process may go on where this one failed.
+
+        A full disk is one node's: that is so where its cluster may have room elsewhere.
+        """
+        is_elsewhere = self._is_patient and isinstance(error, StoreFullError)
+        return is_elsewhere or (isinstance(error, WalleError) and error.is_retryable)
 
     def commits_came(self) -> None:
         """Take note that work was committed: the next death is the first in a row."""

@@ -21,7 +21,6 @@ from walle_stream.app.ray.host import HostState
 from walle_stream.app.ray.logs import log_again
 from walle_stream.clock import wall_ms
 from walle_stream.cloud.calls import ServiceCounts
-from walle_stream.errors import WalleError
 from walle_stream.ports import Unread
 from walle_stream.vm.counts import VmCounts, VmStatus
 

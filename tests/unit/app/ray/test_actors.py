@@ -3,6 +3,7 @@
 from itertools import count
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from walle_stream.actors.plan.latency import Latencies
@@ -10,7 +11,7 @@ from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.ray.actors import DEATHS_MAX, Worker
 from walle_stream.app.ray.host import HostState
 from walle_stream.app.ray.watching import Watch
-from walle_stream.errors import ActorDeadError
+from walle_stream.errors import ActorDeadError, StoreFullError
 from walle_stream.ports import Unread
 from walle_stream.tunnel.receiver import MergeCounts
 from walle_stream.vm.counts import VmCounts
@@ -24,9 +25,10 @@ def make():
     numbers = count()
     hello = SimpleNamespace(remote=lambda: f"call-{next(numbers)}")
 
-    def make(name):
+    def make(name, **options):
         actor = SimpleNamespace(hello=hello)
-        return Worker(SimpleNamespace(kill=lambda *_, **__: None), name, lambda: actor, None)
+        ray = SimpleNamespace(kill=lambda *_, **__: None)
+        return Worker(ray, name, lambda: actor, None, **options)
 
     return make
 
@@ -50,6 +52,17 @@ def test_a_worker_that_dies_all_the_time_ends_the_run(make):
     worker.restart("worn out", is_death=False)
     with pytest.raises(ActorDeadError, match="died 13 times without a commit, last: gone"):
         worker.restart("gone")
+
+
+def test_a_full_disk_ends_the_run_where_there_is_no_other(make):
+    watch, full = Watch("shop", [], is_placed=False), StoreFullError("d is on a full disk")
+    failed = msgspec.structs.replace(state(1), failure=full)
+    elsewhere = make("host 0", is_patient=True)
+    watch.take(elsewhere, failed)
+    assert elsewhere.restarts == 1
+    with pytest.raises(StoreFullError) as error:
+        watch.take(make("host 0"), failed)
+    assert error.value is full
 
 
 def test_commits_begin_the_count_of_deaths_anew(make):
