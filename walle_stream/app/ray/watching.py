@@ -74,7 +74,7 @@ class Watch:
             others = {number: owner for number, owner in self._owners.items() if owner != index}
             self._owners = others | {status.number: index for status in state.statuses}
         if state.failure is not None:
-            if not (isinstance(state.failure, WalleError) and state.failure.is_retryable):
+            if not host.outlives(state.failure):
                 raise state.failure
             self._keep(state)
             host.restart(str(state.failure))
