@@ -33,6 +33,7 @@ class OwnTable(PartitionTable):
         """
         super().__init__(store.path, None, keeps_calls=True, within=store.space(CLOUD_PREFIX))
         self.partition = store
+        self._last_call = self.stats.calls  # calls are numbered by their count
         self._report_sink = report_sink
         down = [key for key, _ in self._space.scan(_DOWN)]
         self._last_down = int.from_bytes(down[-1][1:]) if down else 0

@@ -84,13 +84,21 @@ def test_calls_are_opened_once_per_frame_and_again_by_a_later_frame(tmp_path):
     with own_table(tmp_path / "p") as table:
         table.merge([calls_frame(1, ("a", 1), ("a", 2)), calls_frame(1, ("a", 1), ("a", 2))])
         assert [each.call.number for _, each in table.open_calls(0, 9)] == [1, 2]
+        assert table.last_call == 2
+    with own_table(tmp_path / "p") as table:
+        assert (table.place.next, table.last_call) == (2, 2)
+        table.merge([calls_frame(2, ("a", 3), ("a", 4), ("a", 5))])
+        for number in (3, 4, 5):
+            table.close_call(number)
+    with own_table(tmp_path / "p") as table:
+        assert (table.place.next, table.last_call) == (3, 5)  # more calls than frames
         for number in (1, 2):
             table.close_call(number)
     with own_table(tmp_path / "p") as table:
         table.merge([calls_frame(1, ("a", 1))])
-        table.merge([calls_frame(2, ("a", 2))])
-        assert [(n, each.call.number) for n, each in table.open_calls(0, 9)] == [(3, 2)]
-        assert (table.stats.calls, table.stats.duplicates_dropped) == (3, 3)
+        table.merge([calls_frame(3, ("a", 2))])
+        assert [(n, each.call.number) for n, each in table.open_calls(0, 9)] == [(6, 2)]
+        assert (table.stats.calls, table.stats.duplicates_dropped) == (6, 3)
 
 
 def test_another_feature_of_the_same_number_is_counted_and_replaces_the_first_one(tmp_path):
