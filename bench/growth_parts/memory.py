@@ -12,11 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import walle_connectors.embedded.log as tunnel
 import walle_stream.cloud.partition_table as cloud
 import walle_stream.store.partition as partitions
 
-_OPENERS: Final[tuple[Any, ...]] = (cloud, tunnel, partitions)
+_OPENERS: Final[tuple[Any, ...]] = (cloud, partitions)
 _KINDS: Final = ("Rss", "Pss", "Anonymous")
 
 

@@ -15,8 +15,7 @@ import msgspec
 
 from peers_parts.contenders import Contender
 from peers_parts.environments import Environment
-from walle_stream.spec.connectors import load_connector
-from walle_stream.store.datadir import DataDir
+from walle_stream.app.queries.query import features_records
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -122,15 +121,10 @@ def measured(command: list[str]) -> Cost:
 
 
 def _features_of(data_dir: Path) -> list[bytes]:
-    with DataDir.open_read_only(data_dir) as opened:
-        store = load_connector("embedded").open_features(opened.cloud_path, read_only=True)
-        try:
-            return [
-                canonical(msgspec.json.decode(record.feature), record.encoding)
-                for record in store.scan(None)
-            ]
-        finally:
-            store.close()
+    return [
+        canonical(msgspec.json.decode(record.feature), record.encoding)
+        for record in features_records(data_dir)
+    ]
 
 
 def canonical_line(line: bytes) -> bytes:

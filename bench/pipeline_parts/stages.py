@@ -16,19 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import walle_stream.actors.device_host as hosts
-import walle_stream.cloud.frame_table as cloud_store
+import walle_stream.cloud.own_table as cloud_store
 import walle_stream.vm.machine as machines
-from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.events.lines import EventsReader
 from walle_connectors.events.packed import PackedReader
 from walle_connectors.files.reader import FilesReader
-from walle_stream.actors.cloud.cloud_actor import CloudActor
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.parts import devices, features
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.app.local import LocalRun
 from walle_stream.cli.__main__ import main
+from walle_stream.cloud.host_tables import HostTables
 from walle_stream.store.partition import PartitionStore
 from walle_stream.stream.machine import PartitionMachine
 from walle_stream.vm.pool import VmPool
@@ -62,10 +61,9 @@ STAGES: Final[tuple[tuple[str, Any, str], ...]] = (
     ("write batch", PartitionStore, "write_rows"),
     ("turns", PartitionHost, "take"),
     ("turns", DeviceHost, "on_message"),
-    ("tunnel", EmbeddedTunnel, "send"),
-    ("tunnel", CloudActor, "on_idle"),
+    ("tunnel", HostTables, "send"),
     ("cloud merge", cloud_store, "decode_body"),
-    ("cloud merge", cloud_store.FrameTable, "merge"),
+    ("cloud merge", cloud_store.OwnTable, "merge"),
 )
 """(stage, where, function)."""
 

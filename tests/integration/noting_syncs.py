@@ -9,8 +9,6 @@ import os
 import sys
 from pathlib import Path
 
-from walle_connectors.embedded import log
-from walle_stream.cloud import partition_table
 from walle_stream.store import partition, rocks
 from walle_stream.store.durability import Durability
 
@@ -52,7 +50,7 @@ if __name__ == "__main__":
 
     notes = Path(sys.argv[1])
     notes.mkdir(exist_ok=True)
-    for module in (rocks, partition, partition_table, log):
+    for module in (rocks, partition):
         module.durability_of = noting(notes)
     sys.argv = ["walle", *sys.argv[2:]]
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The ledger of bytes: the bars, counted again from the tunnel's log, and through ``kill -9``."""
+"""The ledger of bytes: the bars, counted again from the frames on their way, and through ``kill -9``."""
 
 import json
 import shutil
@@ -8,7 +8,6 @@ import msgspec
 import pytest
 import zstandard
 
-from walle_connectors.embedded.log import EmbeddedTunnel
 from walle_connectors.simulator import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.actors.partition import PartitionHost
@@ -18,14 +17,14 @@ from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.queries.query import canonical_state
 from walle_stream.app.resources import shipped_configs
-from walle_stream.store.rocks import open_rocks
+from walle_stream.cloud.host_tables import HostTables
 
 SHOP = shipped_configs() / "shop.yaml"
 PARTITIONS = 4
 SMALL = ["source.devices=80", "source.sessions=2", f"runtime.partitions={PARTITIONS}"]
 SMALL = [f"spec.{each}" for each in SMALL]
 
-ENVELOPE = struct.Struct("<BBIQ8sQQQ")
+ENVELOPE = struct.Struct("<BBIQ8sQ")
 BODY = struct.Struct("<BBII")
 
 
@@ -38,26 +37,22 @@ def run(file, data_dir, overrides=(), *, is_measured=True, limit=None):
 def whole(tmp_path_factory):
     """A run whose log forgets nothing, its report, and how many rows each commit took."""
     data_dir = tmp_path_factory.mktemp("whole") / "d"
-    cuts = []
-    complete = PartitionHost._complete
+    cuts, frames = [], []
+    complete, send = PartitionHost._complete, HostTables.send
 
     def watched(self, turn):
         cuts.append((self.number, turn.raw.rows))
         return complete(self, turn)
 
+    def noted(self, sent):
+        frames.extend(data for _, _, data in sent)
+        send(self, sent)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EmbeddedTunnel, "release_up", lambda *_: None)
+        patch.setattr(HostTables, "send", noted)
         patch.setattr(PartitionHost, "_complete", watched)
         report = run(SHOP, data_dir, SMALL)
-    return data_dir, report, cuts
-
-
-def uplink_frames(data_dir):
-    database = open_rocks(data_dir / "tunnel")
-    try:
-        return [value for key, value in database.items() if key[:1] == b"\x01"]
-    finally:
-        database.close()
+    return data_dir, report, cuts, frames
 
 
 def records_of(frame):
@@ -79,10 +74,9 @@ def framed_bytes(records):
     return ENVELOPE.size + BODY.size + len(zstandard.ZstdCompressor(level=1).compress(data))
 
 
-def test_the_figures_are_those_of_the_log(whole):
-    data_dir, report, _ = whole
+def test_the_figures_are_those_of_the_frames(whole):
+    _, report, _, frames = whole
     (task,) = report.ledger.to_builtins()["tasks"]
-    frames = uplink_frames(data_dir)
     by_frame = [records_of(frame) for frame in frames]
     records = [record for each in by_frame for record in each]
     left = sum(map(len, frames))
@@ -107,7 +101,7 @@ def test_the_figures_are_those_of_the_log(whole):
 
 
 def test_the_raw_rows_are_those_of_the_shop_in_the_same_commits(whole):
-    _, report, cuts = whole
+    _, report, cuts, _ = whole
     timeline = Timeline(SimulatorModel(devices=80, sessions=2))
     rows = [[] for _ in range(PARTITIONS)]
     for window in range(timeline.windows):
@@ -128,7 +122,7 @@ def test_the_raw_rows_are_those_of_the_shop_in_the_same_commits(whole):
 
 
 def test_the_bars_of_the_shop(whole):
-    _, report, _ = whole
+    _, report, _, _ = whole
     (task,) = report.ledger.tasks
     assert task.feature_alone.raw >= 0.90
     assert task.feature_alone.packed_raw >= 0.85
@@ -140,7 +134,7 @@ def test_the_bars_of_the_shop(whole):
 
 
 def test_the_data_directory_keeps_it_and_two_commands_show_it(whole, walle, tmp_path):
-    data_dir, report, _ = whole
+    data_dir, report, _, _ = whole
     data_dir = shutil.copytree(data_dir, tmp_path / "d")
     assert read_ledger(data_dir) == report.ledger
     kept = json.loads(walle("ledger", data_dir, "--json").stdout)

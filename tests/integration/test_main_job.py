@@ -74,10 +74,6 @@ def test_a_published_feed_gives_the_reference_counts_and_features(job, recompute
         "duplicates_dropped": 0,
         "gaps": 0,
         "frames_refused": 0,
-        "missing_frames": 0,
-        "missing_features": 0,
-        "differing_features": 0,
-        "told": 0,
     }
     assert report["encoded_bytes"] == 128 * report["features"]
     assert features_of(tmp_path / "d") == expected

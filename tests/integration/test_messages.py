@@ -97,7 +97,7 @@ def test_while_it_runs(walle, file, tmp_path):
         stderr=subprocess.PIPE,
     )
     try:
-        until((data_dir / "cloud" / "CURRENT").exists)
+        until((data_dir / "inbox").parent.joinpath("meta.json").exists)
         for n in range(3):
             walle("send", file, "a", str(n), "--data-dir", data_dir)
 

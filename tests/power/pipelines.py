@@ -8,13 +8,11 @@ import contextlib
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
 from collections import Counter
 
-from walle_connectors.embedded import log
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
@@ -22,7 +20,7 @@ from walle_stream.app.programs.installed import NewVersion
 from walle_stream.app.programs.packages import find_task, package_task
 from walle_stream.app.queries.query import canonical_state, features_lines, run_state
 from walle_stream.cli.__main__ import main
-from walle_stream.errors import DataLostError, StoreError, WalleError
+from walle_stream.errors import StoreError, WalleError
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.keys import HEAD_KEY
 from walle_stream.store.partition import PartitionStore
@@ -74,8 +72,6 @@ spec:
 """
 WAIT_S = 300.0
 
-log._DELETE_EVERY = 4  # frames: else so short a run's tunnel forgets none
-
 decode_head = RowDecoder(PartitionHead, "head").decode
 
 
@@ -124,15 +120,8 @@ class PipelineRun:
                 return f"the run had ended: {difference({'': found}, {'': wanted['features']})}"
         code, said = _settled_run(material, data)
         found = self._outcome(data)
-        if code == DataLostError.exit_code and self._sync == "false":
-            return _untold(said, found["features"], wanted["features"])
         if code:
             return f"exit code {code}: {said[-300:]}"
-        if self._sync != "false":  # what was acknowledged was durable: nobody has forgotten it
-            heads = run_state(data).heads.values()
-            again = sum(h.counters.resent_features + h.counters.forgotten_frames for h in heads)
-            if again:
-                return f"{again} features and frames were acknowledged, then forgotten"
         return difference(_encoded(found), _encoded(wanted))
 
     def _commits(self, promises):
@@ -261,20 +250,6 @@ def _settled_run(material, data):
     while "no reply" in last and next(again, None) is not None:
         _, last = _walle_run(material, data)
     return code, said
-
-
-def _untold(said, found, wanted):
-    # what is gone has to be said, at least so much, and nothing else may be wrong
-    missing, more = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
-    if more:
-        return f"{more.total()} features are doubled or foreign: {next(iter(more))}"
-    told = said.rpartition("lost for the cloud side:")[2].partition(":")[0]
-    if (
-        sum(int(count.replace(",", "")) for count in re.findall(r"\b\d[\d,]*(?= )", told))
-        < missing.total()
-    ):
-        return f"{missing.total():,} features are missing, and this is said: {said[-300:]}"
-    return None
 
 
 def _promise_commits(promise):

@@ -213,7 +213,6 @@ def test_cuts_lose_nothing_that_was_promised(tmp_path):
     ("workload", "skip"),
     [
         ("pipeline-true", "data/partitions/*.log"),
-        pytest.param("pipeline-true", "data/tunnel/*.log", marks=pytest.mark.full),
         ("release-store", "releases.db*"),
         ("repository", "repository/public/metadata"),
     ],

@@ -71,8 +71,10 @@ class Partition:
     def idle(self, *, is_last=False):
         pass
 
-    def close(self, _deadline_ms):
+    def finish(self, _deadline_ms):
         pass
+
+    close = finish
 
     def status(self):
         return None

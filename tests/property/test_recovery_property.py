@@ -93,7 +93,7 @@ class Life:
                 self.plan,
                 self.pool,
                 lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
-                lambda rows, _: UplinkSession(
+                lambda rows: UplinkSession(
                     self.tunnel, number, rows.next_epoch(), "ab" * 16, rows.outbox()
                 ),
                 self.tunnel,

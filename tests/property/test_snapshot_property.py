@@ -116,7 +116,7 @@ class Machine:
             rows.close()
         claimed = keeper.take_over(self.path, epoch, range(generation << 32, 1 << 63))
 
-        def open_session(rows: PartitionRows, _: int) -> UplinkSession:
+        def open_session(rows: PartitionRows) -> UplinkSession:
             epoch = rows.next_epoch(claimed)
             return UplinkSession(self.life.tunnel, 0, epoch, "ab" * 8, rows.outbox())
 

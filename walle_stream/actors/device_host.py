@@ -90,9 +90,11 @@ class Settle(msgspec.Struct):
 
 
 class Close(msgspec.Struct):
-    """Question: flush the tunnel and close the partitions; the last message."""
+    """Question: commit, send and flush, and close the partitions; nothing is read any more."""
 
     flush_timeout_s: float = 5.0
+    is_last: bool = True
+    """Else another one follows, and partitions stay open until then."""
 
 
 def delivery_events(partitions: int) -> int:
@@ -218,7 +220,8 @@ class DeviceHost(Actor):
         if isinstance(message, Settle):
             return self._settle(message)
         if isinstance(message, Close):
-            return self._close(monotonic_ms() + message.flush_timeout_s * 1000.0)
+            deadline_ms = monotonic_ms() + message.flush_timeout_s * 1000.0
+            return self._close(deadline_ms) if message.is_last else self._finish(deadline_ms)
         raise TypeError(f"device host {self.name} got {type(message).__name__}")
 
     # Where the source places partitions; called by its reader, in this actor's thread
@@ -326,13 +329,17 @@ class DeviceHost(Actor):
         self.in_hand_events -= self._waiting.events.get(number, 0)
         return self._waiting.pop(number)
 
+    def _finish(self, deadline_ms: float) -> None:
+        for partition in self._partitions.values():
+            # before one waits: where flushes have an interval, all wait for one
+            partition.idle(is_last=True)
+        for partition in self._partitions.values():
+            partition.finish(deadline_ms)
+
     def _close(self, deadline_ms: float) -> list[PartitionStatus]:
+        self._finish(deadline_ms)
         if self._joined is not None:
             self._joined.close()  # by leaving the group, which revokes
-        for partition in self._partitions.values():
-            partition.idle(
-                is_last=True
-            )  # before one waits: where flushes have an interval, all wait for one
         for partition in self._partitions.values():
             partition.close(deadline_ms)
         own = {number: partition.status() for number, partition in self._partitions.items()}

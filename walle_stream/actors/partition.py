@@ -46,6 +46,7 @@ class PartitionHost:
         self.abandon()
         opening = self._opening = open_partition(self.parts.setup)
         self._turn: Turn | None = None
+        self._is_finished = False
         self._head, self._machine = opening.head, opening.machine
         self.offset = opening.rows.offset()
         self._runs = TaskRuns(opening, self.parts.containment, self.parts.reports)
@@ -117,7 +118,8 @@ class PartitionHost:
         rows = self._opened().rows
         for part in self.parts:
             part.contribute(turn, rows)
-        if turn.deadline_ms is None or rows.has_changes or turn.head != self._head:
+        turn.is_written = turn.deadline_ms is None or rows.has_changes or turn.head != self._head
+        if turn.is_written:
             rows.commit(turn.head, turn.offset)
         self._head, self.offset, self._turn = turn.head, turn.offset, None
         self._last_place = turn.origins.last
@@ -151,6 +153,8 @@ class PartitionHost:
 
         A last one, with none following for long, makes a last report and waits until all is out.
         """
+        if self._is_finished:
+            return
         if self._turn is None:
             turn = self._begin()
             turn.is_last = is_last
@@ -158,16 +162,25 @@ class PartitionHost:
                 run_alone(self.pool, self._complete(turn))
         self.outbox.send(self.outbox.due(is_all=is_last))
 
-    def close(self, deadline_ms: float) -> None:
-        """Wait for acknowledgements, forget those frames, close the database.
+    def finish(self, deadline_ms: float) -> None:
+        """Wait for acknowledgements, forget those frames, make a snapshot where there are some.
 
         Waiting ends at the deadline of the monotonic clock; frames without acknowledgement stay in
-        the outbox and are sent again.
+        the outbox and are sent again. Nothing is taken afterwards.
         """
+        if self._is_finished:
+            return
         self.idle(is_last=True)
         turn = self._begin()
         turn.deadline_ms = deadline_ms
         self._commit(turn)
+        if self.parts.setup.keeper is not None:
+            self.parts.setup.keeper.close(deadline_ms)
+        self._is_finished = True
+
+    def close(self, deadline_ms: float) -> None:
+        """Finish, close the database."""
+        self.finish(deadline_ms)
         crash_point("close.before")
         self.abandon(deadline_ms)
 

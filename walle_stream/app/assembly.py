@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, override
 
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.cloud.cloud_actor import CloudActor
-from walle_stream.actors.cloud.holdings import CloudHoldings
-from walle_stream.actors.cloud.inbox import Inbox
 from walle_stream.actors.device_host import DeviceHost
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.supervisor import RestartPolicy
@@ -26,7 +23,10 @@ from walle_stream.app.programs.likely_mistakes import FirstRows, LikelyMistakes
 from walle_stream.app.programs.models import load_models, onnx_models
 from walle_stream.app.programs.programs import ReadyTask, unpack_task
 from walle_stream.app.programs.services import check_calls, load_services
+from walle_stream.cloud.answering import AnsweringThread
 from walle_stream.cloud.calls import ServiceCounts
+from walle_stream.cloud.host_tables import HostTables, Replies
+from walle_stream.cloud.inbox import Inbox
 from walle_stream.cloud.sink_pump import SinkPump, serving_sinks
 from walle_stream.errors import SourceError
 from walle_stream.ports import (
@@ -49,6 +49,7 @@ from walle_stream.store.warming import WarmCopies
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.stream.task_sets import fields_of
 from walle_stream.tunnel.outbox import LimitedTunnel, OutboxPolicy
+from walle_stream.tunnel.receiver import MergeCounts
 from walle_stream.types import placing_mark
 from walle_stream.vm.containment import check_bodies
 from walle_stream.vm.memory import machine_bytes
@@ -92,8 +93,8 @@ class Assembly:
         self._source = connector.open(loaded.source)
         self._connector = load_connector(self._spec.tunnel.connector)
         self._placing = placing_of(connector, self._connector)
-        self.has_cloud = hasattr(self._connector, "open_features")
-        """Whether the cloud side is in the data directory; else it is another program's."""
+        self.has_cloud = hasattr(self._connector, "open_tables")
+        """Whether partitions have their cloud side with them; else it is another program's."""
         services = self._spec.services if self.has_cloud else {}
         self._services = load_services(services, self._models)
         self.is_placed = getattr(self._source, "is_placed", False)
@@ -104,13 +105,13 @@ class Assembly:
         self.runtime_spec = self._spec.runtime
         self.installed: InstalledPrograms
         """What is installed while the run goes; there once it is opened."""
-        self.tunnel: Any = None
-        """The tunnel that ``open_cloud`` or ``open_device_end`` opened."""
-        self.sinks: Sequence[SinkPump] = ()
-        """What takes features to ``spec.sinks``, where the cloud side is here."""
-        self.holdings = CloudHoldings()  # usable once the cloud side's actor is named
+        self._tunnel: DeviceTunnel | None = None
+        self._tables: HostTables | None = None
+        self._inbox: Inbox | None = None
+        self._answering: AnsweringThread | None = None
+        self._sinks: Sequence[SinkPump] = ()
+        self._end_sinks = ExitStack()
         self._device_end: dict[str, int] = {}
-        self._cloud: CloudActor | None = None
         self.host_count: int = self._spec.runtime.hosts
         self.partition_count: int = self._spec.runtime.partitions
         self.partitions: Sequence[int] = range(self.partition_count)
@@ -166,7 +167,7 @@ class Assembly:
             self._models[name] = RowsTogether(runner) if is_batched else runner
 
     def open(self, stack: ExitStack, options: RunOptions) -> None:
-        """Open data directory, tunnel, cloud table and VMs; blocks.
+        """Open data directory, tunnel and VMs; blocks.
 
         Raises:
             WalleError: A part cannot be opened; what was is closed.
@@ -176,12 +177,7 @@ class Assembly:
         directory = self.open_directory(stack, options.data_dir)
         if not self.is_placed:
             directory.wait_for_parts()
-        if self.has_cloud:
-            self.open_cloud(stack)
-        else:
-            self.open_device_end(stack)
-        holdings = self.holdings if self.has_cloud else None
-        self._open_vms(stack, options, HostPlace(0, 1, self.tunnel, self._downlink, holdings))
+        self._open_parts(stack, options, HostPlace(0, 1))
 
     def spread(self) -> Assignment | None:
         """Have hosts told which partitions they have; None where the source's group does that.
@@ -205,16 +201,11 @@ class Assembly:
         self.is_placed = True
         return assignment
 
-    @property
-    def _downlink(self) -> Downlink:
-        downlink: Downlink = self.tunnel.downlink
-        return downlink
-
     def open_host(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         """Open what one host of several processes needs; another one owns the directory."""
         check_machine(self.tasks, self._loaded.places)
         self._data_dir = stack.enter_context(DataDir.open_read_only(options.data_dir))
-        self._open_vms(stack, options, place)
+        self._open_parts(stack, options, place)
 
     def open_directory(self, stack: ExitStack, path: Path) -> DataDir:
         """Take the data directory, or make it; blocks while its owner is dying.
@@ -247,45 +238,64 @@ class Assembly:
         self._source.check_fingerprint(self._data_dir.meta.source)
         return self._data_dir
 
-    def open_cloud(self, stack: ExitStack, path: Path | None = None) -> None:
-        """Open the cloud side: the tunnel's log and the feature table; blocks.
-
-        ``path`` is the data directory where another process owns it.
-        """
-        spec = self._spec
-        if path is not None:
-            self._data_dir = stack.enter_context(DataDir.open_read_only(path))
-        set_block_cache_bytes(spec.state.cache_size_bytes)
-        sync_ms = spec.state.sync_ms
-        self.cloud_store = self._connector.open_features(self._data_dir.cloud_path, sync_ms=sync_ms)
-        self.cloud_store.report_sink = self.report_sink
-        stack.callback(self.cloud_store.close)
-        self.tunnel = self._connector.open_tunnel(
-            self._data_dir.tunnel_path, spec.tunnel.outbox.max_bytes, sync_ms
-        )
-        stack.callback(self.tunnel.close)
-        self.cloud_store.serve_sinks(tuple(self._loaded.sinks), self.incarnation)
-        self.sinks = stack.enter_context(serving_sinks(self._loaded, lambda: [self.cloud_store]))
-        # before anybody sends: a log that lost its end goes on behind what was merged
-        self.tunnel.receiver.release(self.cloud_store.position)
-
-    def open_device_end(self, stack: ExitStack) -> DeviceTunnel:
-        """Open the devices' end of a tunnel whose cloud side is another program; blocks."""
+    def _open_tunnel(self, stack: ExitStack) -> DeviceTunnel:
+        if self.has_cloud:
+            return self._open_tables(stack)
         spec = self._spec.tunnel
         policy = OutboxPolicy(spec.outbox.max_bytes, spec.on_full == "dropOldest", spec.max_age_ms)
         end: DeviceTunnel = self._connector.open_device(
             self._loaded.tunnel, policy.max_bytes, **self._device_end
         )
         tunnel = LimitedTunnel(end, policy) if policy.drops else end
-        self.tunnel = tunnel
         stack.callback(tunnel.close)
         return tunnel
 
+    def _downlink_of(self, tunnel: DeviceTunnel) -> Downlink:
+        return tunnel.downlink
+
+    def _open_tables(self, stack: ExitStack) -> HostTables:
+        tables: HostTables = self._connector.open_tables(
+            tuple(self._loaded.sinks), self.report_sink
+        )
+        self._tables = tables
+        own = self._data_dir.inbox_path, tables, self.partition_of, self.partition_count
+        inbox = self._inbox = Inbox(*own)
+        self._answering = AnsweringThread(tables.tables, Replies(tables), self._services, inbox)
+        tables.on_call = self._answering.wake
+        stack.callback(self._answering.close)
+        stack.enter_context(self._end_sinks)
+        self._sinks = self._end_sinks.enter_context(serving_sinks(self._loaded, tables.tables))
+        return tables
+
+    def end_sinks(self) -> None:
+        """Let sinks take what is merged; blocks for some seconds where one is away.
+
+        Behind the last merge, and before partitions are closed.
+        """
+        self._end_sinks.close()
+
+    def take_messages(self) -> None:
+        """Give the partitions that are open the messages that were left for them; blocks.
+
+        Raises:
+            WalleError: A message cannot be read, or not be written.
+        """
+        if self._inbox is not None:
+            self._inbox.step(is_due=True)
+
+    def check_cloud(self) -> None:
+        """Raise what ended the cloud side, where it is here.
+
+        Raises:
+            WalleError: Calls are answered no more.
+        """
+        if self._answering is not None:
+            self._answering.check()
+
     def relax_tunnel(self) -> None:
         """Let no host wait for room in the tunnel any more: the run ends. Any thread."""
-        relax = getattr(self.tunnel, "relax", None)
-        if relax is not None:
-            relax()
+        if self._tunnel is not None:
+            self._tunnel.relax()
 
     @property
     def task_names(self) -> list[str]:
@@ -307,7 +317,7 @@ class Assembly:
         """Of the opened data directory."""
         return self._data_dir.meta.incarnation
 
-    def _open_vms(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
+    def _open_parts(self, stack: ExitStack, options: RunOptions, place: HostPlace) -> None:
         count = self.partition_count
         self._start = count + place.index
         numbers = () if self.is_placed else place.numbers(count)
@@ -330,8 +340,10 @@ class Assembly:
         sink = self._open_sink(stack)
         self._plan = self._make_plan(sink, is_measured=options.is_measured)
         state, objects = self._spec.state, open_snapshots(self._spec.state)
+        self._tunnel = self._open_tunnel(stack)
         own = self._data_dir, self._in_hand, state, self._plan, self.pool
-        self._opener = PartitionOpener(*own, place, uploads, objects)
+        ends = self._tunnel, self._downlink_of(self._tunnel), self._tables
+        self._opener = PartitionOpener(*own, *ends, uploads, objects)
 
     def _open_sink(self, stack: ExitStack) -> DeadLetterSink | None:
         spec = self._spec.dead_letters
@@ -382,25 +394,20 @@ class Assembly:
         """Return the partition that a device is in."""
         return self._placing(device_id, self.partition_count)
 
-    def make_cloud(self) -> CloudActor:
-        """Return the cloud side's actor, not started."""
-        tunnel = self.tunnel
-        ends = (tunnel.receiver, tunnel.downlink_sender, tunnel.downlink)
-        inbox = Inbox(
-            self._data_dir.inbox_path, tunnel.downlink_sender, self.partition_of, self.partitions
-        )
-        self._cloud = CloudActor(self.cloud_store, *ends, tunnel.close, self._services, inbox)
-        return self._cloud
+    @property
+    def cloud_counts(self) -> Mapping[int, MergeCounts]:
+        """What the cloud side has of each partition that is, or was, open here; any thread."""
+        return {} if self._tables is None else dict(self._tables.counts)
 
     @property
     def sink_lags(self) -> dict[str, int]:
         """Features that each sink has not yet, where the cloud side is here."""
-        return {pump.name: pump.lag for pump in self.sinks}
+        return {pump.name: pump.lag for pump in self._sinks}
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls that the cloud side's actor has answered, where there is one."""
-        return {} if self._cloud is None else self._cloud.services
+        """What became of the calls that the cloud side has answered here."""
+        return {} if self._answering is None else self._answering.counts
 
     def mark_open(self) -> None:
         """Take note that every partition was opened: none may be missing from now on."""

@@ -22,7 +22,7 @@ from walle_stream.app.assembly import Assembly
 from walle_stream.app.local import Beside, LocalRun
 from walle_stream.app.moving import MovedDownlink, move_device
 from walle_stream.app.options import RunOptions
-from walle_stream.ports import DeadLetterSink, Downlink
+from walle_stream.ports import DeadLetterSink, DeviceTunnel, Downlink
 from walle_stream.spec.connectors import load_connector
 from walle_stream.store.datadir import DataDir
 
@@ -76,12 +76,11 @@ class DeviceAssembly(Assembly):
             move_device(path, self._home, self.partition_count, compression)
         return super().open_directory(stack, path)
 
-    @property
     @override
-    def _downlink(self) -> Downlink:
+    def _downlink_of(self, tunnel: DeviceTunnel) -> Downlink:
         counts = (*self._data_dir.meta.grown_from, self.partition_count)
         places = [number for number, _ in groupby(map(self._home, counts))]
-        return MovedDownlink(super()._downlink, places) if len(places) > 1 else super()._downlink
+        return MovedDownlink(tunnel.downlink, places) if len(places) > 1 else tunnel.downlink
 
     @override
     def partition_of(self, device_id: str) -> int:
@@ -114,7 +113,7 @@ class DeviceRun(LocalRun):
             self._ask(host, Settle(0.0))
             if not any(status.outbox_bytes for status in self._ask(host, GetStatus())):
                 return
-            self._check_cloud()
+            self._assembly.check_cloud()
             self._stop.wait(_LOOK_S)
 
     @override

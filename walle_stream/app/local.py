@@ -13,11 +13,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from threading import Event as Flag
 from typing import Any, Final
 
-import msgspec
-
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.cloud.cloud_actor import Drain
 from walle_stream.actors.device_host import (
     Close,
     DeviceHost,
@@ -106,7 +103,6 @@ class LocalRun:
         self._devices: list[DeviceHost] = []
         self._sizers: list[BatchSizer] = []
         self._readers: Sequence[SourceReader] = ()
-        self._cloud: ActorRef | None = None
         self._installation: Installation | None = None
         self.run_events = 0
         self.is_ready = False
@@ -151,6 +147,7 @@ class LocalRun:
                 before.extend(self._ask(host, GetStatus()))
             if not assembly.is_placed:
                 assembly.mark_open()
+                assembly.take_messages()
             readers = self._readers = self._open_readers(offsets, stack)
             self.is_ready = True
             stack.push(self._tell_failure)
@@ -165,7 +162,6 @@ class LocalRun:
                 self._stopped_by = "limit"
             self._settle()
             statuses = self._close_hosts()
-            cloud = self._close_cloud()
             self._tell("ended")
         return RunReport.of(
             assembly,
@@ -173,7 +169,7 @@ class LocalRun:
             statuses,
             self._stopped_by,
             data_dir=str(self._options.data_dir),
-            cloud=cloud,
+            cloud=CloudReport.of(assembly.cloud_counts) if assembly.has_cloud else None,
             exit_to_commit_ms=Latencies.of(status.latencies for status in statuses).report(),
             run_events=sum(status.run_events for status in statuses),
             wall_s=(monotonic_ms() - started_ms) / 1000.0,
@@ -218,11 +214,6 @@ class LocalRun:
         return self._assembly.task_names
 
     @property
-    def cloud_losses(self) -> int:
-        """Features and frames that the cloud side lacks, or has others for; 0 where it is away."""
-        return self._assembly.cloud_store.stats.losses if self._cloud is not None else 0
-
-    @property
     def sink_lags(self) -> Mapping[str, int]:
         """Features that each sink has not yet."""
         return self._assembly.sink_lags
@@ -248,10 +239,6 @@ class LocalRun:
 
     def _start_actors(self, stack: ExitStack) -> None:
         assembly = self._assembly
-        if assembly.has_cloud:
-            self._cloud = ActorRef(assembly.make_cloud())
-            assembly.holdings.ask = self._cloud.ask
-            stack.callback(self._end, self._cloud)
         host_count = min(self._options.hosts, len(assembly.partitions))
         for index in range(host_count):
             numbers = assembly.partitions[index::host_count]
@@ -299,7 +286,7 @@ class LocalRun:
         self._is_ended = any(pull.is_ended for pull in pulls)
 
     def _look_after(self, on_progress: OnProgress) -> None:
-        self._check_cloud()
+        self._assembly.check_cloud()
         if monotonic_ms() - self._told_ms > TELL_MS:
             self._tell("running")
         if self._assembly.pool.is_worn_out and self._options.limit is None:
@@ -353,10 +340,6 @@ class LocalRun:
             self._stopped_by = str(error)
             self._tell("failed")
 
-    def _check_cloud(self) -> None:
-        if self._cloud is not None and self._cloud.failure is not None:
-            raise self._cloud.failure
-
     def _settle(self) -> None:
         # after a stop, or a limit, the next run takes the replies
         if self._stopped_by != "end":
@@ -366,7 +349,7 @@ class LocalRun:
         for host in self._hosts:
             left_s = max(deadline_ms - monotonic_ms(), 0.0) / 1000.0
             missing += self._ask(host, Settle(left_s, self._stop.is_set))
-            self._check_cloud()
+            self._assembly.check_cloud()
         if missing:
             _log.warning(
                 "%d calls of services have no reply after %g s: the next run takes them",
@@ -377,15 +360,11 @@ class LocalRun:
     def _close_hosts(self) -> list[PartitionStatus]:
         statuses: list[PartitionStatus] = []
         for host in self._hosts:
+            self._ask(host, Close(FLUSH_TIMEOUT_S, is_last=False))
+        self._assembly.end_sinks()
+        for host in self._hosts:
             statuses.extend(self._ask(host, Close(FLUSH_TIMEOUT_S)))
         return statuses
-
-    def _close_cloud(self) -> CloudReport | None:
-        cloud = self._cloud
-        if cloud is None:
-            return None
-        report = self._ask(cloud, Drain(is_last=True))
-        return msgspec.convert(report, CloudReport, from_attributes=True)
 
     def _ask(self, ref: ActorRef, question: Any) -> Any:
         try:
@@ -394,9 +373,6 @@ class LocalRun:
             raise self._cause(ref, error) from error
 
     def _cause(self, ref: ActorRef, error: ActorDeadError) -> BaseException:
-        # a dead cloud side closes the tunnel, which is what the hosts then die of
-        if self._cloud is not None and self._cloud.failure is not None:
-            return self._cloud.failure
         return ref.failure if ref.failure is not None else error
 
     def _end(self, ref: ActorRef) -> None:

@@ -97,14 +97,14 @@ class MessageSender:
             self.is_placed_by_others = hasattr(source, "device_partition")
             self._place = lambda device_id: placing(device_id, count)
             self._sender: Any = connector.open_sender(loaded.tunnel, WAITING_MAX_BYTES, count)
-        elif hasattr(connector, "open_features"):
+        elif hasattr(connector, "open_tables") and spec.runtime.kind != "cluster":
             folder = DataDir.open_inbox(data_dir or Path("walle-data") / pipeline, pipeline)
             self._sender = InboxSender(folder)
             self._are_all = self._are_all and not any((folder.parent / "packages").glob("*"))
         else:
             raise SpecFileError(
-                f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, which takes no "
-                "messages down"
+                f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, by which no "
+                f"messages go to runs of spec.runtime.kind {spec.runtime.kind}: send over Kafka"
             )
 
     def send(self, device_id: str, value: Any, *, task: str = "") -> None:

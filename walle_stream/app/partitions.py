@@ -12,8 +12,9 @@ from walle_stream.actors.parts.part import PartitionSetup
 from walle_stream.actors.parts.snapshots import SnapshotKeeper
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.rows.partition_rows import PartitionRows
+from walle_stream.cloud.host_tables import HostTables
 from walle_stream.errors import EpochTakenError, SourceMovedError
-from walle_stream.ports import Downlink, Holdings, ObjectStore, Uplink
+from walle_stream.ports import DeviceTunnel, Downlink, ObjectStore
 from walle_stream.spec.models import StateSpec
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.growing import of_count
@@ -32,15 +33,11 @@ _OPENINGS: Final = 1 << _GENERATION_SHIFT
 
 
 class HostPlace(msgspec.Struct, frozen=True):
-    """Which host of a run a process is, and where its way up and down begin."""
+    """Which host of a run a process is."""
 
     index: int
     hosts: int
     """Processes that share the data directory."""
-    uplink: Uplink
-    downlink: Downlink
-    holdings: Holdings | None = None
-    """What the cloud side has; None where nobody can be asked."""
 
     def numbers(self, partition_count: int) -> range:
         """Return the partitions that it owns."""
@@ -55,7 +52,10 @@ class PartitionOpener(msgspec.Struct, frozen=True):
     state: StateSpec
     plan: PartitionPlan
     pool: VmPool
-    place: HostPlace
+    tunnel: DeviceTunnel
+    downlink: Downlink
+    tables: HostTables | None
+    """The same, where partitions have their cloud side with them."""
     uploads: Executor
     objects: ObjectStore | None = None
     """Where snapshots go."""
@@ -68,7 +68,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
         Raises:
             SourceMovedError: Its snapshots have that generation, or a later one.
         """
-        path, place = self.data_dir.partition_path(number), self.place
+        path = self.data_dir.partition_path(number)
         sync_ms, keeper = self.state.sync_ms, self._make_keeper(number)
         least = generation << _GENERATION_SHIFT
         # the group took it from a process that may not know yet, and would be gone by itself
@@ -102,26 +102,20 @@ class PartitionOpener(msgspec.Struct, frozen=True):
             if keeper is not None:
                 # whoever was here before left it, if nothing else
                 rows.incarnation(keeper.snapshots.incarnation(self.data_dir.meta.incarnation))
+            if self.tables is not None:
+                own = rows.incarnation(self.data_dir.meta.incarnation)
+                is_snapshot = None if keeper is None else keeper.snapshots.is_fetched
+                self.tables.open(number, store, own, is_snapshot=is_snapshot)
             return rows
 
-        def open_session(rows: PartitionRows, seen_epoch: int) -> UplinkSession:
+        def open_session(rows: PartitionRows) -> UplinkSession:
             nonlocal claimed
             incarnation = rows.incarnation(self.data_dir.meta.incarnation)
-            wanted = max(claimed, least)
-            if not generation and seen_epoch >= claimed:
-                # nobody places: whoever is started is the owner, whoever was it last; also a copy
-                # that was restored, and has a lower epoch than the cloud side saw
-                wanted = seen_epoch + 1
-                if keeper is not None:
-                    wanted = keeper.claim(path, max(seen_epoch, rows.epoch))
-            epoch, claimed = rows.next_epoch(wanted), 0
-            sender = number, epoch, incarnation
-            return UplinkSession(place.uplink, *sender, rows.outbox(), rows.head().numbering)
+            epoch, claimed = rows.next_epoch(max(claimed, least)), 0
+            return UplinkSession(self.tunnel, number, epoch, incarnation, rows.outbox())
 
-        plan = msgspec.structs.replace(self.plan, holdings=place.holdings)
-        return PartitionHost(
-            PartitionSetup(number, plan, self.pool, open_rows, open_session, place.downlink, keeper)
-        )
+        ends = open_rows, open_session, self.downlink
+        return PartitionHost(PartitionSetup(number, self.plan, self.pool, *ends, keeper))
 
     def snapshots_of(self, number: int) -> PartitionSnapshots | None:
         """Return the snapshots of a partition, None where there are none; asks nobody yet."""

@@ -14,7 +14,7 @@ from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.figures.ledger import LedgerReport
 from walle_stream.app.figures.task_figures import TaskFigures, task_figures, task_problems
-from walle_stream.errors import DataLostError
+from walle_stream.tunnel.receiver import MergeCounts
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
 
@@ -27,19 +27,12 @@ class CloudReport(msgspec.Struct, frozen=True):
     duplicates_dropped: int
     gaps: int
     frames_refused: int
-    missing_features: int = 0
-    """In the gaps, and not sent again since."""
-    missing_frames: int = 0
-    """Of partitions: numbers that were passed over."""
-    differing_features: int = 0
-    """Dropped, though another feature has their number."""
-    told: int = 0
-    """Of these, those that were reported before."""
 
-    @property
-    def losses(self) -> int:
-        """All that is missing, or differs."""
-        return self.missing_features + self.missing_frames + self.differing_features
+    @classmethod
+    def of(cls, counts: Mapping[int, MergeCounts]) -> Self:
+        """Add up what each partition's cloud side has."""
+        names = cls.__struct_fields__
+        return cls(**{name: sum(getattr(c, name) for c in counts.values()) for name in names})
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -68,10 +61,6 @@ class RunReport(msgspec.Struct, frozen=True):
     wall_s: float
     cpu_s: float
     """CPU seconds of all threads and processes of this run."""
-    untold_losses: int = 0
-    """What devices found lost and no run has reported yet; see ``Counters``."""
-    lost_in: Mapping[int, int] = {}
-    """By partition with such losses: all of its losses."""
 
     @classmethod
     def of(
@@ -100,10 +89,6 @@ class RunReport(msgspec.Struct, frozen=True):
                 counters,
                 is_whole=assembly.is_whole and stopped_by == "end",
             ),
-            untold_losses=sum(status.untold_losses for status in statuses),
-            lost_in={
-                status.number: status.counters.losses for status in statuses if status.untold_losses
-            },
             **fields,
         )
 
@@ -111,38 +96,6 @@ class RunReport(msgspec.Struct, frozen=True):
     def events_per_cpu_second(self) -> float:
         """Events of this run by its CPU seconds; 0 when nothing was read."""
         return self.run_events / self.cpu_s if self.cpu_s > 0 else 0.0
-
-    @property
-    def losses(self) -> str:
-        """What is lost for the cloud side, in words, cumulative; empty for nothing."""
-        counters, cloud = self.counters, self.cloud
-        found = {
-            "features that their devices have no more": counters.lost_features,
-            "frames that may have been reports": counters.lost_reports,
-        }
-        if cloud is not None:
-            found |= {
-                "features missing in the cloud": cloud.missing_features,
-                "frames missing in the cloud": cloud.missing_frames,
-                "features that differ from those that the cloud had": cloud.differing_features,
-            }
-        return ", ".join(f"{count:,} {what}" for what, count in found.items() if count)
-
-    def check(self) -> None:
-        """Refuse to pass over a loss that no earlier run reported.
-
-        Raises:
-            DataLostError: Something is lost that was not reported.
-        """
-        new = self.untold_losses
-        if self.cloud is not None:
-            new += self.cloud.losses - self.cloud.told
-        if new > 0:
-            raise DataLostError(
-                f"lost for the cloud side: {self.losses}: a disk lost what was acknowledged, in a "
-                "power cut (spec.state.sync) or with a restored copy; the run is done otherwise",
-                new,
-            )
 
     def to_json(self) -> bytes:
         """Return the stable JSON object, one line without the line's end."""
@@ -158,7 +111,6 @@ class RunReport(msgspec.Struct, frozen=True):
                 "tasks": self.tasks,
                 "problems": self.problems,
                 "exit_to_commit_ms": self.exit_to_commit_ms,
-                "untold_losses": self.untold_losses,
                 "run_events": self.run_events,
                 "wall_s": round(self.wall_s, 3),
                 "cpu_s": round(self.cpu_s, 3),

@@ -9,7 +9,6 @@ import msgspec
 from walle_stream.app.device import DeviceAssembly, DeviceRun, device_folder
 from walle_stream.app.figures.logs import configure_logging
 from walle_stream.app.local import Beside
-from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.resources import find_definition
 from walle_stream.cli.run import begin_anew, carry_out, say, show
@@ -47,8 +46,7 @@ def run_agent(
     """Run an agent with signals handled, and show what it did.
 
     Returns:
-        0: all is acknowledged, or a signal came and the outbox keeps the rest. Else
-        ``DataLostError.exit_code``: a disk lost what was acknowledged before.
+        0: all is acknowledged, or a signal came and the outbox keeps the rest.
     """
     data_dir = agent_folder(assembly, options)
     # what was read of standard input would be lost with the process, so it is not begun anew
@@ -72,7 +70,7 @@ def run_agent(
         print(msgspec.json.encode(fields).decode())
     else:
         show(report, data_dir, is_json=False)
-    return tell_losses(report, say)
+    return 0
 
 
 def _events(options: argparse.Namespace) -> Path | None:

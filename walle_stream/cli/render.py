@@ -90,12 +90,6 @@ def run_table(report: RunReport) -> Table:
     row("features", f"{counters.features:,}", there)
     if counters.calls:
         row("calls", f"{counters.calls:,}", f"{counters.replies:,} answered")
-    if counters.resent_features:
-        row("sent again", f"{counters.resent_features:,}", "features that the cloud had forgotten")
-    if counters.resent_calls:
-        row("sent again", f"{counters.resent_calls:,}", "calls whose replies were forgotten")
-    if report.losses:
-        row("lost", "", report.losses)
     row("raw bytes", _bytes(counters.raw_bytes))
     row("feature bytes", _bytes(counters.feature_bytes), _saving(counters.feature_bytes, report))
     row("encoded bytes", _bytes(counters.encoded_bytes), _saving(counters.encoded_bytes, report))

@@ -23,7 +23,6 @@ from walle_stream.app.local import (
     WORN_OUT,
     LocalRun,
 )
-from walle_stream.app.losses import tell_losses
 from walle_stream.app.options import RunOptions, stuck_error
 from walle_stream.app.queries.sample import features_sample
 from walle_stream.app.report import RunReport
@@ -52,8 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
         0, also after a first SIGINT or SIGTERM: everything was committed; ``EXIT_TASKS`` where
-        a task did nothing up to the source's end; ``DataLostError.exit_code`` where a disk lost
-        what was acknowledged before.
+        a task did nothing up to the source's end.
     """
     overrides = list(options.set)
     if options.runtime:
@@ -78,13 +76,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def conclude(report: RunReport, options: argparse.Namespace) -> int:
-    """Show what a run did, report what is lost, return the exit code of ``run``; blocks.
+    """Show what a run did, return the exit code of ``run``.
 
     Of the options it reads ``json`` and ``allow_empty``.
     """
     show(report, Path(report.data_dir), is_json=options.json)
     is_judged = report.stopped_by == "end" and not options.allow_empty
-    return tell_losses(report, say) or (EXIT_TASKS if report.problems and is_judged else 0)
+    return EXIT_TASKS if report.problems and is_judged else 0
 
 
 def carry_out(current: "AnyRun", assembly: Assembly, options: argparse.Namespace) -> RunReport:

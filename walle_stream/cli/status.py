@@ -26,8 +26,6 @@ def status(options: argparse.Namespace) -> int:
         # of a killed run the databases say more than it could: these figures are its last ones
         when = " (as it last said)" if is_killed else ""
         print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{when}")
-    if run.cloud_restarts or run.cloud_pid:
-        print(f"cloud side: {_process(run.cloud_pid)}, {run.cloud_restarts} restarts")
     _print_services(run.services)
     _print_tasks(run.tasks)
     print("partition  host      events    features   commits   behind  outbox")
@@ -48,16 +46,6 @@ def status(options: argparse.Namespace) -> int:
     waiting = sum(partition.waiting_messages for partition in run.partitions)
     if waiting:
         print(f"{waiting:,} messages wait for devices that were never seen")
-    losses = sum(partition.losses for partition in run.partitions)
-    resent = sum(partition.resent_features for partition in run.partitions)
-    resent_calls = sum(partition.resent_calls for partition in run.partitions)
-    if losses or resent or resent_calls:
-        print(
-            f"the cloud side had forgotten what was acknowledged: {resent:,} features and "
-            f"{resent_calls:,} calls were sent again, {losses:,} features and reports are lost"
-        )
-    if run.cloud_losses:
-        print(f"lost in the cloud: {run.cloud_losses:,} features and frames are missing or differ")
     return 0
 
 

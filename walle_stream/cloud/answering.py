@@ -5,6 +5,7 @@ from threading import Event, Thread
 from typing import Final
 
 from walle_stream.cloud.calls import CloudCalls, ServiceCounts
+from walle_stream.cloud.inbox import LOOK_MS, Inbox
 from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.service_pool import Served
 from walle_stream.ports import DownlinkSender
@@ -24,8 +25,10 @@ class AnsweringThread:
         stores: Callable[[], Sequence[PartitionTable]],
         sender: DownlinkSender,
         services: Mapping[str, Served],
+        inbox: Inbox | None = None,
     ) -> None:
         """Start the thread; the sender must have room for all replies in hand."""
+        self._inbox = inbox
         self._woken, self._ends = Event(), Event()
         self._calls = CloudCalls(stores, sender, services, self._woken.set)
         self._failure: BaseException | None = None
@@ -61,6 +64,10 @@ class AnsweringThread:
         try:
             while not self._ends.is_set():
                 self._woken.clear()
-                self._woken.wait(_LOOK_S if self._calls.step() else _IDLE_S)
+                wait_s = _LOOK_S if self._calls.step() else _IDLE_S
+                if self._inbox is not None:
+                    self._inbox.step()
+                    wait_s = min(wait_s, LOOK_MS / 1000.0)
+                self._woken.wait(wait_s)
         except Exception as error:  # noqa: BLE001 - the reader raises it
             self._failure = error

@@ -5,10 +5,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 import msgspec
-from rocksdict import WriteBatch
 
 from walle_stream.ports import MergedFeature, ReportFrame
-from walle_stream.tunnel.receiver import DeviceSeen, MergeCounts, SentFrame
+from walle_stream.store.keyspace import KeyBatch
+from walle_stream.tunnel.receiver import DeviceSeen, MergeCounts
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 
@@ -46,8 +46,8 @@ class Stretch(NamedTuple):
     """Offsets of the records, for sinks, or of the calls; none in a frame."""
     reports: Sequence[ReportFrame] = ()
     calls: Sequence[CloudCall] = ()
-    frame: SentFrame | None = None
-    """Where the sender's frames are numbered."""
+    frame: int = 0
+    """Number of the sender's frame, where frames come."""
 
     @property
     def refusals(self) -> int:
@@ -58,9 +58,9 @@ class Stretch(NamedTuple):
 class Merging:
     """What becomes one write batch."""
 
-    def __init__(self, counts: MergeCounts, place: Place) -> None:
+    def __init__(self, counts: MergeCounts, place: Place, batch: KeyBatch) -> None:
         """Begin with nothing, on the way to a place; the counts are changed, and end with it."""
-        self.batch = WriteBatch(raw_mode=True)
+        self.batch = batch
         self.counts = counts
         self.place = place
         self.base = place.begun << _OFFSET_BITS

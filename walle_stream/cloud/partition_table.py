@@ -1,7 +1,7 @@
 r"""The feature table of what comes in one order, with what it has seen, in one RocksDB.
 
-That is one partition of an uplink topic, or the log of a tunnel (``frame_table``). Records come in
-one order, and a table reads them one after another from its own place. So a table at a place is
+That is one partition of an uplink topic, or of devices that are here (``own_table``). Records come
+in one order, and a table reads them one after another from its own place. So a table at a place is
 the same whoever wrote it: nobody has to be told who owns the partition now, and no record is
 judged twice.
 
@@ -10,6 +10,7 @@ Keys, integers big-endian::
     \x00 counts | format | place       single rows; Place, MessagePack
     \x01 INCARNATION u32 partition     what was seen of a sender, see ``tunnel.receiver``
     \x02 DEVICE                        DeviceHead, MessagePack; DeviceSeen where all features stay
+    \x03 u64 position                  message down, where there is no topic for them
     \x04 u64 number                    OpenCall, MessagePack; until its reply was sent
     \x05 u64 number                    frame of reports that the service does not have yet
     \x06 u64 number, \x07 NAME         of sinks, see ``sink_log``
@@ -20,14 +21,13 @@ exactly-once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import Final, NamedTuple, cast
 
 import msgspec
-from rocksdict import Checkpoint, DbClosedError, Rdict, WriteBatch
 
 from walle_stream.cloud.heads import INCARNATIONS_MAX, DeviceHead, KeptFeature
 from walle_stream.cloud.merging import FEATURE_KEY, Merging, Place, Stretch, device_prefix
@@ -36,13 +36,14 @@ from walle_stream.cloud.sink_log import SinkLog, as_merged
 from walle_stream.errors import FormatVersionError
 from walle_stream.faults import crash_point
 from walle_stream.store.files import make_folder
-from walle_stream.store.rocks import RocksErrorMap, durability_of, open_rocks, scan_rocks
+from walle_stream.store.keyspace import KeySpace
+from walle_stream.store.rocks import open_rocks
 from walle_stream.store.transaction import prefix_end
 from walle_stream.tunnel.receiver import SENDER_PREFIX, DeviceSeen, MergeCounts, Senders, Verdict
 from walle_stream.wire.calls import OpenCall
 from walle_stream.wire.frame import FeatureRecord
 
-FORMAT_VERSION: Final = b"5"
+FORMAT_VERSION: Final = b"6"
 PLACE_KEY: Final = b"\x00place"
 COUNTS_KEY: Final = b"\x00counts"
 
@@ -78,21 +79,18 @@ class PartitionTable:
         *,
         keeps_reports: bool = False,
         keeps_calls: bool = False,
-        read_only: bool = False,
-        sync_ms: float | None = None,
+        within: KeySpace | None = None,
     ) -> None:
-        """Open it, making it if it is not there; blocks. ``read_only`` opens it beside its writer.
+        """Open it, making it if it is not there; blocks.
 
         ``keep`` (≥ 1) latest features of a device and task stay, all where None. Where the table
-        does not keep reports, or calls, they are only counted. ``sync_ms`` is how often it is
-        flushed to the disk, see ``store.durability``.
+        does not keep reports, or calls, they are only counted. ``within`` is the part of another
+        database that has its rows; else the path has a database of its own.
 
         Raises:
             FormatVersionError: It has another layout version.
             StoreError: It cannot be opened.
         """
-        if not read_only:
-            make_folder(path)
         self.path = path
         self.sink_log: SinkLog | None = None
         self.lane = ""
@@ -105,18 +103,20 @@ class PartitionTable:
         self._no_head = _encode(head_type())
         self._cached_devices = _CACHED_WHERE_ONE if keep is None else _CACHED_DEVICES
         self._lock = RLock()
-        packs = keep is not None
-        self._database: Rdict = open_rocks(path, read_only=read_only, packs_flushes=packs)
-        self._durability = durability_of(self._database, path, sync_ms)
+        self._is_within = within is not None
+        if within is None:
+            make_folder(path)
+            within = KeySpace(open_rocks(path, packs_flushes=True), path)
+        self._space = within
         self._seen: dict[str, DeviceSeen] = {}
-        self._check_format(is_new=not read_only)
-        self.place = msgspec.msgpack.decode(self._get(PLACE_KEY) or _encode(Place()), type=Place)
-        self.stats = msgspec.msgpack.decode(
-            self._get(COUNTS_KEY) or _encode(MergeCounts()), type=MergeCounts
+        self._check_format()
+        self.place = msgspec.msgpack.decode(
+            self._space.get(PLACE_KEY) or _encode(Place()), type=Place
         )
-        self._senders = Senders(self._scan(SENDER_PREFIX))
+        self.stats = counts_in(within)
+        self._senders = Senders(self._space.scan(SENDER_PREFIX))
         self._reports = (
-            HeldReports(self._scan(PREFIX), WAITING_MAX_BYTES) if keeps_reports else None
+            HeldReports(self._space.scan(PREFIX), WAITING_MAX_BYTES) if keeps_reports else None
         )
         self._keeps_calls = keeps_calls
         # calls that wait are looked for up to here
@@ -129,7 +129,7 @@ class PartitionTable:
         """
         self.lane = lane
         if names:
-            self.sink_log = SinkLog(self._database, self.path, names)
+            self.sink_log = SinkLog(self._space, names)
 
     def take(
         self, stretches: Iterable[Stretch], offset: bytes, next_offset: int, refused: int = 0
@@ -144,13 +144,12 @@ class PartitionTable:
         """
         begun = self.place.begun + (next_offset < self.place.next)
         counts = msgspec.structs.replace(self.stats)
-        merging = Merging(counts, Place(begun, next_offset, offset))
+        merging = Merging(counts, Place(begun, next_offset, offset), self._space.batch())
         counts.frames_refused += refused
         for each in stretches:
             self._merge_stretch(merging, each)
         for device_id in merging.full:
             self._trim(merging, device_id)
-        counts.told = min(counts.told, counts.losses)  # some may have been sent again
         with self._lock:
             self._write(merging)
         return merging.problems
@@ -158,27 +157,13 @@ class PartitionTable:
     def look_up(self, device_id: str) -> Kept | None:
         """Return what is kept of a device; any thread, blocks."""
         with self._lock:
-            stored = self._get(b"\x02" + device_id.encode())
+            stored = self._space.get(b"\x02" + device_id.encode())
             rows = self._rows(device_id) if stored else []
         return Kept(_decode_head(stored), rows[::-1]) if stored else None
 
-    def scan(self, device_id: str | None = None) -> Iterator[FeatureRecord]:
-        """Iterate over features by device and sequence number; None means all devices.
-
-        Features of a later incarnation come behind an earlier's.
-        """
-        for key, row in self._scan(b"\x10" if device_id is None else device_prefix(device_id)):
-            end = len(key) - FEATURE_KEY.size - 1
-            _, number = FEATURE_KEY.unpack_from(key, end + 1)
-            kept = _decode_row(row)
-            of_task = kept.task, kept.task_version, number
-            content = kept.feature, kept.encoding, kept.event_time_ms
-            yield FeatureRecord(key[1:end].decode(), *of_task, *content)
-
     def checkpoint(self, path: Path) -> None:
-        """Make a copy of the table; see ``PartitionStore.checkpoint``."""
-        with RocksErrorMap(self.path):
-            Checkpoint(self._database).create_checkpoint(str(path))
+        """Make a copy of the table's own database; see ``PartitionStore.checkpoint``."""
+        self._space.checkpoint(path)
 
     def first_reports(self, max_bytes: int) -> Sequence[Waiting]:
         """Return the oldest frames of reports that wait; any thread."""
@@ -187,11 +172,11 @@ class PartitionTable:
 
     def forget_reports(self, part: Sequence[Waiting]) -> None:
         """Delete frames that wait no more; any thread, blocks."""
-        with self._lock, RocksErrorMap(self.path):
+        with self._lock:
             if self._reports is not None:
-                batch = WriteBatch(raw_mode=True)
+                batch = self._space.batch()
                 self._reports.forget(part, batch)
-                self._database.write(batch)
+                self._space.write(batch)
 
     @property
     def report_counts(self) -> tuple[int, int]:
@@ -210,14 +195,15 @@ class PartitionTable:
         with self._lock:
             return [
                 (int.from_bytes(key[1:]), _decode_call(row))
-                for key, row in islice(scan_rocks(self._database, self.path, start, end), limit)
+                for key, row in islice(self._space.scan(start, end), limit)
             ]
 
     def close_call(self, number: int) -> None:
         """Forget a call whose reply was sent; any thread, blocks."""
-        with self._lock, RocksErrorMap(self.path):
-            self._database.delete(_CALL_PREFIX + number.to_bytes(8))
-            self._durability.commit()
+        batch = self._space.batch()
+        batch.delete(_CALL_PREFIX + number.to_bytes(8))
+        with self._lock:
+            self._space.write(batch)
 
     def close(self) -> None:
         """Release the database, look-ups fail from now on; may be called twice.
@@ -225,10 +211,10 @@ class PartitionTable:
         Raises:
             StoreError: What a failed write left cannot be closed cleanly.
         """
-        self._durability.close()
         using = nullcontext() if self.sink_log is None else self.sink_log.using
-        with self._lock, using, RocksErrorMap(self.path), suppress(DbClosedError):
-            self._database.close()
+        with self._lock, using:
+            if not self._is_within:
+                self._space.close()
 
     # A write batch
 
@@ -236,7 +222,7 @@ class PartitionTable:
         counts, frame = merging.counts, stretch.frame
         sender = stretch.incarnation, stretch.partition
         known = self._senders.seen(*sender)
-        counts.frames += frame is not None
+        counts.frames += frame > 0
         if not self._senders.admits(*sender, stretch.epoch, frame):
             merging.refuse(
                 stretch.refusals,
@@ -247,12 +233,9 @@ class PartitionTable:
         if self._senders.seen(*sender) != known:
             merging.batch.put(*self._senders.row(*sender))
         merging.reports += stretch.reports
-        new = 1 if frame is None else frame.number - known.frame.number
-        if frame is None:
+        if not frame:
             counts.frames += len(stretch.reports)
-        else:
-            counts.missing_frames += max(new - 1, 0)
-        if new > 0:
+        if not frame or frame > known.frame:
             self._open_calls(merging, stretch)
         else:
             counts.duplicates_dropped += len(stretch.calls)
@@ -324,7 +307,7 @@ class PartitionTable:
         # whether what was seen needs no row
         counts = merging.counts
         if self._keeps_all:
-            row = fresh[1] if fresh is not None else self._get(key)
+            row = fresh[1] if fresh is not None else self._space.get(key)
             if row is None:
                 counts.missing_features -= 1  # it was sent again
                 counts.features += 1
@@ -370,9 +353,7 @@ class PartitionTable:
             log.add(batch, merging.merged)
         self._hold_reports(merging)
         crash_point("cloud.before")
-        with RocksErrorMap(self.path):
-            self._database.write(batch)
-        self._durability.commit()
+        self._space.write(batch)
         if log is not None and merging.merged:
             log.end = merging.merged[-1].number + 1
         crash_point("cloud.after")
@@ -387,12 +368,13 @@ class PartitionTable:
 
     # Rows
 
-    def _check_format(self, *, is_new: bool) -> None:
-        version = self._get(b"\x00format")
-        if version is None and is_new:
-            with RocksErrorMap(self.path):
-                self._database[b"\x00format"] = FORMAT_VERSION
-        elif version not in {None, FORMAT_VERSION}:
+    def _check_format(self) -> None:
+        version = self._space.get(b"\x00format")
+        if version is None:
+            batch = self._space.batch()
+            batch.put(b"\x00format", FORMAT_VERSION)
+            self._space.write(batch)
+        elif version != FORMAT_VERSION:
             raise FormatVersionError(
                 f"{self.path} has format {version!r}, this version reads {FORMAT_VERSION!r}: use "
                 "the version of walle_stream that wrote it, or a new --data-dir"
@@ -402,23 +384,34 @@ class PartitionTable:
         prefix = device_prefix(device_id)
         return [
             (*FEATURE_KEY.unpack_from(key, len(prefix)), _decode_row(row))
-            for key, row in self._scan(prefix)
+            for key, row in self._space.scan(prefix)
         ]
 
     def _device(self, device_id: str) -> DeviceSeen:
         head = self._seen.get(device_id)
         if head is None:
-            stored = self._get(b"\x02" + device_id.encode())
+            stored = self._space.get(b"\x02" + device_id.encode())
             head = self._seen[device_id] = self._decode_seen(stored or self._no_head)
         return head
 
-    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return scan_rocks(self._database, self.path, prefix, prefix_end(prefix))
 
-    def _get(self, key: bytes) -> bytes | None:
-        with RocksErrorMap(self.path):
-            value: bytes | None = self._database.get(key)
-            return value
+def features_in(space: KeySpace, device_id: str | None = None) -> Iterator[FeatureRecord]:
+    """Iterate over a table's features by device and sequence number; None means all devices.
+
+    Features of a later incarnation come behind an earlier's.
+    """
+    for key, row in space.scan(b"\x10" if device_id is None else device_prefix(device_id)):
+        end = len(key) - FEATURE_KEY.size - 1
+        _, number = FEATURE_KEY.unpack_from(key, end + 1)
+        kept = _decode_row(row)
+        of_task = kept.task, kept.task_version, number
+        content = kept.feature, kept.encoding, kept.event_time_ms
+        yield FeatureRecord(key[1:end].decode(), *of_task, *content)
+
+
+def counts_in(space: KeySpace) -> MergeCounts:
+    """Return what a table has merged; blocks."""
+    return msgspec.msgpack.decode(space.get(COUNTS_KEY) or _encode(MergeCounts()), type=MergeCounts)
 
 
 def place_of(path: Path) -> Place:

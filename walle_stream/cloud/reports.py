@@ -17,10 +17,10 @@ from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from rocksdict import WriteBatch
 
 from walle_stream.errors import StoreError
 from walle_stream.ports import ReportFrame
+from walle_stream.store.keyspace import KeyBatch
 from walle_stream.wire.bearer import bearer_headers
 from walle_stream.wire.report_batch import REPORTS_PATH, encode_batch
 
@@ -60,7 +60,7 @@ class HeldReports:
         self._bytes = sum(len(frame.body) for _, frame in self.waiting)
         self._max_bytes = max_bytes
 
-    def add(self, frames: Iterable[ReportFrame], batch: WriteBatch | None = None) -> None:
+    def add(self, frames: Iterable[ReportFrame], batch: KeyBatch | None = None) -> None:
         """Let frames wait (without a batch in memory alone); the oldest make room."""
         for frame in frames:
             self._last += 1
@@ -83,7 +83,7 @@ class HeldReports:
             part.append(each)
         return part
 
-    def forget(self, part: Sequence[Waiting], batch: WriteBatch | None = None) -> None:
+    def forget(self, part: Sequence[Waiting], batch: KeyBatch | None = None) -> None:
         """Let frames of ``first`` go; some may have had no room meanwhile."""
         while self.waiting and self.waiting[0][0] <= part[-1][0]:
             self._pop(batch)
@@ -93,7 +93,7 @@ class HeldReports:
         self.dropped += len(self.waiting)
         self.waiting.clear()
 
-    def _pop(self, batch: WriteBatch | None) -> None:
+    def _pop(self, batch: KeyBatch | None) -> None:
         key, frame = self.waiting.popleft()
         self._bytes -= len(frame.body)
         if batch is not None:

@@ -8,23 +8,23 @@ Keys in the table's database::
     \x06 u64 number    MergedFeature, MessagePack
     \x07               behind the last number
     \x07 NAME          place of a sink: the first number that it wants
+    \x08               behind the last number that sinks may have, see ``hold``
 """
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from struct import Struct
 from threading import Lock
 from typing import Final
 
 import msgspec
-from rocksdict import Rdict, WriteBatch
 
 from walle_stream.ports import MergedFeature
-from walle_stream.store.rocks import RocksErrorMap, scan_rocks
+from walle_stream.store.keyspace import KeyBatch, KeySpace
 from walle_stream.wire.frame import FeatureRecord
 
 _ROW: Final = b"\x06"
 _PLACE: Final = b"\x07"
+_KEPT: Final = b"\x08"
 _U64: Final = Struct(">Q")
 _PART_BYTES: Final = 2**20
 
@@ -35,23 +35,57 @@ _decode = msgspec.msgpack.Decoder(MergedFeature).decode
 class SinkLog:
     """The rows of one table. The table's thread adds, those of the sinks read and note places."""
 
-    def __init__(self, database: Rdict, path: Path, names: Sequence[str]) -> None:
+    def __init__(self, space: KeySpace, names: Sequence[str]) -> None:
         """Read the places of the sinks, of which there is one at least; blocks."""
-        self._database, self._path = database, path
+        self._space = space
         self.using = Lock()
         """Held while a sink's thread is in the database, which cannot be closed then."""
-        with RocksErrorMap(path):
-            self.places: dict[str, int] = {name: self._number(name.encode()) for name in names}
-            """By sink, the first number that it wants."""
-            self.end = self._number(b"")
-            """Behind the last row that was written."""
+        self.places: dict[str, int] = {name: self._number(name.encode()) for name in names}
+        """By sink, the first number that it wants."""
+        self.end = self._number(b"")
+        """Behind the last row that was written."""
         self._forgotten = min(self.places.values())
+        self._kept: int | None = None
+        self._copied = 0
 
-    def add(self, batch: WriteBatch, rows: Sequence[MergedFeature]) -> None:
+    def add(self, batch: KeyBatch, rows: Sequence[MergedFeature]) -> None:
         """Add some rows, behind all others, to the batch that merges them."""
         for row in rows:
             batch.put(_ROW + _U64.pack(row.number), _encode(row))
         batch.put(_PLACE, _U64.pack(rows[-1].number + 1))
+
+    def hold(self, *, is_snapshot: bool) -> None:
+        """Let sinks have a row only when a snapshot has it, also of those that were here before.
+
+        Whoever opens the partition next begins from that snapshot, and gives the same feature the
+        same number; behind it he may not. ``is_snapshot``: the database is one that was fetched.
+        """
+        if is_snapshot:
+            self.copied()
+            self.kept()
+        else:
+            self._kept = self._number_at(_KEPT)
+
+    @property
+    def ready(self) -> int:
+        """Behind the last row that sinks may have."""
+        return self.end if self._kept is None else min(self.end, self._kept)
+
+    def copied(self) -> None:
+        """Note which rows the copy has that is made now."""
+        self._copied = self.end
+
+    def kept(self) -> None:
+        """Let sinks have the rows of the last copy; blocks.
+
+        Raises:
+            StoreError: The table is closed.
+        """
+        batch = self._space.batch()
+        batch.put(_KEPT, _U64.pack(self._copied))
+        with self.using:
+            self._space.write(batch)
+        self._kept = self._copied
 
     def sync(self) -> None:
         """Let rows survive a power cut before a sink has them; blocks.
@@ -61,8 +95,8 @@ class SinkLog:
         Raises:
             StoreError: The table is closed.
         """
-        with self.using, RocksErrorMap(self._path):
-            self._database.flush_wal(sync=True)
+        with self.using:
+            self._space.sync()
 
     def rows(self, name: str) -> Iterator[MergedFeature]:
         """Iterate over what a sink does not have for good.
@@ -79,7 +113,7 @@ class SinkLog:
         start, part = _ROW + _U64.pack(number), list[MergedFeature]()
         left = _PART_BYTES
         with self.using:
-            for _, row in scan_rocks(self._database, self._path, start, _PLACE):
+            for _, row in self._space.scan(start, _ROW + _U64.pack(self.ready)):
                 part.append(_decode(row))
                 left -= len(row)
                 if left <= 0:
@@ -89,17 +123,20 @@ class SinkLog:
     def move(self, name: str, place: int) -> None:
         """Note a sink's place, and let go what no sink wants; blocks."""
         self.places[name] = place
-        batch = WriteBatch(raw_mode=True)
+        batch = self._space.batch()
         batch.put(_PLACE + name.encode(), _U64.pack(place))
         wanted = min(self.places.values())
         if wanted > self._forgotten:
             batch.delete_range(_ROW + _U64.pack(self._forgotten), _ROW + _U64.pack(wanted))
             self._forgotten = wanted
-        with self.using, RocksErrorMap(self._path):
-            self._database.write(batch)
+        with self.using:
+            self._space.write(batch)
 
     def _number(self, name: bytes) -> int:
-        row = self._database.get(_PLACE + name)
+        return self._number_at(_PLACE + name)
+
+    def _number_at(self, key: bytes) -> int:
+        row = self._space.get(key)
         return int(_U64.unpack(row)[0]) if row else 0
 
 

@@ -110,7 +110,7 @@ class SinkPump:
 
     def _serve(self, table: PartitionTable, is_last: bool) -> bool:
         log = table.sink_log
-        if log is None or log.end <= max(log.places[self.name], self._behind(table)):
+        if log is None or log.ready <= max(log.places[self.name], self._behind(table)):
             return False
         done = self._done.get(table.lane)
         if done is not None and not is_last and monotonic_ms() < done.after_ms:

@@ -56,7 +56,6 @@ against the classes)::
     │  └─ MalformedRowError
     ├─ TunnelError
     │  ├─ CloudStalledError
-    │  ├─ DataLostError
     │  ├─ EnvelopeError(ValueError)
     │  ├─ SinkError
     │  ├─ TopicError
@@ -144,7 +143,6 @@ from walle_stream.errors.stores import (
 )
 from walle_stream.errors.tunnels import (
     CloudStalledError,
-    DataLostError,
     EnvelopeError,
     SinkError,
     TopicError,
@@ -177,7 +175,6 @@ __all__ = [
     "ClusterError",
     "ConflictError",
     "DTypeError",
-    "DataLostError",
     "DeployError",
     "EngineError",
     "EnvelopeError",

@@ -21,22 +21,6 @@ class CloudStalledError(TunnelError):
     is_retryable: ClassVar[bool] = True
 
 
-class DataLostError(TunnelError):
-    """A run is done, but the cloud side lacks what it, or a device, had acknowledged before.
-
-    A disk was lost, a copy restored, or power cut with ``spec.state.sync: false``; all that
-    could be sent again was. The message says what is lost; it is told once.
-    """
-
-    exit_code: ClassVar[int] = 21
-
-    def __init__(self, message: str = "", count: int = 0) -> None:
-        """Keep the count of what is lost since the last run that told of losses."""
-        super().__init__(message)
-        self.args = (message, count)
-        self.count = count
-
-
 class EnvelopeError(TunnelError, ValueError):
     """A frame of the tunnel is cut, altered or of an unknown version.
 

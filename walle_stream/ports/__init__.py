@@ -33,7 +33,6 @@ from walle_stream.ports.tunnel import (
     Downlink,
     DownlinkSender,
     HasLog,
-    Holdings,
     Uplink,
     UplinkReceiver,
 )
@@ -53,7 +52,6 @@ __all__ = [
     "EventBatch",
     "FeatureSink",
     "HasLog",
-    "Holdings",
     "Holds",
     "InstalledTask",
     "KeptLetter",

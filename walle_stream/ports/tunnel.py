@@ -56,28 +56,6 @@ class UplinkReceiver(Protocol):
         """Allow the tunnel to forget frames up to this position (inclusive)."""
 
 
-class Holdings(Protocol):
-    """What a receiver holds of its senders. Thread-safe; calls block until it answers."""
-
-    def last_frame(self, incarnation: str, partition: int) -> tuple[int, int]:
-        """Return a partition's highest epoch and the number of its last frame; 0 for none.
-
-        Frames of a lower epoch are refused. The frames up to that number are here for good.
-        """
-
-    def last_numbers(self, incarnation: str, device_ids: Sequence[str]) -> Sequence[int]:
-        """Return the numbers of devices' last features, 0 for none, in their order."""
-
-    def calls_in_hand(self, incarnation: str, partition: int, position: int) -> set[str]:
-        """Return the digests of the calls that will be answered, or whose reply comes down.
-
-        Args:
-            incarnation: Of the sender's data directory.
-            partition: The sender's.
-            position: Of the last message down that it has taken: what comes is behind that.
-        """
-
-
 class DownlinkSender(Uplink, Protocol):
     """The cloud side of the tunnel's way down: frames are messages, and as of ``Uplink``.
 

@@ -71,6 +71,8 @@ class SnapshotCopies:
             every_ms: Shortest time between two.
         """
         self.snapshots = snapshots
+        self.on_kept: Callable[[], object] = lambda: None
+        """Called in the upload's thread when a copy is a snapshot for good."""
         self.failures = 0
         """Attempts since the last one that succeeded."""
         self._uploads = uploads
@@ -106,12 +108,17 @@ class SnapshotCopies:
             checkpoint: Copies it into a folder that does not exist.
             point: Where it is.
         """
+        if self.is_due and point != self._last_point:
+            self._begin(path, checkpoint, point)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to make a snapshot."""
         wait_ms = self._every_ms
         if self.failures:
             longest = max(wait_ms, _LONGEST_WAIT_MS)
             wait_ms = min(max(wait_ms, 100.0) * 2.0 ** min(self.failures, 10), longest)
-        if monotonic_ms() - self._last_ms >= wait_ms and self._is_idle():
-            self._begin(path, checkpoint, point)
+        return monotonic_ms() - self._last_ms >= wait_ms and self._is_idle()
 
     def close(
         self,
@@ -151,7 +158,7 @@ class SnapshotCopies:
 
     def _put(self, copy: Path, point: SnapshotPoint) -> None:
         try:
-            self.snapshots.put(copy, point)
+            is_for_good = self.snapshots.put(copy, point)
         except EpochTakenError as error:
             _log.info("the snapshot %s of %s was given up: %s", point, copy, error)
         except StoreError as error:
@@ -162,5 +169,7 @@ class SnapshotCopies:
             if self.failures:
                 _log.warning("%s: snapshots again, %d failed", self.snapshots, self.failures)
             self.failures, self._last_point = 0, point
+            if is_for_good:
+                self.on_kept()
         finally:
             shutil.rmtree(copy, ignore_errors=True)

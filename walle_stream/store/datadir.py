@@ -6,9 +6,7 @@
     LOCK            the owner's process id; locked by the kernel
     in-hand         a byte per partition: whether it is in a VM's call
     partitions/NN   a database per partition; partitions-COUNT where their number has grown
-    tunnel/         the embedded tunnel's log
-    cloud/          the cloud side's feature table; both not where it is another program's
-    inbox/          messages that other processes send, until the tunnel has them
+    inbox/          messages that other processes send, until the partitions have them
     packages/       of tasks that were installed while a host ran, by their SHA-256
     status.json     of the last run, for people; replaced atomically
 
@@ -45,7 +43,7 @@ from walle_stream.store.in_hand import InHand
 from walle_stream.store.locks import is_file, try_lock, wait_for_locks
 from walle_stream.store.replayed import REPLAYED_NAME
 
-DATA_DIR_VERSION: Final = 2
+DATA_DIR_VERSION: Final = 3
 _QUARANTINE: Final = "quarantine.jsonl"
 _IN_HAND: Final = "in-hand"
 _STATUS: Final = "status.json"
@@ -56,9 +54,7 @@ _INBOX: Final = "inbox"
 _HALF_MADE: Final = frozenset({"LOCK", "meta.json.new", _COMPLETE, _INBOX})
 _PACKAGES: Final = "packages"
 _PARTITIONS: Final = "partitions"
-_MADE: Final = frozenset(
-    {_PARTITIONS, "tunnel", "cloud", _PACKAGES, _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME}
-)
+_MADE: Final = frozenset({_PARTITIONS, _PACKAGES, _QUARANTINE, _IN_HAND, _STATUS, REPLAYED_NAME})
 _RETRY_S: Final = 0.05
 
 type _Pair = tuple[str, str]
@@ -76,7 +72,7 @@ class Meta(msgspec.Struct, frozen=True):
     """The source's fingerprint."""
     created_by: str
     has_cloud: bool
-    """Whether tunnel and cloud side are in it, too."""
+    """Whether partitions have their cloud side with them."""
     partitions: str = _PARTITIONS
     """Folder of the partitions' databases."""
     placing: int | msgspec.UnsetType = msgspec.UNSET
@@ -103,9 +99,6 @@ class DataDir(AbstractContextManager["DataDir"]):
         self._lock = lock
         self._is_own_folder = is_own_folder
         self._is_shared = is_shared
-        self.tunnel_path = path / "tunnel"
-        self.cloud_path = path / "cloud"
-        """Of the cloud side's feature table."""
         self.packages_path = path / _PACKAGES
         """Of packages that were installed while a host ran."""
         self.inbox_path = path / _INBOX
@@ -128,8 +121,8 @@ class DataDir(AbstractContextManager["DataDir"]):
     ) -> "DataDir":
         """Open a data directory for writing, or make it.
 
-        The partition count, the pipeline's name, the source's fingerprint, whether the tunnel's
-        log and the cloud side are in it (``has_cloud``), and how devices are placed (``placing``, a
+        The partition count, the pipeline's name, the source's fingerprint, whether partitions
+        have their cloud side with them (``has_cloud``), and how devices are placed (``placing``, a
         ``placing_mark``) are fixed when it is made. ``is_shared``: other processes may have it
         open, too, each with partitions of its own. ``lock_timeout_s`` waits for an owner that is
         dying.
@@ -301,8 +294,6 @@ class DataDir(AbstractContextManager["DataDir"]):
     def check_parts(self) -> None:
         """Refuse a directory that has lost a partition since it was complete.
 
-        Tunnel and cloud side are made anew where they are gone: devices send again what they have.
-
         Raises:
             StoreCorruptedError: A database is gone that was there before.
         """
@@ -316,9 +307,7 @@ class DataDir(AbstractContextManager["DataDir"]):
 
     def wait_for_parts(self) -> None:
         """Wait for processes of a run that died; blocks, see ``wait_for_locks``."""
-        cloud = (self.tunnel_path, self.cloud_path) if self.meta.has_cloud else ()
-        partitions = map(self.partition_path, range(self.meta.partition_count))
-        wait_for_locks([*cloud, *partitions])
+        wait_for_locks(list(map(self.partition_path, range(self.meta.partition_count))))
 
     def mark_complete(self) -> None:
         """Remember that every database was made; may be called twice."""
@@ -331,8 +320,8 @@ class DataDir(AbstractContextManager["DataDir"]):
 
         A folder that was there before stays.
         """
-        paths = (self.tunnel_path, self.cloud_path, self.path / self.meta.partitions)
-        if self._lock is None or any(part.exists() for part in (*paths, self.path / _QUARANTINE)):
+        paths = (self.path / self.meta.partitions, self.path / _QUARANTINE)
+        if self._lock is None or any(path.exists() for path in paths):
             return
         with suppress(OSError):
             # in this order: what is left by a kill in between is recognised as half made

@@ -12,8 +12,7 @@ others rely on) waits until its ticket is durable. How often the log is flushed 
 ====================  ==================================================================
 
 After a flush that failed nobody knows what the disk has: the store takes no further write, and
-nothing that waits is let out. Partitions, the embedded tunnel's log and the cloud side's table
-each have one.
+nothing that waits is let out. Each partition's database has one.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ import msgspec
 
 from walle_stream.clock import wall_ms
 from walle_stream.errors import EnvelopeError, StoreError
-from walle_stream.store.files import put_file, refusal
+from walle_stream.store.files import make_folder, put_file, refusal
 from walle_stream.types import UplinkFrame
 
 _decode: Final = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -41,11 +41,7 @@ class InboxSender:
         """
         self._files += 1
         path = self._folder / f"{self._prefix}-{self._files:09d}"
-        try:
-            put_file(path, msgspec.msgpack.encode([data for _, _, data in frames]), mode=0o600)
-        except OSError as error:
-            problem = refusal(error, f"{path} cannot be written: {error.strerror or error}")
-            raise problem from error
+        put_inbox(path, [data for _, _, data in frames])
         for partition, number, _ in frames:
             self._acks.setdefault(partition, []).append(number)
 
@@ -57,10 +53,25 @@ class InboxSender:
         """Do nothing: what was sent is there."""
 
 
-def inbox_files(folder: Path) -> list[Path]:
-    """Return the files that lie in an inbox, in their order; none where there is no inbox."""
+def put_inbox(path: Path, messages: Sequence[bytes]) -> None:
+    """Write a file of envelopes, as a whole and for good; its folder is made. Blocks.
+
+    Raises:
+        StoreError: It cannot be written.
+    """
     try:
-        return sorted(Path(each) for each in os.scandir(folder) if not each.name.startswith("."))
+        make_folder(path.parent, mode=0o700)
+        put_file(path, msgspec.msgpack.encode(messages), mode=0o600)
+    except OSError as error:
+        problem = refusal(error, f"{path} cannot be written: {error.strerror or error}")
+        raise problem from error
+
+
+def inbox_files(folder: Path) -> list[Path]:
+    """Return the files that lie in a folder, in their order; none where there is no folder."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted(Path(each) for each in found if each.is_file() and each.name[0] != ".")
     except FileNotFoundError:
         return []
 
@@ -70,11 +81,14 @@ def read_inbox(path: Path) -> list[bytes]:
 
     Raises:
         EnvelopeError: It is none of ours.
+        FileNotFoundError: It is gone.
         StoreError: It cannot be read.
     """
     try:
         return _decode(path.read_bytes())
     except msgspec.MsgspecError as error:
         raise EnvelopeError(f"{path} holds no messages: {error}") from error
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error

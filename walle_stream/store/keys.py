@@ -22,6 +22,7 @@ order is the numbers' order. Layout version 1 (``FORMAT_VERSION``)::
     \x10 DEVICE \x00 \x07 u16 len TASK u32 layout KEY
                                                 task state of an earlier layout, kept for a
                                                 rollback
+    \x20 ...                                     the cloud side, where it is here
 
 DEVICE is the id's UTF-8, which has no NUL: so one device's keys are one range,
 and no id's range lies within another's. Its hot rows come first: waking a
@@ -106,6 +107,7 @@ EPOCH_KEY: Final = b"\x00epoch"
 INCARNATION_KEY: Final = b"\x00incarnation"
 JOURNAL_KEY: Final = b"\x00journal"
 
+CLOUD_PREFIX: Final = b"\x20"
 OUTBOX_PREFIX: Final = b"\x01"
 DEAD_LETTER_PREFIX: Final = b"\x02"
 DEADLINE_PREFIX: Final = b"\x03"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import msgspec
 from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
@@ -29,6 +29,7 @@ from walle_stream.errors import (
 )
 from walle_stream.store.files import make_folder
 from walle_stream.store.keys import FORMAT_KEY, FORMAT_VERSION, TABLE_VERSIONS, TABLES_KEY
+from walle_stream.store.keyspace import KeySpace
 from walle_stream.store.rocks import (
     RocksErrorMap,
     durability_of,
@@ -43,6 +44,19 @@ _CHUNK_ROWS: Final = 256
 _RETRY_S: Final = 0.05
 
 type _Rows = Iterator[tuple[bytes, bytes]]
+
+
+class Tenant(Protocol):
+    """Has rows of its own in a partition's database."""
+
+    def copied(self) -> None:
+        """Learn that the database is about to be copied for a snapshot."""
+
+    def kept(self) -> None:
+        """Learn that the last copy is a snapshot for good, whoever opens the partition next."""
+
+    def leave(self) -> None:
+        """Let go: the database is about to be closed."""
 
 
 class PartitionStore(AbstractContextManager["PartitionStore"]):
@@ -65,6 +79,8 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         self._failure: StoreError | None = None
         self._scans: dict[int, list[_Rows]] = {}
         self._is_closed = False
+        self.tenant: Tenant | None = None
+        """Who has a ``space`` of it."""
 
     @classmethod
     def open(
@@ -114,8 +130,14 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
 
         Tables are linked, not copied: it must be on the same disk.
         """
+        if self.tenant is not None:
+            self.tenant.copied()
         with self._map_errors:
             Checkpoint(self._database).create_checkpoint(str(path))
+
+    def space(self, base: bytes) -> KeySpace:
+        """Return the rows whose keys begin with these bytes, for a table of its own."""
+        return KeySpace(self._database, self.path, base)
 
     # Reading
 
@@ -214,6 +236,8 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         if self._is_closed:
             return
         self._is_closed = True
+        if self.tenant is not None:
+            self.tenant.leave()
         if self._transaction is not None:
             self._transaction.drop()
         for box in self._scans.values():

@@ -133,6 +133,11 @@ class PartitionSnapshots:
         self._last: _Manifest | None = None  # what this opening fetched or put
 
     @property
+    def is_fetched(self) -> bool:
+        """Whether the claim that was made last was followed by a fetch."""
+        return self._last is not None
+
+    @property
     def newest(self) -> SnapshotPoint | None:
         """The highest epoch's latest snapshot, None where there is none."""
         points = self._patiently(self._list).points
@@ -182,12 +187,15 @@ class PartitionSnapshots:
                 return epoch
             above = epoch
 
-    def put(self, checkpoint: Path, point: SnapshotPoint) -> None:
+    def put(self, checkpoint: Path, point: SnapshotPoint) -> bool:
         """Add a snapshot, then remove what nobody needs any more.
 
         Args:
             checkpoint: A folder of files that nobody changes; it stays.
             point: Of the database when the copy was made, with the epoch that was claimed.
+
+        Returns:
+            Whether every later owner finds it: nobody had claimed when it was there.
 
         Raises:
             EpochTakenError: The partition has another owner.
@@ -220,7 +228,7 @@ class PartitionSnapshots:
         made = self._decoded(self._create(_name(point), content), point)
         if digests is self._digests:
             self._last = made
-        self._prune(point.epoch)
+        return self._prune(point.epoch)
 
     def fetch(self, target: Path) -> SnapshotPoint | None:
         """Make a database from the newest snapshot that is whole, and return where it is.
@@ -338,16 +346,17 @@ class PartitionSnapshots:
                 _log.warning("%s", error)
         return kept
 
-    def _prune(self, epoch: int) -> None:
+    def _prune(self, epoch: int) -> bool:
         listed = self._list()
         if listed.last_epoch > epoch:
-            return
+            return False
         kept = self._kept(listed, self._keep)
         needed = {file.stored for each in kept for file in each.files}
         needed |= {f"{epoch:020d}.owner", *(_name(each.point) for each in kept)}
         others = listed.epochs.keys() - needed
         garbage = [name for name in others if listed.epochs[name] <= epoch]
         self._objects.delete([f"{self._folder}/{name}" for name in garbage])
+        return True
 
     def _download(self, manifest: _Manifest, target: Path) -> None:
         new = target.with_name(f"{target.name}.new")

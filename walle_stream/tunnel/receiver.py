@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from walle_stream.wire.frame import FeatureRecord
-from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 
 SENDER_PREFIX: Final = b"\x01"
 
-_SENDER: Final = Struct(">QQQQ")
+_SENDER: Final = Struct(">QQ")
 
 
 class Verdict(Enum):
@@ -66,20 +65,13 @@ class DeviceSeen(msgspec.Struct, array_like=True):
         return 0
 
 
-class SentFrame(NamedTuple):
-    """Which frame of its sender a frame of the tunnel is."""
-
-    number: int = 0
-    numbering: Numbering = FIRST_NUMBERING
-
-
 class SenderSeen(NamedTuple):
     """What was seen of the partition of a data directory."""
 
     epoch: int = 0
     """The highest one."""
-    frame: SentFrame = SentFrame()
-    """The last one; number 0 for none, and for what comes without frames."""
+    frame: int = 0
+    """Number of the last one; 0 for none, and for what comes without frames."""
 
 
 class Senders:
@@ -89,39 +81,28 @@ class Senders:
         """Start with what ``row`` gave."""
         self._seen: dict[tuple[str, int], SenderSeen] = {}
         for key, row in rows:
-            epoch, number, *numbering = _SENDER.unpack(row)
             sender = key[1:-4].decode(), int.from_bytes(key[-4:])
-            self._seen[sender] = SenderSeen(epoch, SentFrame(number, Numbering(*numbering)))
+            self._seen[sender] = SenderSeen(*_SENDER.unpack(row))
 
     def seen(self, incarnation: str, partition: int) -> SenderSeen:
         """Return what was seen of a sender."""
         return self._seen.get((incarnation, partition), _NOTHING)
 
-    def admits(
-        self, incarnation: str, partition: int, epoch: int, frame: SentFrame | None = None
-    ) -> bool:
+    def admits(self, incarnation: str, partition: int, epoch: int, frame: int = 0) -> bool:
         """Say whether the sender of what came still owns its partition; remembers what it admits.
 
-        A frame of a numbering that this side, or the copy that it is of, was not asked about is
-        refused: its partition finds at its next opening that this side is behind.
+        ``frame`` is the frame's number, where frames come.
         """
         known = self.seen(incarnation, partition)
         if epoch < known.epoch:
             return False
-        last = known.frame
-        if frame is not None:
-            is_asked = frame.number == frame.numbering.first == last.number + 1
-            if frame.numbering != last.numbering and not is_asked:
-                return False
-            last = SentFrame(max(frame.number, last.number), frame.numbering)
-        self._seen[incarnation, partition] = SenderSeen(epoch, last)
+        self._seen[incarnation, partition] = SenderSeen(epoch, max(frame, known.frame))
         return True
 
     def row(self, incarnation: str, partition: int) -> tuple[bytes, bytes]:
         """Return key and value of a sender's row."""
-        epoch, frame = self.seen(incarnation, partition)
         key = SENDER_PREFIX + incarnation.encode() + partition.to_bytes(4)
-        return key, _SENDER.pack(epoch, frame.number, *frame.numbering)
+        return key, _SENDER.pack(*self.seen(incarnation, partition))
 
 
 _NOTHING: Final = SenderSeen()
@@ -142,15 +123,6 @@ class MergeCounts(msgspec.Struct):
     """Of an older epoch, or malformed."""
     missing_features: int = 0
     """In the gaps; one that is sent again later is missing no more."""
-    missing_frames: int = 0
-    """Numbers of frames that were passed over, of a partition."""
     differing_features: int = 0
     """That replaced another one of their number: their device had forgotten in a power cut that
     it made that one."""
-    told: int = 0
-    """Of ``losses``, how many were reported; noted behind the report."""
-
-    @property
-    def losses(self) -> int:
-        """All that is missing, and cannot be sent again as far as is known here."""
-        return self.missing_features + self.missing_frames + self.differing_features

@@ -14,7 +14,6 @@ from walle_stream.ports import Uplink
 from walle_stream.tunnel.outbox import LimitedTunnel, Shed
 from walle_stream.types import UplinkFrame
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink, uplink_size_bytes
-from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 
 _POLL_S = 0.005
 
@@ -29,7 +28,6 @@ class UplinkSession:
         epoch: int,
         incarnation: str,
         outbox: Iterable[tuple[int, bytes]] = (),
-        numbering: Numbering = FIRST_NUMBERING,
     ) -> None:
         """Open the session and send again what the outbox holds; may block.
 
@@ -39,7 +37,6 @@ class UplinkSession:
         self._uplink = uplink
         self._partition = partition
         self._sender = (partition, epoch, incarnation)
-        self._numbering = numbering
         self._in_flight: dict[int, int] = {}
         self._acknowledged: list[int] = []
         self._limits = uplink if isinstance(uplink, LimitedTunnel) else None
@@ -52,7 +49,7 @@ class UplinkSession:
 
     def frame(self, number: int, body: bytes) -> UplinkFrame:
         """Make a frame of what is committed to the outbox; from now on it is in flight."""
-        envelope = UplinkEnvelope(*self._sender, number, body, self._numbering)
+        envelope = UplinkEnvelope(*self._sender, number, body)
         self._in_flight[number] = uplink_size_bytes(body)
         self.in_flight_bytes += self._in_flight[number]
         return self._partition, number, encode_uplink(envelope)

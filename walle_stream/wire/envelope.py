@@ -3,8 +3,8 @@
 The outbox holds bodies; the epoch belongs to whoever sends now, so a frame that
 a new owner sends again carries the new epoch (fencing at the receiver).
 
-Up, version 2, little-endian: ``u8 'U'  u8 version  u32 partition  u64 epoch
-8s incarnation  u64 number  u64 since  u64 first  BODY``. Down: ``u8 'D'  u8 version`` and a
+Up, version 3, little-endian: ``u8 'U'  u8 version  u32 partition  u64 epoch
+8s incarnation  u64 number  BODY``. Down: ``u8 'D'  u8 version`` and a
 MessagePack array (device, kind, payload, sender, number).
 """
 
@@ -14,11 +14,10 @@ from typing import Final
 import msgspec
 
 from walle_stream.errors import EnvelopeError
-from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 from walle_stream.wire.payload import decoded
 
-ENVELOPE_VERSION: Final = 2
-_UP: Final = Struct("<BBIQ8sQQQ")
+ENVELOPE_VERSION: Final = 3
+_UP: Final = Struct("<BBIQ8sQ")
 _UP_MARK: Final = 0x55
 _DOWN_MARK: Final = 0x44
 
@@ -34,7 +33,6 @@ class UplinkEnvelope(msgspec.Struct, gc=False):
     number: int
     """Of the frame, in the partition's outbox."""
     body: bytes
-    numbering: Numbering = FIRST_NUMBERING
 
 
 class DownlinkEnvelope(msgspec.Struct, array_like=True):
@@ -61,7 +59,6 @@ def encode_uplink(envelope: UplinkEnvelope) -> bytes:
             envelope.epoch,
             bytes.fromhex(envelope.incarnation),
             envelope.number,
-            *envelope.numbering,
         )
         + envelope.body
     )
@@ -75,14 +72,13 @@ def decode_uplink(data: bytes) -> UplinkEnvelope:
     """
     if len(data) < _UP.size:
         raise EnvelopeError(f"an uplink envelope of {len(data)} bytes is cut")
-    mark, version, partition, epoch, incarnation, number, since, first = _UP.unpack_from(data)
+    mark, version, partition, epoch, incarnation, number = _UP.unpack_from(data)
     if mark != _UP_MARK or version != ENVELOPE_VERSION:
         raise EnvelopeError(
             f"an uplink envelope has mark {mark} and version {version}, this side reads "
             f"{_UP_MARK} and {ENVELOPE_VERSION}"
         )
-    numbering = Numbering(since, first)
-    return UplinkEnvelope(partition, epoch, incarnation.hex(), number, data[_UP.size :], numbering)
+    return UplinkEnvelope(partition, epoch, incarnation.hex(), number, data[_UP.size :])
 
 
 def uplink_size_bytes(body: bytes) -> int:

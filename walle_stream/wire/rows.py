@@ -12,7 +12,6 @@ import msgspec
 
 from walle_stream.errors import FormatVersionError, StoreCorruptedError
 from walle_stream.wire.ledger import Ledger
-from walle_stream.wire.numbering import FIRST_NUMBERING, Numbering
 
 ROW_VERSION: Final = 1
 """Version of every layout in this module."""
@@ -61,21 +60,6 @@ class Counters(msgspec.Struct, omit_defaults=False):
     dropped_messages: int = 0
     """Downlink messages that answer no open call, came twice, were malformed or too many."""
     commits: int = 0
-    resent_features: int = 0
-    """Sent again, because the cloud side had forgotten them."""
-    resent_calls: int = 0
-    """Sent again, because the cloud side or the tunnel had forgotten them, or their replies."""
-    forgotten_frames: int = 0
-    """That the cloud side had and the partition had forgotten; made again from the source."""
-    lost_features: int = 0
-    """That the cloud side had forgotten and the device has no more."""
-    lost_reports: int = 0
-    """Frames that it had forgotten, any of which may have been reports: at most this number."""
-
-    @property
-    def losses(self) -> int:
-        """All that is lost."""
-        return self.lost_features + self.lost_reports
 
     def add(self, other: msgspec.Struct) -> None:
         """Add another partition's counters to these, or what a batch adds to some of them."""
@@ -140,13 +124,6 @@ class PartitionHead(msgspec.Struct):
     """How many devices have each set of tasks that was installed, by its id."""
     tasks: dict[str, TaskCounts] = {}
     """What became of each task's runs, by its name."""
-    told_losses: int = 0
-    """Of ``Counters.losses``, how many were reported; noted behind the report."""
-    numbering: Numbering = FIRST_NUMBERING
-    asked_epoch: int = 0
-    """Epoch that the cloud side had seen when the frames were numbered."""
-    counted_frame: int = 0
-    """Number up to which no frame is a report that may yet be counted as lost."""
 
     def copied(self) -> "PartitionHead":
         """Return a copy to change: a failed commit must leave the counters as they were."""

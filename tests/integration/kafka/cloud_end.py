@@ -1,5 +1,6 @@
 """The cloud's end of a tunnel for tests of the devices' end: frames that come up, messages down."""
 
+from contextlib import closing, contextmanager
 from threading import Event
 
 from walle_connectors.kafka.cloud.records import read_stretches
@@ -8,6 +9,11 @@ from walle_connectors.kafka.downlink import KafkaDownlinkSender
 from walle_connectors.kafka.source.fetching import columns
 from walle_connectors.kafka.topic_reader import TopicReader, within
 from walle_connectors.kafka.topics import find_topics
+from walle_stream.app.queries.query import features_records
+from walle_stream.cloud.own_table import OwnTable
+from walle_stream.cloud.partition_table import features_in
+from walle_stream.store.keys import CLOUD_PREFIX
+from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.calls import CloudCall, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_downlink, encode_uplink
 from walle_stream.wire.frame import encode_body
@@ -36,8 +42,35 @@ class CloudEnd:
             self.downlink_sender.close()
 
 
+@contextmanager
+def merging(model, folder):
+    """Make a table of what comes up: gives its counts, and what takes the next records."""
+    with PartitionStore.open(folder) as store, closing(CloudEnd(model)) as cloud:
+        table, position = OwnTable(store), 0
+
+        def step():
+            nonlocal position
+            frames = cloud.receiver.receive(position, 1 << 20)
+            table.merge([data for _, data in frames])
+            position += len(frames)
+            return table.stats
+
+        yield step
+        table.close()
+
+
+def merged_features(folder):
+    """Return what such a table, or a run's data directory, has, in one order."""
+    if (folder / "meta.json").exists():
+        found = list(features_records(folder))
+    else:
+        with PartitionStore.open(folder, read_only=True) as store:
+            found = list(features_in(store.space(CLOUD_PREFIX)))
+    return sorted(found, key=lambda each: (each.device_id, each.sequence_number))
+
+
 class Receiver:
-    """Implements ``UplinkReceiver``: a position counts what was read, of all partitions."""
+    """The way up: a position counts what was read, of all partitions."""
 
     def __init__(self, connection, topic):
         found = find_topics(connection, [NeededTopic(topic, "the test's")])[topic]
@@ -59,9 +92,6 @@ class Receiver:
             (position + index, _frame(self._topic, *each))
             for index, each in enumerate(behind[:count], 1)
         ]
-
-    def release(self, position):
-        pass
 
     def close(self):
         self._reader.close()

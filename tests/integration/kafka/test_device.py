@@ -13,10 +13,9 @@ from threading import Event
 import pytest
 import yaml
 
-from tests.integration.kafka.cloud_end import CloudEnd, Receiver
+from tests.integration.kafka.cloud_end import CloudEnd, Receiver, merged_features, merging
 from tests.integration.kafka.topics_of_tests import fresh_model
 from tests.unit.actors.parts.test_calls import message
-from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import CONNECTOR, topic_reader
 from walle_connectors.kafka.admin import admin_client
 from walle_connectors.kafka.topic_reader import TopicReader
@@ -111,15 +110,10 @@ def stop(agent):
 
 def merged(model, folder, enough):
     """What a receiver makes of all that is in the topic."""
-    store = EMBEDDED.open_features(folder)
-    with closing(store), closing(CloudEnd(model)) as cloud:
-
-        def look():
-            store.merge(cloud.receiver.receive(store.position, 1 << 20))
-            return enough(store.stats)
-
-        until(look)
-        return store.stats, list(store.scan())
+    with merging(model, folder) as step:
+        until(lambda: enough(step()))
+        stats = step()
+    return stats, merged_features(folder)
 
 
 def partitions_of(model, topic, count):
@@ -154,9 +148,7 @@ def test_features_go_where_the_key_of_the_device_belongs(walle, address, shop, t
         )
         walle("device", "shop", "--id", DEVICE, "--data", tmp_path / "embedded", "--events",
               shop / "own.jsonl", "--json")  # fmt: skip
-        store = EMBEDDED.open_features(tmp_path / "embedded" / "cloud", read_only=True)
-        with closing(store):
-            assert records == list(store.scan())
+        assert records == merged_features(tmp_path / "embedded")
 
 
 def test_it_takes_its_own_messages_and_passes_over_others(walle, address, shop, tmp_path):

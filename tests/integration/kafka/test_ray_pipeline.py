@@ -3,20 +3,18 @@
 import json
 import subprocess
 import sys
-from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.simulator.model import SimulatorModel
 from walle_connectors.simulator.timeline import Timeline
 from walle_stream.app.figures.status import read_status
 from walle_stream.app.queries.query import features_lines
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cloud_end import CloudEnd
+from cloud_end import merging
 from topics_of_tests import fresh_model, shop_pipeline
 
 pytestmark = [
@@ -100,8 +98,7 @@ def test_hosts_under_ray_make_the_features_of_an_embedded_run(
         # the local runtime goes on where Ray ended: there is nothing left
         again = run(file, tmp_path / "d")
         assert (again["run_events"], again["features"]) == (0, count)
-        store = EMBEDDED.open_features(tmp_path / "table")
-        with closing(store), closing(CloudEnd(model)) as cloud:
-            while store.stats.features < count:
-                store.merge(cloud.receiver.receive(store.position, 1 << 20))
-            assert (store.stats.gaps, store.stats.frames_refused) == (0, 0)
+        with merging(model, tmp_path / "table") as step:
+            while (stats := step()).features < count:
+                pass
+            assert (stats.gaps, stats.frames_refused) == (0, 0)

@@ -9,10 +9,10 @@ from threading import Event
 
 import pytest
 
+from tests.integration.kafka.cloud_end import merged_features
 from tests.integration.kafka.test_device import merged, written
 from tests.integration.kafka.test_tunnel_faults import Forwarder
 from tests.integration.kafka.topics_of_tests import fresh_model
-from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_stream.app.queries.query import run_state
 from walle_stream.clock import monotonic_ms
 from walle_stream.errors import StoreError
@@ -105,9 +105,7 @@ def digest(records):
 
 def truth(file, folder, devices, timeout_s):
     run("run", file, folder, devices, timeout_s=timeout_s)
-    store = EMBEDDED.open_features(folder / "cloud", read_only=True)
-    with closing(store):
-        return digest(store.scan())
+    return digest(merged_features(folder))
 
 
 def expect_truth(model, folder, wanted):
@@ -161,9 +159,7 @@ def test_the_oldest_features_give_way_and_the_newest_arrive(address, walle, tmp_
     nobody, policy = Forwarder(), {"outbox": {"maxBytes": 96 * 1024}, "onFull": "dropOldest"}
     with fresh_model(address, PARTITIONS) as model:
         run("run", "shop", tmp_path / "truth", devices, timeout_s=120)
-        store = EMBEDDED.open_features(tmp_path / "truth" / "cloud", read_only=True)
-        with closing(store):
-            wanted = list(store.scan())
+        wanted = merged_features(tmp_path / "truth")
         down = written(tmp_path, model, brokers=[f"127.0.0.1:{nobody.port}"], **policy)
         data_dir = tmp_path / "down"
         if is_killed:

@@ -14,12 +14,11 @@ import yaml
 
 from kafka import KafkaProducer
 from tests.integration.kafka.source_rows import row
-from walle_connectors.embedded import CONNECTOR as EMBEDDED
 from walle_connectors.kafka import command
 from walle_connectors.kafka.admin import admin_client
 
 sys.path.insert(0, str(Path(__file__).parent))
-from cloud_end import CloudEnd
+from cloud_end import CloudEnd, merged_features, merging
 from topics_of_tests import fresh_model, shop_pipeline, until
 
 pytestmark = [
@@ -51,19 +50,16 @@ def run(file, data_dir):
 
 
 def features(model, folder, count):
-    store = EMBEDDED.open_features(folder)
-    with closing(store), closing(CloudEnd(model)) as cloud:
-        while store.stats.features < count:
-            store.merge(cloud.receiver.receive(store.position, 1 << 20))
-        assert (store.stats.gaps, store.stats.frames_refused) == (0, 0)
-        return list(store.scan())
+    with merging(model, folder) as step:
+        while (stats := step()).features < count:
+            pass
+        assert (stats.gaps, stats.frames_refused) == (0, 0)
+    return merged_features(folder)
 
 
 def test_what_waited_for_a_broker_is_what_an_embedded_run_makes(address, tmp_path):
     run(written(tmp_path, {"connector": "embedded"}), tmp_path / "embedded")
-    store = EMBEDDED.open_features(tmp_path / "embedded" / "cloud", read_only=True)
-    with closing(store):
-        wanted = list(store.scan())
+    wanted = merged_features(tmp_path / "embedded")
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
     with fresh_model(address) as model:

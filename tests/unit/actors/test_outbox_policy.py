@@ -71,7 +71,7 @@ class Device(Life):
                 self.plan,
                 self.pool,
                 lambda: PartitionRows(PartitionStore.open(self.folder / "rows")),
-                lambda rows, _: UplinkSession(
+                lambda rows: UplinkSession(
                     self.limited, 0, rows.next_epoch(), "ab" * 8, rows.outbox()
                 ),
                 self.cloud,

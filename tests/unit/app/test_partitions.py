@@ -34,7 +34,7 @@ def test_a_generation_that_is_not_later_than_the_last_one_is_refused(tmp_path, m
     class State:
         sync_ms = None
 
-    opener = PartitionOpener(DataDir(), None, State(), None, None, None, None)
+    opener = PartitionOpener(DataDir(), None, State(), *[None] * 6)
     with pytest.raises(SourceMovedError) as refused:
         opener.open(4, 3)
     assert refused.value.generation == last >> 32

@@ -34,7 +34,7 @@ def program(source: str, version: str = "1") -> TaskProgram:
 def observed(statuses: Any, counts: Any, machines: Any, names: Any = (), hosts: Any = ()) -> Any:
     return SimpleNamespace(
         status=lambda: statuses, vm_status=lambda: (counts, machines), task_names=names,
-        host_status=lambda: hosts, cloud_losses=0, sink_lags={}, service_counts={},
+        host_status=lambda: hosts, sink_lags={}, service_counts={},
     )  # fmt: skip
 
 

@@ -1,8 +1,13 @@
 """Stretches of records for the tests of the cloud side."""
 
+from contextlib import contextmanager
+
 from walle_stream.cloud.merging import Stretch
+from walle_stream.cloud.own_table import OwnTable
+from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.calls import CloudCall
-from walle_stream.wire.frame import FeatureRecord
+from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
+from walle_stream.wire.frame import FeatureRecord, encode_body
 
 INCARNATION = "ab" * 8
 
@@ -23,3 +28,18 @@ def numbers(table, device, task="t"):
     """Numbers that are rows, the newest first."""
     kept = table.look_up(device)
     return [number for _, number, row in kept.rows if row.task == task]
+
+
+def frame(*records, epoch=1, incarnation=INCARNATION, partition=0, number=1):
+    body = encode_body([record(*each, feature=b'{"n":%d}' % each[1]) for each in records], "zstd")
+    return encode_uplink(UplinkEnvelope(partition, epoch, incarnation, number, body))
+
+
+@contextmanager
+def own_table(path, *sinks):
+    """The table of a partition whose database is at the path."""
+    with PartitionStore.open(path) as store:
+        table = OwnTable(store)
+        table.serve_sinks(sinks, "lane")
+        yield table
+        table.close()

@@ -11,10 +11,11 @@ from made import INCARNATION, call, stretch
 
 from walle_stream.cloud.answering import AnsweringThread
 from walle_stream.cloud.calls import IN_HAND, CloudCalls, show_services
-from walle_stream.cloud.frame_table import FrameTable
+from walle_stream.cloud.own_table import OwnTable
 from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.service_pool import Served
 from walle_stream.errors import TopicError
+from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.calls import decode_reply, encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, decode_downlink, encode_uplink
 from walle_stream.wire.metrics_text import Metrics
@@ -57,18 +58,19 @@ class Kafkaish:
 
 
 class Embedded:
-    """The table of a data directory."""
+    """The table of a partition whose devices are here."""
 
     def __init__(self, path):
         self.path = path
-        self.store = FrameTable(path)
+        self.partition = PartitionStore.open(path)
+        self.store = OwnTable(self.partition)
         self.frames = 0
 
     def add(self, *calls):
         self.frames += 1
         [body] = encode_calls(calls, "none")
         made = encode_uplink(UplinkEnvelope(2, 1, INCARNATION, self.frames, body))
-        self.store.merge([(self.frames, made)])
+        self.store.merge([made])
 
 
 @pytest.fixture(params=[Embedded, Kafkaish])

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from made import record, stretch
-from test_frame_table import frame
+from made import INCARNATION, frame, record, stretch
 
-from walle_connectors.embedded import CONNECTOR
 from walle_stream.cloud import sink_log
+from walle_stream.cloud.own_table import OwnTable
 from walle_stream.cloud.partition_table import PartitionTable
 from walle_stream.cloud.sink_pump import SinkPump
 from walle_stream.errors import SinkError, StoreError
 from walle_stream.ports import Written
+from walle_stream.store.partition import PartitionStore
 
 
 class Sink:
@@ -48,6 +48,17 @@ class Sink:
         self.is_closed = True
 
 
+def opened(path):
+    store = PartitionStore.open(path)
+    store.tenant = OwnTable(store)
+    return store.tenant
+
+
+def shut(table):
+    """Close its partition, so that others can open it."""
+    table.partition.close()
+
+
 def waiting(store, name):
     return [
         (each.number, each.device_id, each.sequence_number) for each in store.sink_log.rows(name)
@@ -55,29 +66,29 @@ def waiting(store, name):
 
 
 def test_what_is_merged_waits_until_every_sink_has_it(tmp_path):
-    store = CONNECTOR.open_features(tmp_path / "c")
-    store.merge([(1, frame(("z", 1)))])  # nobody was there yet
+    store = opened(tmp_path / "c")
+    store.merge([frame(("z", 1))])  # nobody was there yet
     store.serve_sinks(["a", "b"], "lane")
-    store.merge([(2, frame(("d", 1), ("d", 2))), (3, frame(("d", 2), ("e", 1)))])
+    store.merge([frame(("d", 1), ("d", 2)), frame(("d", 2), ("e", 1))])
     rows = [(0, "d", 1), (1, "d", 2), (2, "e", 1)]
     assert waiting(store, "a") == waiting(store, "b") == rows
     store.sink_log.move("a", 2)
     assert (waiting(store, "a"), waiting(store, "b")) == (rows[2:], rows)
-    store.close()
-    store = CONNECTOR.open_features(tmp_path / "c")
+    shut(store)
+    store = opened(tmp_path / "c")
     store.serve_sinks(["a", "b"], "lane")
     assert (waiting(store, "a"), waiting(store, "b")) == (rows[2:], rows)
     store.sink_log.move("a", 3)
     store.sink_log.move("b", 3)
     assert waiting(store, "a") == waiting(store, "b") == []
-    store.close()
+    shut(store)
     # numbers go on where nothing waits, and whoever is new
-    store = CONNECTOR.open_features(tmp_path / "c")
+    store = opened(tmp_path / "c")
     store.serve_sinks(["c"], "lane")
     assert store.sink_log.end == 3
-    store.merge([(4, frame(("f", 1)))])
+    store.merge([frame(("f", 1))])
     assert waiting(store, "c") == [(3, "f", 1)]
-    store.close()
+    shut(store)
 
 
 def test_numbers_of_a_partition_are_its_offsets(tmp_path):
@@ -141,7 +152,7 @@ def pumped(tmp_path):
     made = []
 
     def pump(sink, *names, tables=None):
-        store = CONNECTOR.open_features(tmp_path / f"c{len(made)}")
+        store = opened(tmp_path / f"c{len(made)}")
         store.serve_sinks(names or ["s"], "lane")
         made.append((store, SinkPump("s", sink, tables or (lambda: [store]), 0.001)))
         return made[-1]
@@ -149,7 +160,7 @@ def pumped(tmp_path):
     yield pump
     for store, running in made:
         running.close()
-        store.close()
+        shut(store)
 
 
 @pytest.mark.parametrize("size", [1, 10, 1_000])
@@ -157,11 +168,11 @@ def test_a_pump_hands_over_all_there_is_before_it_ends(pumped, size):
     sink = Sink(size)
     store, pump = pumped(sink)
     for number in range(1, 60):
-        store.merge([(number, frame(("d", 2 * number - 1), ("d", 2 * number)))])
+        store.merge([frame(("d", 2 * number - 1), ("d", 2 * number))])
     pump.close()
     found = [sink.got["lane"][number] for number in range(118)]
     assert [each.sequence_number for each in found] == list(range(1, 119))
-    assert {each.incarnation for each in found} == {"aa" * 8}
+    assert {each.incarnation for each in found} == {INCARNATION}
     assert (pump.lag, sink.is_closed) == (0, True)
     # what is not whole comes again
     assert store.sink_log.places["s"] == 118 // size * size
@@ -179,7 +190,7 @@ def test_a_sink_that_is_away_delays_nobody_and_is_tried_again(pumped, caplog):
     sink.fails = fails
     with caplog.at_level(logging.WARNING):
         store, pump = pumped(sink)
-        store.merge([(1, frame(("d", 1)))])
+        store.merge([frame(("d", 1))])
         assert tries.wait(10.0)
         pump.close()
     assert [each.sequence_number for each in sink.got["lane"].values()] == [1]
@@ -193,7 +204,7 @@ def test_what_a_sink_does_not_take_by_the_end_waits_for_the_next_run(pumped, cap
         raise SinkError("it is away")
 
     store, pump = pumped(Sink(fails=away))
-    store.merge([(1, frame(("d", 1), ("d", 2)))])
+    store.merge([frame(("d", 1), ("d", 2))])
     with caplog.at_level(logging.WARNING):
         pump.close()
     assert "2 features wait (it is away)" in caplog.text
@@ -223,7 +234,7 @@ def test_a_table_that_is_given_away_is_passed_over(pumped, tmp_path, caplog, is_
     with caplog.at_level(logging.WARNING):
         store, pump = pumped(sink, tables=lambda: list(tables))
         tables.append(store)
-        store.merge([(1, frame(("d", 1)))])
+        store.merge([frame(("d", 1))])
         pump.close()
     assert list(sink.got) == ["lane"]
     assert caplog.messages == []
@@ -233,10 +244,10 @@ def test_a_part_that_is_not_whole_waits_for_its_time(pumped):
     sink = Sink(size=10)
     sink.pause_s = 3_600.0
     store, pump = pumped(sink)
-    store.merge([(1, frame(("d", 1)))])
+    store.merge([frame(("d", 1))])
     while not sink.got:
         threading.Event().wait(0.001)
-    store.merge([(2, frame(("d", 2)))])
+    store.merge([frame(("d", 2))])
     assert pump.lag == 1
     pump.close()
     assert [each.sequence_number for each in sink.got["lane"].values()] == [1, 2]
@@ -246,9 +257,9 @@ def test_a_part_that_is_not_whole_waits_for_its_time(pumped):
 def test_a_lane_whose_feature_is_refused_for_ever_delays_no_other(tmp_path):
     stores = []
     for name in ("bad", "good"):
-        stores.append(CONNECTOR.open_features(tmp_path / name))
+        stores.append(opened(tmp_path / name))
         stores[-1].serve_sinks(["s"], name)
-        stores[-1].merge([(1, frame(("d", 1)))])
+        stores[-1].merge([frame(("d", 1))])
     got = threading.Event()
 
     class Picky(Sink):
@@ -263,4 +274,4 @@ def test_a_lane_whose_feature_is_refused_for_ever_delays_no_other(tmp_path):
     pump.close()
     assert pump.lag == 1
     for store in stores:
-        store.close()
+        shut(store)

@@ -1,9 +1,8 @@
-"""Opens a partition at its last commit, and makes its devices and the cloud side agree."""
+"""Opens a partition at its last commit."""
 
 from contextlib import ExitStack
 
 from walle_stream.actors.opening.recovery import recover
-from walle_stream.actors.opening.resuming import resumed_head
 from walle_stream.actors.parts.part import Opening, PartitionSetup
 from walle_stream.actors.plan.partition_sets import PartitionSets
 from walle_stream.actors.turns.task_states import TaskStates
@@ -12,7 +11,7 @@ from walle_stream.stream.task_sets import SetDefinition
 
 
 def open_partition(setup: PartitionSetup) -> Opening:
-    """Open a partition; blocks on the store, and on the cloud side's answer.
+    """Open a partition; blocks on the store.
 
     Raises:
         WalleError: It cannot be opened; its database is closed.
@@ -22,7 +21,7 @@ def open_partition(setup: PartitionSetup) -> Opening:
         undo.callback(rows.close)
         recover(rows, SetDefinition(plan.triggers, plan.policy))
         incarnation = rows.incarnation(plan.incarnation)
-        head, seen_epoch = resumed_head(rows, plan, setup.number, incarnation)
+        head = rows.head()
         sets = PartitionSets(rows, plan.policy, plan.tasks, plan.programs, plan.reported_as)
         machine = PartitionMachine(sets.find)
         machine.watermark_ms = head.watermark_ms
@@ -30,5 +29,5 @@ def open_partition(setup: PartitionSetup) -> Opening:
             machine.arm(device_id, deadline_ms)
         undo.pop_all()
     states = TaskStates(rows.task_state)
-    own = setup.number, plan, rows, head, seen_epoch, incarnation
+    own = setup.number, plan, rows, head, incarnation
     return Opening(*own, sets, states, machine)

@@ -66,6 +66,5 @@ class Figures(Part):
             self.run_events,
             head.ledger,
             head.tasks,
-            head.counters.losses - head.told_losses,
             head.waiting_messages,
         )

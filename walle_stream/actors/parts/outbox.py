@@ -25,7 +25,7 @@ class Outbox(Part):
     def restart(self, opening: Opening) -> None:
         """Open the way up; blocks where it is full."""
         rows = opening.rows
-        self._session = self._open_session(rows, opening.seen_epoch)
+        self._session = self._open_session(rows)
         self._outgoing = Outgoing(rows.durability, self._session)
 
     def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature

@@ -16,9 +16,8 @@ from walle_stream.stream.interface import Core
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.wire.rows import PartitionHead
 
-type OpenSession = Callable[[PartitionRows, int], UplinkSession]
-"""Opens the way up for an opened database, given the highest epoch that the cloud side has
-seen; sends what the outbox holds."""
+type OpenSession = Callable[[PartitionRows], UplinkSession]
+"""Opens the way up for an opened database; sends what the outbox holds."""
 
 
 class PartitionSetup(NamedTuple):
@@ -42,8 +41,6 @@ class Opening(msgspec.Struct, frozen=True):
     plan: PartitionPlan
     rows: PartitionRows
     head: PartitionHead
-    seen_epoch: int
-    """Highest epoch of it that the cloud side has seen; 0 for none."""
     incarnation: str
     sets: PartitionSets
     states: TaskStates

@@ -26,7 +26,8 @@ class SnapshotKeeper(Part):
         """Begin; see ``SnapshotCopies``."""
         self.snapshots = snapshots
         self._copies = SnapshotCopies(snapshots, uploads, every_ms)
-        self._commits = 0
+        self._commits = self._next_frame = 0
+        self._has_sent = False  # whether the last commit made frames
 
     def take_over(self, path: Path, own_epoch: int, epochs: range = ANY_EPOCH) -> int:
         """Claim a partition, and take the newest snapshot if somebody else had it since; blocks.
@@ -78,10 +79,18 @@ class SnapshotKeeper(Part):
     def restart(self, opening: Opening) -> None:
         """Copy the database that was opened."""
         self._rows, self._commits = opening.rows, opening.head.counters.commits
+        self._has_sent, self._next_frame = False, opening.head.next_frame
+        self._copies.on_kept = self._rows.kept
+
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
+        """Ask for a commit when it is time to make a snapshot of what the last one has let out."""
+        return self._has_sent and self._copies.is_due
 
     def committed(self, turn: Turn) -> None:
         """Make a snapshot when it is time to; between two turns."""
-        self._commits = turn.head.counters.commits
+        self._commits += turn.is_written  # more than it counts itself: its last ones are none
+        next_frame = turn.head.next_frame
+        self._has_sent, self._next_frame = next_frame != self._next_frame, next_frame
         self._copies.committed(self._rows.path, self._rows.checkpoint, self._point)
 
     def close(self, deadline_ms: float | None) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from walle_stream.actors.plan.journal import JOURNAL_EVENTS_DEFAULT
 from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_sets import ProgramSource
-from walle_stream.ports import DeadLetterSink, Holdings, InstalledTask, ProofOf
+from walle_stream.ports import DeadLetterSink, InstalledTask, ProofOf
 from walle_stream.store.in_hand import InHand
 from walle_stream.stream.sequence import SequencePolicy
 from walle_stream.wire.ledger import Ledger
@@ -42,8 +42,6 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """For tasks of the definition that are reported: name and version as the cloud knows them."""
     proof_of: ProofOf | None = None
     """What devices show with their reports; None: nothing."""
-    holdings: Holdings | None = None
-    """What the cloud side has of the partitions; None where nobody can be asked."""
     programs: ProgramSource | None = None
     """Loads what is installed while the host runs; None: nothing is."""
 
@@ -68,7 +66,5 @@ class PartitionStatus(msgspec.Struct):
     run_events: int
     ledger: Ledger
     tasks: dict[str, TaskCounts] = {}
-    untold_losses: int = 0
-    """Of ``counters.losses``, what no run has reported yet."""
     waiting_messages: int = 0
     """For devices that were never seen."""

@@ -96,6 +96,11 @@ class PartitionRows:
         """Make a copy of the database; see ``PartitionStore.checkpoint``."""
         self._store.checkpoint(path)
 
+    def kept(self) -> None:
+        """Tell that the last copy is a snapshot for good; any thread. See ``Tenant.kept``."""
+        if self._store.tenant is not None:
+            self._store.tenant.kept()
+
     @property
     def path(self) -> Path:
         """The database's folder."""
@@ -185,27 +190,6 @@ class PartitionRows:
         """Iterate over the calls of the cloud without a reply, by device and number."""
         for _, value in self._store.scan(keys.CALL_PREFIX):
             yield _decode_call(value)[1]
-
-    def made(self) -> Iterator[tuple[str, list[FeatureRecord]]]:
-        """Iterate over devices: features by number.
-
-        Reads all that is stored of all devices.
-        """
-        by_device: dict[str, list[FeatureRecord]] = {}
-        for key, value in self._store.scan(keys.DEVICE_PREFIX):
-            device_id, table, rest = keys.parse_device(key)
-            if device_id not in by_device:
-                yield from _by_number(by_device)
-                by_device = {device_id: []}
-            if table == keys.TABLE_FEATURE:
-                task, number = keys.parse_task(rest)
-                version, feature, encoding = _decode_feature(value)
-                by_device[device_id].append(
-                    FeatureRecord(
-                        device_id, task, version, _U64.unpack(number)[0], feature, encoding
-                    )
-                )
-        yield from _by_number(by_device)
 
     # Writing; all of it becomes visible with ``commit``
 
@@ -396,12 +380,3 @@ class PartitionRows:
         elif self._deadlines.get(device_id) != deadline_ms:
             self._deadlines[device_id] = deadline_ms
             transaction.put(keys.deadline_key(device_id), _U64.pack(deadline_ms))
-
-
-def _by_number(
-    by_device: Mapping[str, list[FeatureRecord]],
-) -> Iterator[tuple[str, list[FeatureRecord]]]:
-    # a device's features are stored by task
-    for device_id, features in by_device.items():
-        features.sort(key=lambda feature: feature.sequence_number)
-        yield device_id, features

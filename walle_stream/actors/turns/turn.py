@@ -106,6 +106,8 @@ class Turn:
         self.due = 0
         """Devices dirty since this batch or an earlier one are written."""
         self.leaving: list[str] = []
+        self.is_written = False
+        """Whether it has changed anything in the store; of one that was committed."""
         self.on_durable: list[Callable[[], object]] = []
         """Called when the commit survives a power cut."""
 

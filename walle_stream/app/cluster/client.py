@@ -4,6 +4,7 @@ A client that dies changes nothing: the supervisor is an actor of its own.
 """
 
 import logging
+from collections.abc import Mapping
 from contextlib import ExitStack
 from threading import Event as Flag
 from typing import Any, Final
@@ -103,19 +104,14 @@ class ClusterClient:
         return self._assembly.task_names
 
     @property
-    def cloud_losses(self) -> int:
-        """None that is known here: the cloud side is another program."""
-        return 0
-
-    @property
-    def sink_lags(self) -> dict[str, int]:
-        """None that is known here."""
-        return {}
+    def sink_lags(self) -> Mapping[str, int]:
+        """Features that each sink has not yet."""
+        return self._seen.sink_lags
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """None that is known here."""
-        return {}
+        """What became of the calls of services, by service."""
+        return self._seen.told.services
 
     def _start(self, ray: Any, stack: ExitStack) -> Any:
         name = self._assembly.name
@@ -167,11 +163,6 @@ def check_spread(assembly: Assembly, options: RunOptions) -> None:
     """
     if options.limit is not None:
         raise SourceError("--limit counts on one node alone: leave it out, or use --runtime ray")
-    if assembly.has_cloud:
-        raise StoreError(
-            "the embedded tunnel keeps its log on one node: give spec.tunnel.connector: kafka to "
-            "run on a cluster, or use --runtime ray"
-        )
     if not assembly.has_snapshots:
         raise StoreError(
             "state follows its partition to another node by snapshots: give spec.state.snapshots "

@@ -20,7 +20,7 @@ from walle_stream.app.ray.actors import POLL_MS, Worker
 from walle_stream.app.ray.host import HostProcess, HostState, Size
 from walle_stream.app.ray.session import versions_here
 from walle_stream.app.ray.watching import Watch
-from walle_stream.app.report import RunReport
+from walle_stream.app.report import CloudReport, RunReport
 from walle_stream.clock import monotonic_ms, process_cpu_s
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,8 @@ class ClusterRun:
 
     def told(self, phase: RunPhase = "running") -> RunStatus:
         """Return how it goes, for people."""
-        return self.watch.told(phase, self._stopped_by, runtime="cluster")
+        services = self.watch.service_counts
+        return self.watch.told(phase, self._stopped_by, runtime="cluster", services=services)
 
     def run(self) -> RunReport:
         """Run to the end of the source or to ``stop``; blocks.
@@ -104,7 +105,7 @@ class ClusterRun:
             statuses,
             self._stopped_by,
             data_dir=str(self._options.data_dir),
-            cloud=None,
+            cloud=CloudReport.of(self.watch.cloud) if self._assembly.has_cloud else None,
             exit_to_commit_ms=self.watch.latencies.report(),
             run_events=self.watch.run_events,
             wall_s=(monotonic_ms() - self._started_ms) / 1000.0,
@@ -185,7 +186,7 @@ class ClusterRun:
     def _answered(self, host: Worker, method: str) -> None:
         if method == "hello":
             host.step = "opening"
-            host.call("open", None)
+            host.call("open")
         elif method == "open":
             host.call("begin", {}, {})
         elif method == "begin":

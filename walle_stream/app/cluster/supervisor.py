@@ -31,6 +31,7 @@ class Observation(msgspec.Struct):
     vms: list[VmStatus] = []
     progress: float = -1.0
     run_events: int = 0
+    sink_lags: dict[str, int] = {}
     is_over: bool = False
     logs: LogRecords = []
 
@@ -84,6 +85,7 @@ class Supervisor:
             *watch.vm_status(),
             watch.progress,
             watch.run_events,
+            watch.sink_lags,
             self._over.is_set(),
             self._logs.take(),
         )

@@ -64,10 +64,6 @@ class ObservedRun(Protocol):
         """Return what the pool has done, and its VMs."""
 
     @property
-    def cloud_losses(self) -> int:
-        """Features and frames that the cloud side lacks, or has others for."""
-
-    @property
     def sink_lags(self) -> Mapping[str, int]:
         """Features that each sink has not yet."""
 
@@ -102,8 +98,6 @@ def render_metrics(run: ObservedRun) -> str:
             continue  # the sums of those above
         text = f"Cumulative for the data directory: {name}."
         metrics.counter(f"walle_{name}_total", text).set(value)
-    text = "Features and frames that the cloud side lacks, or has others for."
-    metrics.gauge("walle_cloud_losses", text).set(run.cloud_losses)
     show_lags(metrics, run.sink_lags)
     show_services(metrics, run.service_counts)
     for name, text in _GAUGES.items():

@@ -6,7 +6,7 @@ What is in it is of the moment; what was committed is in the databases.
 
 import os
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -17,17 +17,13 @@ from walle_stream.app.queries.query import run_state
 from walle_stream.clock import wall_ms
 from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.ports import Unread
-from walle_stream.spec.connectors import load_connector
 from walle_stream.store.datadir import DataDir
 from walle_stream.wire.rows import Counters, PartitionHead
 
 type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
 """``killed``: nobody said that it ended, and nobody has the directory open."""
 
-_COUNTED: Final = (
-    *("events", "features", "commits", "losses", "dead_letters"),
-    *("dropped_features", "resent_features", "resent_calls"),
-)
+_COUNTED: Final = (*("events", "features", "commits", "dead_letters", "dropped_features"),)
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
@@ -77,14 +73,8 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     """Frames without acknowledgement."""
     dropped_features: int = 0
     """That were not sent, by ``spec.tunnel``'s onFull and maxAge."""
-    resent_features: int = 0
-    """Sent again, because the cloud side had forgotten them."""
-    resent_calls: int = 0
-    """Asked again, because the cloud side had forgotten them or their replies."""
     dead_letters: int = 0
     """Refused records and failed runs, kept for a look."""
-    losses: int = 0
-    """Features, calls and reports that the cloud side had forgotten and cannot have again."""
     waiting_messages: int = 0
     """Of the cloud, for devices that were never seen."""
     watermark_ms: int = -1
@@ -115,11 +105,6 @@ class RunStatus(msgspec.Struct, kw_only=True):
     """Wall clock, epoch milliseconds."""
     updated_ms: int = 0
     stopped_by: str = ""
-    cloud_pid: int = 0
-    """Of the cloud side's process, 0 when it has none of its own."""
-    cloud_restarts: int = 0
-    cloud_losses: int = 0
-    """Features and frames that the cloud side lacks, or has others for."""
     services: ServiceCounts = {}
     """What became of calls, by service and state, since the cloud side's process started."""
     hosts: list[HostStatus] = []
@@ -164,10 +149,9 @@ def read_status(data_dir: Path) -> RunStatus:
                 status.phase = "killed"
             status.partitions = []
     if owner is None:
-        status.pid = status.cloud_pid = 0
+        status.pid = 0
         for host in status.hosts:
             host.pid = 0
-    status.cloud_losses = _cloud_losses(data_dir)
     if not status.partitions:
         heads = run_state(data_dir).heads
         owners = status.owners
@@ -213,12 +197,3 @@ def _committed(
             for number, head in heads.items()
         ]
     )
-
-
-def _cloud_losses(data_dir: Path) -> int:
-    with DataDir.open_read_only(data_dir) as opened:
-        if not (opened.cloud_path / "CURRENT").exists():
-            return 0  # the cloud side is another program's, or not made yet
-        embedded = load_connector("embedded")
-        with closing(embedded.open_features(opened.cloud_path, read_only=True)) as store:
-            return int(store.stats.losses)

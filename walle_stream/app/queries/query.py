@@ -8,18 +8,21 @@ a row with a malformed one is left out, and named when all others were given.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from walle_stream.actors.rows.message_rows import decode_waiting
+from walle_stream.cloud.partition_table import features_in
 from walle_stream.errors import MalformedRowError, StoreMissingError
-from walle_stream.spec.connectors import load_connector
 from walle_stream.store import keys
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.growing import tables_in
+from walle_stream.store.keyspace import KeySpace
 from walle_stream.store.partition import PartitionStore
+from walle_stream.store.rocks import open_rocks
 from walle_stream.wire.calls import CloudCall
 from walle_stream.wire.frame import FeatureRecord
 from walle_stream.wire.ledger import Ledger
@@ -51,11 +54,11 @@ class RunState(msgspec.Struct, frozen=True):
 def features_lines(
     data_dir: Path, device_id: str | None = None, task: str | None = None
 ) -> Iterator[bytes]:
-    """Iterate over the cloud side's features by device and sequence number.
+    """Iterate over the cloud side's features by partition, device and sequence number.
 
     Where the cloud side is another program's: over those that the devices keep, by
     partition, device, task and sequence number. Of a worker of ``walle cloud``: over the latest
-    ones, which its tables keep, by partition, device and sequence number.
+    ones, which its tables keep.
 
     Yields:
         ``{"device_id", "task", "task_version", "sequence_number", "feature"}``.
@@ -168,19 +171,24 @@ def _feature_rows(
     data_dir: Path, device_id: str | None, task: str | None
 ) -> Iterator[FeatureRecord | _BadRow]:
     tables = tables_in(data_dir)
-    if not tables:
-        with DataDir.open_read_only(data_dir) as opened:
-            opened.check_parts()
-            tables = [opened.cloud_path] if opened.meta.has_cloud else []
-    records = _merged_features(tables, device_id) if tables else _kept_features(data_dir, device_id)
+    if tables or DataDir.open_read_only(data_dir).meta.has_cloud:
+        spaces = _worker_tables(tables) if tables else _own_tables(data_dir)
+        records = chain.from_iterable(features_in(space, device_id) for space in spaces)
+    else:
+        records = chain(_kept_features(data_dir, device_id))
     yield from (_checked(record) for record in records if task in {None, record.task})
 
 
-def _merged_features(tables: Iterable[Path], device_id: str | None) -> Iterator[FeatureRecord]:
-    embedded = load_connector("embedded")
-    for path in tables:
-        with closing(embedded.open_features(path, read_only=True)) as store:
-            yield from store.scan(device_id)
+def _own_tables(data_dir: Path) -> Iterator[KeySpace]:
+    """Iterate over the cloud sides that partitions have with them, each open until the next."""
+    for _, store in open_partitions(data_dir):
+        yield store.space(keys.CLOUD_PREFIX)
+
+
+def _worker_tables(paths: Iterable[Path]) -> Iterator[KeySpace]:
+    for path in paths:
+        with closing(KeySpace(open_rocks(path, read_only=True), path)) as space:
+            yield space
 
 
 # of batches, and of kills and cuts: what was forgotten is sent again
@@ -194,10 +202,6 @@ _CHANCE_COUNTERS = (
     "dropped_features",
     "messages",
     "dropped_messages",
-    "resent_features",
-    "forgotten_frames",
-    "lost_reports",
-    "resent_calls",
 )
 
 # of the ledger: the rest are sizes of frames, so of batches

@@ -4,7 +4,7 @@ Threads: Ray's, which answer the driver; one that reads the source; the device
 host's, which runs the turns; those of the VMs and of the way to the cloud.
 Every host reads its own partitions, so that no event crosses a process: a source in one
 piece is read whole for that; where the source's own group places partitions, each reads
-what it is given. With a broker as tunnel hosts send to it themselves.
+what it is given. Each sends to the tunnel itself: no feature crosses a process either.
 """
 
 import logging
@@ -20,8 +20,6 @@ import msgspec
 
 from walle_stream.actors.actor import ActorRef
 from walle_stream.actors.batching import BatchSizer
-from walle_stream.actors.cloud.holdings import CloudHoldings
-from walle_stream.actors.cloud.remote_tunnel import RemoteDownlink, RemoteUplink
 from walle_stream.actors.device_host import (
     Close,
     GetOffsets,
@@ -37,15 +35,16 @@ from walle_stream.app.local import FLUSH_TIMEOUT_S, REPLIES_TIMEOUT_S, calm_coll
 from walle_stream.app.options import RunOptions
 from walle_stream.app.partitions import HostPlace
 from walle_stream.app.ray.engine import open_engine
-from walle_stream.app.ray.link import RayLink
 from walle_stream.app.ray.logs import LogQueue, LogRecords
 from walle_stream.app.ray.session import Versions, node_here, versions_here
 from walle_stream.clock import process_cpu_s
+from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.errors import ActorDeadError, SourceChangedError, WalleError
-from walle_stream.ports import Downlink, SourceBatch, SourceReader, Unread, Uplink
+from walle_stream.ports import SourceBatch, SourceReader, Unread
 from walle_stream.reading.assigned import Assignment, Held
 from walle_stream.store.datadir import DataDir
 from walle_stream.store.locks import wait_for_locks
+from walle_stream.tunnel.receiver import MergeCounts
 from walle_stream.vm.counts import VmCounts, VmStatus
 from walle_stream.vm.memory import limit_data
 
@@ -95,6 +94,10 @@ class HostState(msgspec.Struct, kw_only=True):
     statuses: list[PartitionStatus] = []
     vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
     vms: list[VmStatus] = []
+    cloud: Mapping[int, MergeCounts] = {}
+    """What the cloud side has of each partition, where it is with the partitions."""
+    sink_lags: Mapping[str, int] = {}
+    service_counts: ServiceCounts = {}
     cpu_s: float = 0.0
     logs: LogRecords = []
 
@@ -115,7 +118,6 @@ class HostProcess:
         self._assembly = assembly
         self._options = options
         self._index = index
-        self._link = RayLink()
         self._stack = ExitStack()
         self._sizer = BatchSizer(
             assembly.latency_target_ms,
@@ -124,7 +126,6 @@ class HostProcess:
         )
         self._stop = Flag()
         self._host: ActorRef | None = None
-        self._uplink: RemoteUplink | None = None
         self._reader: SourceReader | None = None
         self._passed: dict[int, bytes] = {}
         self._assignment: Assignment | None = None
@@ -139,33 +140,26 @@ class HostProcess:
         """Return the process id, and what must be as at the driver's."""
         return os.getpid(), versions_here()
 
-    def open(
-        self, cloud: Any | None, engine: Any | None = None
-    ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
+    def open(self, engine: Any | None = None) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         """Open the partitions; blocks for a dying owner.
 
-        ``cloud`` is Ray's handle, None where the cloud side is another program; ``engine`` are the
-        engine actors' ``EngineHandles``. Returns the committed offset of every partition that has
-        one, and their figures. A second call returns the same.
+        ``engine`` are the engine actors' ``EngineHandles``. Returns the committed offset of every
+        partition that has one, and their figures. A second call returns the same.
         """
         if self._opened_with is None:
-            self._opened_with = self._open(cloud, engine)
+            self._opened_with = self._open(engine)
         return self._opened_with
 
-    def _open(
-        self, cloud: Any | None, engine: Any | None
-    ) -> tuple[dict[int, bytes], list[PartitionStatus]]:
+    def _open(self, engine: Any | None) -> tuple[dict[int, bytes], list[PartitionStatus]]:
         assembly, stack, options = self._assembly, self._stack, self._options
         stack.enter_context(calm_collector())
         limit_data(assembly.memory_bytes)
         if options.is_spread:
             self._assignment = assembly.spread()
             assembly.open_directory(stack, options.data_dir)
-        uplink, downlink = self._open_tunnel(cloud)
-        holdings = None if cloud is None else CloudHoldings(self._link.ask)
         # hosts that share a node's directory come and go, each as if it were alone
         index, hosts = (0, 1) if options.is_spread else (self._index, options.hosts)
-        place = HostPlace(index, hosts, uplink, downlink, holdings)
+        place = HostPlace(index, hosts)
         # what the source places comes with its reader
         numbers = () if assembly.is_placed else place.numbers(assembly.partition_count)
         self._numbers = numbers
@@ -182,24 +176,9 @@ class HostProcess:
         self._host = ActorRef(self._devices, assembly.mailbox_bytes)
         stack.callback(self._host.join, FLUSH_TIMEOUT_S)
         stack.callback(self._host.stop)
-        return self._ask(GetOffsets()), self._ask(GetStatus())
-
-    def _open_tunnel(self, cloud: Any | None) -> tuple[Uplink, Downlink]:
-        stack = self._stack
-        if cloud is None:
-            tunnel = self._assembly.open_device_end(stack)
-            return tunnel, tunnel.downlink
-        self._link.connect(cloud)
-        stack.callback(self._link.close)
-        uplink, downlink = RemoteUplink(self._link), RemoteDownlink(self._link)
-        self._uplink = uplink
-        stack.callback(uplink.close)
-        stack.callback(downlink.close)
-        return uplink, downlink
-
-    def connect(self, cloud: Any) -> None:
-        """Send to another cloud side from now on."""
-        self._link.connect(cloud)
+        offsets, statuses = self._ask(GetOffsets()), self._ask(GetStatus())
+        assembly.take_messages()
+        return offsets, statuses
 
     def begin(self, offsets: Mapping[int, bytes], own: Mapping[int, bytes]) -> None:
         """Read the source in a thread of its own, to its end or the run's limit; the first call.
@@ -234,8 +213,7 @@ class HostProcess:
     def stop(self) -> None:
         """Read no more: finish what was read, commit, flush, close."""
         self._stop.set()
-        if not self._assembly.has_cloud:
-            self._assembly.relax_tunnel()
+        self._assembly.relax_tunnel()
 
     def state(self) -> HostState:
         """Return how it goes, as of the last commits; waits for nothing."""
@@ -253,6 +231,9 @@ class HostProcess:
             state.held = self._assignment.held
             state.warm = frozenset() if self._warm is None else self._warm.warm
             state.node = node_here()
+        assembly = self._assembly
+        state.cloud, state.sink_lags = assembly.cloud_counts, assembly.sink_lags
+        state.service_counts = assembly.service_counts
         return msgspec.structs.replace(state, cpu_s=process_cpu_s(), logs=self._logs.take())
 
     # The thread that reads
@@ -267,7 +248,8 @@ class HostProcess:
             is_limited = self._options.limit is not None and not state.is_ended
             if not (is_limited or is_worn or self._stop.is_set()):
                 state.missing_replies = self._ask(Settle(REPLIES_TIMEOUT_S, self._stop.is_set))
-            self._await_cloud()
+            self._ask(Close(FLUSH_TIMEOUT_S, is_last=False))
+            self._assembly.end_sinks()
             state.statuses = self._ask(Close(FLUSH_TIMEOUT_S))
             self._stack.close()
             state.phase = "worn out" if is_worn else "done"
@@ -332,15 +314,6 @@ class HostProcess:
                 host.tell(Delivery.of(batch), batch.size_bytes)
             except ActorDeadError as error:
                 raise (host.failure or error) from error
-
-    def _await_cloud(self) -> None:
-        # while the cloud side is started again: a run that ended with frames in its outbox
-        # would have said that all is done. One that was asked to stop may leave some
-        self._ask(GetStatus())  # behind all that was read
-        uplink = self._uplink
-        while uplink is not None and not self._stop.is_set():
-            if uplink.await_idle(_LOOK_S):
-                return
 
     def _ask(self, question: Any) -> Any:
         host = self._opened()

@@ -1,9 +1,8 @@
-"""Runtime ``ray``: a process per device host and one for the cloud side, in Ray actors.
+"""Runtime ``ray``: a process per device host, in Ray actors.
 
 The driver holds the data directory's lock, starts the processes, starts again
 what dies, and asks each how it goes; no event and no feature passes it. A host
-that was cut off cannot do harm: on one machine RocksDB's lock keeps its
-successor waiting, and the cloud side refuses frames of an older epoch.
+that was cut off cannot do harm: RocksDB's lock keeps its successor waiting.
 """
 
 import logging
@@ -22,10 +21,8 @@ from walle_stream.app.figures.status import HostStatus, RunPhase, write_status
 from walle_stream.app.local import OnProgress
 from walle_stream.app.options import RunOptions, end_process
 from walle_stream.app.ray.actors import POLL_MS, Worker
-from walle_stream.app.ray.cloud import CloudProcess, CloudState
 from walle_stream.app.ray.engine import await_engine, engine_needs, start_engine
-from walle_stream.app.ray.host import HostProcess, HostState
-from walle_stream.app.ray.logs import log_again
+from walle_stream.app.ray.host import HostProcess
 from walle_stream.app.ray.session import check_cluster, ray_session, versions_here
 from walle_stream.app.ray.watching import Watch
 from walle_stream.app.report import CloudReport, RunReport
@@ -56,8 +53,6 @@ class RayRun:
         )
         self._stop = Flag()
         self._stopped_by = "end"
-        self._cloud: Worker | None = None
-        """None where the cloud side is another program."""
         self._engine: Any = None
         """Handles of engine actors, for every host that is started; None where there are none."""
         self._watch = Watch(assembly.name, assembly.task_names, is_placed=assembly.is_placed)
@@ -96,18 +91,17 @@ class RayRun:
                 self._turn(ray)
                 if on_progress is not None:
                     on_progress(self._watch.progress, self.run_events)
-            report = self._close_cloud(ray)
             self._end_of_limit()
             self._tell("ended")
         cpu_s = process_cpu_s() - started_cpu_s
-        cpu_s += sum(worker.cpu_s for worker in self._workers)
+        cpu_s += sum(host.cpu_s for host in self._watch.hosts)
         return RunReport.of(
             assembly,
             self._watch.before,
             self.status(),
             self._stopped_by,
             data_dir=self._data_dir,
-            cloud=report,
+            cloud=CloudReport.of(self._watch.cloud) if assembly.has_cloud else None,
             exit_to_commit_ms=self._watch.latencies.report(),
             run_events=self.run_events,
             wall_s=(monotonic_ms() - started_ms) / 1000.0,
@@ -119,26 +113,14 @@ class RayRun:
         return self._watch.status()
 
     @property
-    def cloud_losses(self) -> int:
-        """Features and frames that the cloud side lacks, or has others for, when last asked."""
-        state = self._cloud_state
-        return 0 if state is None else state.losses
-
-    @property
     def sink_lags(self) -> Mapping[str, int]:
-        """Features that each sink has not yet, when the cloud side was last asked."""
-        state = self._cloud_state
-        return {} if state is None else state.sink_lags
+        """Features that each sink has not yet, when hosts were last asked."""
+        return self._watch.sink_lags
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls of services, by service, when the cloud side was last asked."""
-        state = self._cloud_state
-        return {} if state is None else state.service_counts
-
-    @property
-    def _cloud_state(self) -> CloudState | None:
-        return None if self._cloud is None else self._cloud.state
+        """What became of the calls of services, by service, when hosts were last asked."""
+        return self._watch.service_counts
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
         """Return what the hosts' pools have done, and their VMs."""
@@ -170,80 +152,44 @@ class RayRun:
         # no CPU is asked for: --hosts may be more than there are. Ray starts nothing again by
         # itself, so that a restart is counted, logged, and waits for the locks
         common = {"num_cpus": 0, "max_restarts": 0, "scheduling_strategy": node}
-        cloud = ray.remote(CloudProcess).options(
-            **common, max_concurrency=2 * options.hosts + _THREADS
-        )
         host = ray.remote(HostProcess).options(**common, max_concurrency=_THREADS)
         place = (str(Path.cwd()), level)
 
-        def add(name: str, kind: Any, *own: object) -> Worker:
-            worker = Worker(ray, name, lambda: kind.remote(assembly, *own, *place), here)
-            stack.callback(worker.kill)
-            return worker
-
-        if self._assembly.has_cloud:
-            self._cloud = add("the cloud side", cloud, str(options.data_dir))
         for index in range(options.hosts):
-            self._watch.hosts.append(add(f"host {index}", host, options, index))
+            make = partial(host.remote, assembly, options, index, *place)
+            self._watch.hosts.append(Worker(ray, f"host {index}", make, here))
+            stack.callback(self._watch.hosts[-1].kill)
 
     def _turn(self, ray: Any) -> None:
-        workers = self._workers
-        for worker in workers:
-            worker.ask_again()
-        by_ref = {worker.ref: worker for worker in workers if worker.ref is not None}
+        hosts = self._watch.hosts
+        for host in hosts:
+            host.ask_again()
+        by_ref = {host.ref: host for host in hosts if host.ref is not None}
         if by_ref:
             ready, _ = ray.wait(list(by_ref), num_returns=1, timeout=POLL_MS / 1000.0)
             for ref in ready:
-                worker = by_ref[ref]
-                method = worker.take()
-                if worker is self._cloud:
-                    self._cloud_answered(worker, method)
-                else:
-                    self._host_answered(worker, method)
+                self._answered(by_ref[ref], by_ref[ref].take())
         elif not self._is_stopping:
             self._stop.wait(POLL_MS / 1000.0 / 4)
         else:
             Flag().wait(POLL_MS / 1000.0 / 4)
         if self._stop.is_set() and not self._is_stopping:
             self._is_stopping = True
-            for host in self._watch.hosts:
+            for host in hosts:
                 host.tell("stop")
         if monotonic_ms() - self._told_ms >= POLL_MS:
             self._tell("running")
 
-    @property
-    def _workers(self) -> list[Worker]:
-        return [*self._watch.hosts] if self._cloud is None else [self._cloud, *self._watch.hosts]
-
-    def _cloud_answered(self, cloud: Worker, method: str) -> None:
+    def _answered(self, host: Worker, method: str) -> None:
         if method == "hello":
-            cloud.step = "opening"
-            cloud.call("open")
-        elif method == "open":
-            cloud.step = "running"
-            for host in self._watch.hosts:
-                if host.step == "starting" and host.ref is None:
-                    self._open(host)
-                elif host.step != "starting":
-                    host.tell("connect", cloud.actor)
-        elif method == "state":
-            log_again(cloud.state.logs, cloud.name)
-            if cloud.state.failure is not None:
-                raise cloud.state.failure
-
-    def _open(self, host: Worker) -> None:
-        host.step = "opening"
-        host.call("open", None if self._cloud is None else self._cloud.actor, self._engine)
-
-    def _host_answered(self, host: Worker, method: str) -> None:
-        if method == "hello" and (self._cloud is None or self._cloud.step == "running"):
-            self._open(host)
+            host.step = "opening"
+            host.call("open", self._engine)
         elif method == "open":
             self._opened()
         elif method == "begin":
             host.step = "running"
         elif method == "state":
-            self._look_at(host, host.state)
+            self._watch.take(host, host.state)
 
     def _opened(self) -> None:
         if self._base is None:
@@ -259,27 +205,6 @@ class RayRun:
                 if self._is_stopping:
                     host.tell("stop")
                 host.call("begin", self._base, host.opened[0])
-
-    def _look_at(self, host: Worker, state: HostState) -> None:
-        if self._watch.take(host, state) and self._cloud is not None:
-            # with more than two on their way a host waits for the cloud side
-            self._cloud.commits_came()
-
-    def _close_cloud(self, ray: Any) -> CloudReport | None:
-        # as a host may have died of what it acknowledged, so may the cloud side now
-        cloud = self._cloud
-        while cloud is not None:
-            if cloud.ref is None and cloud.step == "running":
-                cloud.call("close")
-            ray.wait([cloud.ref], num_returns=1, timeout=None)
-            method = cloud.take()
-            self._cloud_answered(cloud, method)
-            if method == "close":
-                report: CloudReport
-                report, cloud.state = cloud.answer
-                log_again(cloud.state.logs, cloud.name)
-                return report
-        return None
 
     # What is told
 
@@ -299,13 +224,7 @@ class RayRun:
 
     def _tell(self, phase: RunPhase) -> None:
         self._told_ms = monotonic_ms()
-        cloud = self._cloud
         status = self._watch.told(
-            phase,
-            self._stopped_by,
-            runtime="ray",
-            cloud_pid=cloud.pid if cloud is not None else 0,
-            cloud_restarts=cloud.restarts if cloud is not None else 0,
-            services=self.service_counts,
+            phase, self._stopped_by, runtime="ray", services=self.service_counts
         )
         write_status(self._assembly.status_path, status)

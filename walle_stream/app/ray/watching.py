@@ -2,8 +2,9 @@
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_plan import PartitionStatus
@@ -19,8 +20,12 @@ from walle_stream.app.ray.actors import Worker
 from walle_stream.app.ray.host import HostState
 from walle_stream.app.ray.logs import log_again
 from walle_stream.clock import wall_ms
+from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.ports import Unread
 from walle_stream.vm.counts import VmCounts, VmStatus
+
+if TYPE_CHECKING:
+    from walle_stream.tunnel.receiver import MergeCounts
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +40,8 @@ class Watch:
         self.latencies = Latencies()
         self.before: list[PartitionStatus] = []
         """The partitions' figures when the run began."""
+        self.cloud: dict[int, MergeCounts] = {}
+        """What the cloud side has of each partition, where it is with the partitions."""
         self._pipeline, self._task_names, self._is_placed = pipeline, task_names, is_placed
         self._statuses: dict[int, PartitionStatus] = {}
         self._owners: dict[int, int] = {}  # hosts of partitions that are no fixed one's
@@ -47,23 +54,20 @@ class Watch:
             self._statuses |= {status.number: status for status in host.opened[1]}
         self.before = self.status()
 
-    def take(self, host: Worker, state: HostState) -> bool:
+    def take(self, host: Worker, state: HostState) -> None:
         """Take what a host said; one that cannot go on is started again.
-
-        Returns:
-            Whether it has sent something since it was looked at last.
 
         Raises:
             WalleError: It failed for good.
         """
         log_again(state.logs, host.name)
+        for number, counts in state.cloud.items():
+            self.cloud[number] = max(counts, self.cloud.get(number, counts), key=_frames)
         self._read[host.name, host.restarts] = state.read_events
-        has_sent = False
         for status in state.statuses:
             known = self._statuses.get(status.number)
             if known is not None and status.counters.commits > known.counters.commits:
                 host.commits_came()
-                has_sent |= status.counters.uplink_frames > known.counters.uplink_frames
             self._see(status)
         if self._is_placed and state.phase == "reading":
             index = self.hosts.index(host)
@@ -71,7 +75,6 @@ class Watch:
             self._owners = others | {status.number: index for status in state.statuses}
         if state.failure is not None:
             if not host.outlives(state.failure):
-                # the cloud side's own failure is the cause of what hosts say of it
                 raise state.failure
             self._keep(state)
             host.restart(str(state.failure))
@@ -87,7 +90,6 @@ class Watch:
                     host.name,
                     state.missing_replies,
                 )
-        return has_sent
 
     def status(self) -> list[PartitionStatus]:
         """Return the figures of all partitions, as of the last time they were asked for."""
@@ -135,6 +137,23 @@ class Watch:
         """Share of the source that the slowest host has read; see ``SourceReader.progress``."""
         shares = [host.state.progress if host.state else 0.0 for host in self.hosts]
         return min(shares, default=0.0)
+
+    @property
+    def sink_lags(self) -> dict[str, int]:
+        """Features that each sink has not yet, of all hosts."""
+        lags = Counter[str]()
+        for state in self.states():
+            lags.update(state.sink_lags)
+        return dict(lags)
+
+    @property
+    def service_counts(self) -> ServiceCounts:
+        """What became of the calls of services, of all hosts' present processes."""
+        counts: dict[str, Counter[str]] = {}
+        for state in self.states():
+            for name, states in state.service_counts.items():
+                counts.setdefault(name, Counter()).update(states)
+        return counts
 
     def states(self) -> list[HostState]:
         """Return what the hosts said last, of those that have."""
@@ -184,6 +203,10 @@ class Watch:
     def _keep(self, state: HostState) -> None:
         for status in state.statuses:
             self.latencies.merge(status.latencies)
+
+
+def _frames(counts: "MergeCounts") -> int:
+    return counts.frames
 
 
 def _events(status: PartitionStatus) -> int:

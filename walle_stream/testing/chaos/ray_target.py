@@ -54,7 +54,6 @@ class RayTarget(LocalTarget):
             # seldom: it is always there while others start again, and costs the most
             Role("driver", ends_run=True, weight=0.1),
             Role("host", ends_run=False),
-            Role("cloud", ends_run=False, weight=0.4),
             Role("worker", ends_run=False, weight=0.1),
         )
 
@@ -174,8 +173,7 @@ class RayRunning(LocalRunning):
         if status is not None:
             # one that has done all its work is missed by nobody
             roles = {each.pid: "done" if each.step == "done" else "host" for each in status.hosts}
-            roles[status.cloud_pid] = "cloud"
-        found: dict[str, list[ProcessId]] = {"host": [], "cloud": [], "worker": [], "done": []}
+        found: dict[str, list[ProcessId]] = {"host": [], "worker": [], "done": []}
         for each in self._cluster.workers():
             if each not in self._killed:
                 found[roles.get(each.pid, "worker")].append(each)

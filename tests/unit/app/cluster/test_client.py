@@ -11,7 +11,7 @@ from walle_stream.errors import SourceError, StoreError
 
 
 def assembly(**more):
-    given = {"has_cloud": False, "has_snapshots": True, "spread": lambda: None, **more}
+    given = {"has_snapshots": True, "spread": lambda: None, **more}
     return SimpleNamespace(**given)
 
 
@@ -23,7 +23,6 @@ def refuse():
     ("made", "limit", "error"),
     [
         (assembly(), 5, SourceError),
-        (assembly(has_cloud=True), None, StoreError),
         (assembly(has_snapshots=False), None, StoreError),
         (assembly(spread=refuse), None, SourceError),
     ],

@@ -1,7 +1,6 @@
 """The driver's side of worker processes, with actors that are names: no Ray."""
 
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -9,14 +8,12 @@ import pytest
 
 from walle_stream.actors.plan.latency import Latencies
 from walle_stream.actors.plan.partition_plan import PartitionStatus
-from walle_stream.app.options import RunOptions
 from walle_stream.app.ray.actors import DEATHS_MAX, Worker
-from walle_stream.app.ray.cloud import CloudState
 from walle_stream.app.ray.host import HostState
-from walle_stream.app.ray.run import RayRun
 from walle_stream.app.ray.watching import Watch
 from walle_stream.errors import ActorDeadError, StoreFullError
 from walle_stream.ports import Unread
+from walle_stream.tunnel.receiver import MergeCounts
 from walle_stream.vm.counts import VmCounts
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
@@ -68,41 +65,23 @@ def test_a_full_disk_ends_the_run_where_there_is_no_other(make):
     assert error.value is full
 
 
-def test_commits_begin_the_count_of_deaths_anew_for_host_and_cloud_side(make):
-    run = RayRun(
-        SimpleNamespace(name="shop", task_names=[], partition_count=2, is_placed=False),
-        RunOptions(data_dir=Path("d"), hosts=1),
-    )
-    host = make("host 0")
-    run._cloud = cloud = make("the cloud side")
+def test_commits_begin_the_count_of_deaths_anew(make):
+    watch, host = Watch("shop", [], is_placed=False), make("host 0")
+    watch.hosts.append(host)
     for commits in range(3 * DEATHS_MAX):
-        run._look_at(host, state(commits))
+        watch.take(host, state(commits))
         host.restart("its process died")
-        cloud.restart("its process died")
-    assert host.restarts == cloud.restarts == 3 * DEATHS_MAX
+    assert host.restarts == 3 * DEATHS_MAX
 
 
-def test_commits_that_send_nothing_say_nothing_of_the_cloud_side(make):
-    run = RayRun(
-        SimpleNamespace(name="shop", task_names=[], partition_count=2, is_placed=False),
-        RunOptions(data_dir=Path("d"), hosts=1),
-    )
-    host = make("host 0")
-    run._cloud = cloud = make("the cloud side")
-    for commits in range(DEATHS_MAX):
-        run._look_at(host, state(commits, frames=0))
-        cloud.restart("its process died")
-    with pytest.raises(ActorDeadError):
-        cloud.restart("its process died")
-
-
-def test_figures_of_the_cloud_side_are_those_that_it_told_last(make):
-    run = RayRun(
-        SimpleNamespace(name="shop", task_names=[], partition_count=2, is_placed=False),
-        RunOptions(data_dir=Path("d"), hosts=1),
-    )
-    assert (run.cloud_losses, run.sink_lags, run.service_counts) == (0, {}, {})
-    run._cloud = cloud = make("the cloud side")
-    counts = {"double": {"answered": 3}}
-    cloud.state = CloudState(None, 1, {"parquet": 2}, counts, 0.0, [])
-    assert (run.cloud_losses, run.sink_lags, run.service_counts) == (1, {"parquet": 2}, counts)
+def test_figures_of_the_cloud_side_are_those_that_hosts_told_last(make):
+    watch = Watch("shop", [], is_placed=False)
+    for index in range(2):
+        host = make(f"host {index}")
+        watch.hosts.append(host)
+        host.state = told = state(1)
+        told.sink_lags, told.service_counts = {"parquet": 2}, {"double": {"answered": 3}}
+        told.cloud = {index: MergeCounts(features=5, frames=2), 7: MergeCounts(frames=index)}
+        watch.take(host, told)
+    assert (watch.sink_lags, watch.service_counts) == ({"parquet": 4}, {"double": {"answered": 6}})
+    assert (watch.cloud[0].features, watch.cloud[1].features, watch.cloud[7].frames) == (5, 5, 1)

@@ -24,6 +24,7 @@ def state(phase="reading", read=0, **commits):
         statuses=statuses,
         missing_replies=0,
         logs=[],
+        cloud={},
     )
 
 

@@ -57,7 +57,7 @@ def tell(tmp_path, cluster):
             for number, step in enumerate(("running", "opening", "done"))
         ]
         status = RunStatus(pipeline="p", runtime="ray", phase="running", pid=driver_pid)
-        status.hosts, status.cloud_pid = hosts, cluster.pids[3]
+        status.hosts = hosts
         (tmp_path / "status.json").write_bytes(msgspec.json.encode(status))
         for number in range(3):
             (tmp_path / str(cluster.pids[number])).write_bytes(bytes([number + 1]))
@@ -87,11 +87,10 @@ def test_each_role_has_its_processes_and_each_is_killed_once(run, tell, cluster)
     assert run.phase() == CRASH_POINTS[0]
     # the one that is done is missed by nobody
     assert not run.kill("host", 0)
-    assert run.kill("cloud", 0)
+    assert run.kill("worker", 0)
     assert run.kill("worker", 0)
     assert cluster.died(0, 1, 3, 4)
     assert run.phase() == ""
-    assert not run.kill("cloud", 0)
     assert not run.kill("worker", 0)
     assert run.await_end(0.0) is None
 
@@ -100,7 +99,6 @@ def test_the_status_of_an_earlier_run_names_nobody(run, tell):
     assert not run.kill("host", 0)
     tell(run.pid + 1)
     assert not run.kill("host", 0)
-    assert not run.kill("cloud", 0)
 
 
 def test_a_driver_dies_in_the_phase_of_a_host(run, tell):
@@ -127,7 +125,7 @@ def test_a_run_lives_when_a_host_has_begun(run, tell, cluster):
 def test_a_run_may_give_up_when_its_parts_were_killed(run, tell, is_killed, kind):
     tell(run.pid)
     if is_killed:
-        assert run.kill("cloud", 0)
+        assert run.kill("host", 0)
     run.end_with(9)
     assert run.await_end(30.0).kind == kind
 

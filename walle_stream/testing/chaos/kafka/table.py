@@ -9,14 +9,13 @@ import urllib.error
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from walle_stream.app.queries.query import features_records
 from walle_stream.errors import ChaosError
-from walle_stream.spec.connectors import load_connector
 
 KEPT: Final = 10_000
 """Features of a device and task that the cloud side is told to keep: all."""
@@ -94,20 +93,19 @@ def reference_lines(data_dir: Path) -> Mapping[str, Sequence[bytes]]:
     """Return the same of a run without a broker."""
     features: list[bytes] = []
     numbers: dict[str, list[int]] = {}
-    store = load_connector("embedded").open_features(data_dir / "cloud", read_only=True)
-    with closing(store):
-        for each in store.scan():
-            numbers.setdefault(each.device_id, []).append(each.sequence_number)
-            features.append(
-                _line(
-                    each.device_id,
-                    each.task,
-                    each.task_version,
-                    each.sequence_number,
-                    each.feature,
-                    b64encode(each.encoding).decode(),
-                )
+    records = features_records(data_dir)
+    for each in sorted(records, key=lambda record: (record.device_id, record.sequence_number)):
+        numbers.setdefault(each.device_id, []).append(each.sequence_number)
+        features.append(
+            _line(
+                each.device_id,
+                each.task,
+                each.task_version,
+                each.sequence_number,
+                each.feature,
+                b64encode(each.encoding).decode(),
             )
+        )
     rows = [
         _device_line(device, len(seen), [max(seen)], 0) for device, seen in sorted(numbers.items())
     ]

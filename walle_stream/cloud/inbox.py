@@ -1,0 +1,98 @@
+"""Messages that other processes left in the data directory, on their way to its partitions.
+
+A file is first shared out, into a folder for each partition, then taken by whoever has that
+partition open, and deleted when the partition has it for good. After a death in between it comes
+once more, and the devices' side drops it: each message names its sender, and its number.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from walle_stream.clock import monotonic_ms
+from walle_stream.cloud.host_tables import HostTables
+from walle_stream.cloud.own_table import OwnTable
+from walle_stream.errors import EnvelopeError, StoreError
+from walle_stream.store.inbox import inbox_files, put_inbox, read_inbox
+from walle_stream.wire.envelope import decode_downlink
+
+_log = logging.getLogger(__name__)
+
+LOOK_MS: Final = 200.0
+"""Between two looks into the folder."""
+
+
+class Inbox:
+    """The inbox of one data directory. Any thread."""
+
+    def __init__(
+        self, folder: Path, tables: HostTables, partition_of: Callable[[str], int], count: int
+    ) -> None:
+        """Begin; other processes may do the same, with other partitions."""
+        self._folder, self._tables = folder, tables
+        self._partition_of, self._count = partition_of, count
+        self._sent: dict[Path, tuple[OwnTable, int]] = {}  # with the write's ticket
+        self._look_ms = 0.0
+        self._lock = Lock()
+
+    def step(self, *, is_due: bool = False) -> None:
+        """Take what lies there, now and then, and delete what is durable; blocks.
+
+        ``is_due``: take it now.
+
+        Raises:
+            WalleError: A file cannot be read or written.
+        """
+        with self._lock:
+            self._settle()
+            if monotonic_ms() < self._look_ms and not is_due:
+                return
+            self._look_ms = monotonic_ms() + LOOK_MS
+            for path in inbox_files(self._folder):
+                self._share(path)
+            for number, table in self._tables.by_number.items():
+                for path in inbox_files(self._of(number)):
+                    if path not in self._sent:
+                        self._take(path, number, table)
+            self._settle()
+
+    def _of(self, number: int) -> Path:
+        return self._folder / f"{number:02d}"
+
+    def _share(self, path: Path) -> None:
+        shares: dict[int, list[bytes]] = {}
+        try:
+            for data in read_inbox(path):
+                device_id = decode_downlink(data).device_id
+                to = [self._partition_of(device_id)] if device_id else range(self._count)
+                for number in to:
+                    shares.setdefault(number, []).append(data)
+        except FileNotFoundError:
+            return  # another process was there before
+        except EnvelopeError as error:
+            _log.error("messages are put aside: %s", error)
+            path.rename(path.with_name(f".refused-{path.name}"))
+            return
+        for number, messages in shares.items():
+            put_inbox(self._of(number) / path.name, messages)
+        path.unlink(missing_ok=True)
+
+    def _take(self, path: Path, number: int, table: OwnTable) -> None:
+        try:
+            self._sent[path] = table, table.send_down(read_inbox(path))
+        except FileNotFoundError:
+            return
+        except StoreError:
+            if self._tables.by_number.get(number) is table:
+                raise  # else it was closed meanwhile
+
+    def _settle(self) -> None:
+        for path, (table, ticket) in list(self._sent.items()):
+            with suppress(StoreError):  # the next opening takes it once more
+                if not table.is_durable(ticket):
+                    continue
+                path.unlink(missing_ok=True)
+            del self._sent[path]

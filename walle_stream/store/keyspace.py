@@ -1,0 +1,84 @@
+"""Part of a database: rows whose keys begin with the same bytes, seen without them.
+
+So a table may have a database of its own (no bytes) or share a partition's, whose commits, copies
+and snapshots it then travels in.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from rocksdict import Checkpoint, DbClosedError, Rdict, WriteBatch
+
+from walle_stream.store.rocks import RocksErrorMap, scan_rocks
+from walle_stream.store.transaction import prefix_end
+
+
+class KeyBatch:
+    """Rows of one ``KeySpace`` that are written together."""
+
+    def __init__(self, base: bytes = b"") -> None:
+        """Begin without a row."""
+        self.rows = WriteBatch(raw_mode=True)
+        self._base = base
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set a row."""
+        self.rows.put(self._base + key, value)
+
+    def delete(self, key: bytes) -> None:
+        """Remove a row."""
+        self.rows.delete(self._base + key)
+
+    def delete_range(self, start: bytes, end: bytes) -> None:
+        """Remove rows, start ≤ key < end."""
+        self.rows.delete_range(self._base + start, self._base + end)
+
+
+class KeySpace:
+    """Reads and writes; every method blocks, and raises ``StoreError`` where the database fails."""
+
+    def __init__(self, database: Rdict, path: Path, base: bytes = b"") -> None:
+        """See the rows of an opened database whose keys begin with ``base``."""
+        self._database, self._path, self._base = database, path, base
+        self._map_errors = RocksErrorMap(path)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key, None when it has none."""
+        with self._map_errors:
+            value: bytes | None = self._database.get(self._base + key)
+            return value
+
+    def scan(self, start: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over start ≤ key < end, or where no end is given all that begin with ``start``.
+
+        See ``scan_rocks``.
+        """
+        base, size = self._base, len(self._base)
+        first, last = base + start, prefix_end(base + start) if end is None else base + end
+        for key, value in scan_rocks(self._database, self._path, first, last):
+            yield key[size:], value
+
+    def batch(self) -> KeyBatch:
+        """Return an empty batch, for ``write``."""
+        return KeyBatch(self._base)
+
+    def write(self, batch: KeyBatch) -> None:
+        """Write all rows of a batch, or none; it is used up."""
+        with self._map_errors:
+            self._database.write(batch.rows)
+
+    def checkpoint(self, path: Path) -> None:
+        """Copy the whole database to a new folder on the same disk."""
+        with self._map_errors:
+            Checkpoint(self._database).create_checkpoint(str(path))
+
+    def close(self) -> None:
+        """Close the whole database; may be called twice."""
+        with self._map_errors, suppress(DbClosedError):
+            self._database.close()
+
+    def sync(self) -> None:
+        """Let all that was written survive a power cut."""
+        with self._map_errors:
+            self._database.flush_wal(sync=True)
