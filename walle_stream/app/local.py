@@ -1,8 +1,9 @@
 """Runtime ``local``: a whole pipeline in one process.
 
-Threads: the caller reads the source; each device host runs its partitions; the
-cloud actor merges. Nothing here decides anything about data: it opens parts,
-passes batches on, and closes in an order that loses nothing.
+Threads: the caller reads the source; each device host runs its partitions and merges
+what they send; one answers calls, one for each sink hands features over. Nothing here
+decides anything about data: it opens parts, passes batches on, and closes in an order
+that loses nothing.
 """
 
 import gc
