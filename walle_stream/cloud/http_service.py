@@ -1,13 +1,16 @@
 """A service that is a server: the question is posted to it, its answer is the reply."""
 
 import json
+import socket
 import ssl
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from threading import Timer
 from typing import Any, Final, NoReturn
 from urllib.parse import quote, urlsplit
 
+from walle_stream.clock import monotonic_ms
 from walle_stream.cloud.service_pool import REPLY_MAX_BYTES, ServiceCall
 
 _PLAIN: Final = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
@@ -27,7 +30,8 @@ class HttpService:
     def __init__(self, url: str, timeout_s: float, token: Callable[[], str] | None) -> None:
         """Connect with each question; ``token``, asked before each, says who asks.
 
-        ``timeout_s`` bounds each wait for the server.
+        ``timeout_s`` bounds a question as a whole, but for finding the server: each address of its
+        name may take as long.
         """
         parts = urlsplit(url)
         self._host, self._port, self._timeout_s = parts.hostname or "", parts.port, timeout_s
@@ -53,11 +57,12 @@ class HttpService:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token()}"
         body = json.dumps(call.question, ensure_ascii=False).encode()
+        due_ms = monotonic_ms() + self._timeout_s * 1000.0
         try:
-            response, answer = self._post(body, headers)
-        except TimeoutError:
-            raise TimeoutError(f"no answer within {self._timeout_s:g} s") from None
+            response, answer = self._post(body, headers, due_ms)
         except (OSError, HTTPException) as error:
+            if isinstance(error, TimeoutError) or monotonic_ms() >= due_ms:
+                raise TimeoutError(f"no answer within {self._timeout_s:g} s") from None
             raise ConnectionError(f"{self._host}: {error or type(error).__name__}") from error
         if response.status == _TOO_MANY or response.status >= _BROKEN:
             raise ConnectionError(f"the server answered {response.status} {response.reason}")
@@ -65,13 +70,28 @@ class HttpService:
             raise ValueError(f"the server answered {response.status} {response.reason}")
         if len(answer) > REPLY_MAX_BYTES:
             raise ValueError(f"more than {REPLY_MAX_BYTES} bytes are not allowed")
-        return json.loads(answer, parse_constant=_refuse)
+        try:
+            return json.loads(answer, parse_constant=_refuse)
+        except ValueError as error:
+            raise ValueError(f"the answer of {self._host} is no JSON: {error}") from None
 
-    def _post(self, body: bytes, headers: dict[str, str]) -> tuple[HTTPResponse, bytes]:
+    def _post(
+        self, body: bytes, headers: dict[str, str], due_ms: float
+    ) -> tuple[HTTPResponse, bytes]:
         with closing(self._connection()) as connection:
-            connection.request("POST", self._path, body, headers)
-            response = connection.getresponse()
-            answer = response.read(REPLY_MAX_BYTES + 1)
+            connection.connect()
+            # a time-out of the socket bounds each part of an answer, not all of them together
+            end = Timer((due_ms - monotonic_ms()) / 1000.0, _cut, [connection.sock])
+            end.daemon = True
+            end.start()
+            try:
+                connection.request("POST", self._path, body, headers)
+                response = connection.getresponse()
+                answer = response.read(REPLY_MAX_BYTES + 1)
+            finally:
+                end.cancel()
+        if monotonic_ms() >= due_ms:
+            raise TimeoutError  # what came may be a part
         if response.length and len(answer) <= REPLY_MAX_BYTES:
             raise ConnectionResetError("the answer was cut short")
         return response, answer
@@ -84,5 +104,10 @@ class HttpService:
         )
 
 
+def _cut(sock: socket.socket) -> None:
+    with suppress(OSError):  # it is closed already
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)  # TLS's own forgets what the reader has
+
+
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not of it")

@@ -98,17 +98,19 @@ class ServicePool:
     def step(self) -> None:
         """Give up threads that hang, and ask again what is due; never blocks."""
         now_ms, most = monotonic_ms(), HANGING * self._served.concurrency
+        within = f"no answer within {self._served.timeout_ms / 1000:g} s"
         with self._condition:
             for turn in [turn for turn, each in self._running.items() if each.due_ms <= now_ms]:
                 self._hanging += 1
-                within = f"no answer within {self._served.timeout_ms / 1000:g} s"
                 self._end(self._running.pop(turn), TimeoutError(within))
             due = [each for each in self._resting if each.due_ms <= now_ms]
             self._resting = [each for each in self._resting if each not in due]
             self._waiting += due
             while self._waiting and self._hanging >= most:
-                question, question.attempts = self._waiting.popleft(), self._served.attempts
-                self._end(question, TimeoutError(f"all {most} threads of the service hang"))
+                question = self._waiting.popleft()
+                why = within if question.attempts else f"all {most} threads of the service hang"
+                question.attempts = self._served.attempts
+                self._end(question, TimeoutError(why))
             self._hire()
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
 import json
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
@@ -19,7 +20,7 @@ class Server(ThreadingHTTPServer):
         self.seen, self.connections = [], 0
         self.status, self.answer, self.headers, self.gate = 200, b'{"a": 1}', {}, None
         self.hangs_up = False
-        self.again = None
+        self.again = self.drip = None
         super().__init__(("127.0.0.1", 0), Handler)
         Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -45,6 +46,9 @@ class Handler(BaseHTTPRequestHandler):
         if server.gate is not None:
             server.gate.wait(30)
         status, answer, hangs_up = server.status, server.answer, server.hangs_up
+        if server.drip is not None:
+            self.drip(b"HTTP/1.1 200 OK\r\n", *server.drip)
+            return
         self.send_response(status)
         for name, value in {"Content-Length": len(answer), **server.headers}.items():
             self.send_header(name, str(value))
@@ -57,6 +61,17 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
+
+    def drip(self, first, tail, ended):
+        self.close_connection = True
+        try:
+            self.wfile.write(first)
+            for _ in range(80):
+                if ended.wait(0.02):
+                    return
+                self.wfile.write(tail)
+        except OSError:
+            pass
 
     def log_message(self, *_):
         pass
@@ -112,8 +127,8 @@ def test_a_token_is_asked_for_before_each_question(server):
         (429, b"", {}, ConnectionError, "answered 429"),
         (404, b"{}", {}, ValueError, "answered 404 Not Found"),
         (302, b"", {"Location": "http://127.0.0.1:1/"}, ValueError, "answered 302"),
-        (200, b"NaN", {}, ValueError, "NaN is no JSON"),
-        (200, b"{", {}, ValueError, "Expecting"),
+        (200, b"NaN", {}, ValueError, r"127\.0\.0\.1 is no JSON: NaN is not"),
+        (200, b"{", {}, ValueError, "is no JSON: Expecting"),
         (200, b"\xff", {}, ValueError, "codec"),
         (200, b"1" * 2_000_000, {}, ValueError, "more than 1048576 bytes"),
         (200, b"1", {"Content-Length": 9, "Connection": "close"}, ConnectionError, "cut short"),
@@ -137,3 +152,16 @@ def test_nobody_there_and_no_answer_in_time_are_told_apart(server):
     nobody = HttpService("http://127.0.0.1:1/", 5, None)
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1: "):
         nobody(CALL)
+
+
+@pytest.mark.parametrize("tail", [b"X: y\r\n", b"\r\n1"], ids=["headers", "body"])
+def test_an_answer_that_drips_ends_in_time_as_a_whole(server, tail):
+    ended = Event()
+    server.drip = tail, ended
+    service, began_s = HttpService(server.url, 0.3, None), time.monotonic()
+    try:
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.3 s"):
+            service(CALL)
+    finally:
+        ended.set()
+    assert time.monotonic() - began_s < 1.0

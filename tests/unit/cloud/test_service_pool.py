@@ -117,3 +117,16 @@ def test_where_all_threads_hang_an_error_comes_at_once_until_one_is_back():
         answers += [answer for _, answer in asked()]
     assert answers[-1].value == b"1"
     asked.pool.close()
+
+
+def test_a_question_that_waited_for_an_answer_is_not_told_of_threads():
+    gate = Event()
+
+    def ask(_call):
+        gate.wait(WAIT_S)
+
+    asked = Asked(ask, timeout_ms=20, concurrency=1, attempts=HANGING + 1, backoff_ms=1)
+    [(_, answer)] = asked()
+    gate.set()
+    assert answer.error == "TimeoutError: no answer within 0.02 s"
+    asked.pool.close()
