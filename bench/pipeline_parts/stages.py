@@ -106,14 +106,14 @@ def run() -> int:
     """Run ``walle`` with our arguments."""
     for stage in STAGES:
         watch(*stage)
-    close = LocalRun._close_cloud  # noqa: SLF001 - the last moment at which all threads live
+    close = LocalRun._close_hosts  # noqa: SLF001 - the last moment at which all threads live
 
     def closing(self: LocalRun) -> Any:
-        report = close(self)
+        statuses = close(self)
         _threads.update(cpu_by_thread())
-        return report
+        return statuses
 
-    LocalRun._close_cloud = closing  # type: ignore[method-assign] # noqa: SLF001
+    LocalRun._close_hosts = closing  # type: ignore[method-assign] # noqa: SLF001
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
         code = main(["run", *sys.argv[1:], "--json"])
