@@ -66,7 +66,7 @@ def merged_features(folder):
     else:
         with PartitionStore.open(folder, read_only=True) as store:
             found = list(features_in(store.space(CLOUD_PREFIX)))
-    return sorted(found, key=lambda each: (each.device_id, each.sequence_number))
+    return sorted(found, key=lambda each: each.device_id)  # a device's stay in their order
 
 
 class Receiver:
@@ -92,6 +92,9 @@ class Receiver:
             (position + index, _frame(self._topic, *each))
             for index, each in enumerate(behind[:count], 1)
         ]
+
+    def release(self, position):
+        pass
 
     def close(self):
         self._reader.close()
