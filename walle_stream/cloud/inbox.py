@@ -1,8 +1,9 @@
 """Messages that other processes left in the data directory, on their way to its partitions.
 
-A file is first shared out, into a folder for each partition, then taken by whoever has that
-partition open, and deleted when the partition has it for good. After a death in between it comes
-once more, and the devices' side drops it: each message names its sender, and its number.
+A file is first shared out, into one for each partition, ``shared/NUMBER-NAME``, then taken by
+whoever has that partition open, and deleted when the partition has it for good. After a death in
+between it comes once more, and the devices' side drops it: each message names its sender, and its
+number.
 """
 
 import logging
@@ -32,7 +33,8 @@ class Inbox:
         self, folder: Path, tables: HostTables, partition_of: Callable[[str], int], count: int
     ) -> None:
         """Begin; other processes may do the same, with other partitions."""
-        self._folder, self._tables = folder, tables
+        self._folder, self._shared = folder, folder / "shared"
+        self._tables = tables
         self._partition_of, self._count = partition_of, count
         self._sent: dict[Path, tuple[OwnTable, int]] = {}  # with the write's ticket
         self._look_ms = 0.0
@@ -53,14 +55,12 @@ class Inbox:
             self._look_ms = monotonic_ms() + LOOK_MS
             for path in inbox_files(self._folder):
                 self._share(path)
-            for number, table in self._tables.by_number.items():
-                for path in inbox_files(self._of(number)):
-                    if path not in self._sent:
-                        self._take(path, number, table)
+            tables = self._tables.by_number
+            for path in inbox_files(self._shared):
+                number = path.name.partition("-")[0]
+                if number.isdecimal() and int(number) in tables and path not in self._sent:
+                    self._take(path, int(number), tables[int(number)])
             self._settle()
-
-    def _of(self, number: int) -> Path:
-        return self._folder / f"{number:02d}"
 
     def _share(self, path: Path) -> None:
         shares: dict[int, list[bytes]] = {}
@@ -73,11 +73,10 @@ class Inbox:
         except FileNotFoundError:
             return  # another process was there before
         except EnvelopeError as error:
-            _log.error("messages are put aside: %s", error)
-            path.rename(path.with_name(f".refused-{path.name}"))
+            _put_aside(path, error)
             return
         for number, messages in shares.items():
-            put_inbox(self._of(number) / path.name, messages)
+            put_inbox(self._shared / f"{number:02d}-{path.name}", messages)
         path.unlink(missing_ok=True)
 
     def _take(self, path: Path, number: int, table: OwnTable) -> None:
@@ -85,6 +84,8 @@ class Inbox:
             self._sent[path] = table, table.send_down(read_inbox(path))
         except FileNotFoundError:
             return
+        except EnvelopeError as error:
+            _put_aside(path, error)
         except StoreError:
             if self._tables.by_number.get(number) is table:
                 raise  # else it was closed meanwhile
@@ -96,3 +97,9 @@ class Inbox:
                     continue
                 path.unlink(missing_ok=True)
             del self._sent[path]
+
+
+def _put_aside(path: Path, error: EnvelopeError) -> None:
+    _log.error("messages are put aside: %s", error)
+    with suppress(FileNotFoundError):  # another process has done so
+        path.rename(path.with_name(f".refused-{path.name}"))

@@ -95,7 +95,7 @@ class PartitionTable:
         self.sink_log: SinkLog | None = None
         self.lane = ""
         """What numbers the features of ``sink_log``."""
-        self._keeps_all, self._keep = keep is None, keep or 0
+        self._keep = keep or 0
         # some rows beyond ``keep`` may stay, so that the table seldom looks for the oldest ones
         self._most = 0 if keep is None else keep + max(keep // 2, _SLACK_MIN)
         head_type = DeviceSeen if keep is None else DeviceHead
@@ -259,7 +259,7 @@ class PartitionTable:
             if record.device_id != device_id:
                 device_id = record.device_id
                 prefix, head = device_prefix(device_id), self._device(device_id)
-                last, known = head.last(incarnation), head.incarnations
+                known = head.incarnations
                 is_one_more = len(known) >= INCARNATIONS_MAX and incarnation not in known
                 counts.devices += not known
                 merging.touched[device_id] = head
@@ -274,7 +274,14 @@ class PartitionTable:
                 )
                 continue
             verdict, generation = head.judge(incarnation, number)
-            key = prefix + pack(generation, number)
+            if verdict is Verdict.SEEN:
+                counts.duplicates_dropped += 1
+                continue
+            counts.features += 1
+            is_gap = verdict is Verdict.GAP
+            counts.gaps += is_gap
+            if head.take(generation, record, is_gap=is_gap) > self._most:
+                merging.full.add(device_id)
             feature = KeptFeature(
                 record.task,
                 record.task_version,
@@ -282,44 +289,12 @@ class PartitionTable:
                 record.encoding,
                 record.event_time_ms,
             )
-            if verdict is Verdict.SEEN:
-                if self._is_held(merging, rows.get(key), key, feature):
-                    continue
-            else:
-                counts.features += 1
-                is_gap = verdict is Verdict.GAP
-                if is_gap:
-                    counts.gaps += 1
-                    counts.missing_features += number - last - 1
-                last = number
-                if head.take(generation, record, is_gap=is_gap) > self._most:
-                    merging.full.add(device_id)
-            rows[key] = record.task, _encode(feature)
+            rows[prefix + pack(generation, number)] = record.task, _encode(feature)
             if log is not None:
                 offsets = stretch.numbers
                 count = log.end + len(merging.merged)
                 number = merging.base + offsets[index] if offsets else count
                 merging.merged.append(as_merged(number, incarnation, record))
-
-    def _is_held(
-        self, merging: Merging, fresh: tuple[str, bytes] | None, key: bytes, feature: KeptFeature
-    ) -> bool:
-        # whether what was seen needs no row
-        counts = merging.counts
-        if self._keeps_all:
-            row = fresh[1] if fresh is not None else self._space.get(key)
-            if row is None:
-                counts.missing_features -= 1  # it was sent again
-                counts.features += 1
-                return False
-            held = _decode_row(row)
-            held.event_time_ms = feature.event_time_ms  # unknown where it is sent again
-            if held != feature:
-                # its device forgot it and made this one: the table is what the device has
-                counts.differing_features += 1
-                return False
-        counts.duplicates_dropped += 1
-        return True
 
     def _trim(self, merging: Merging, device_id: str) -> None:
         fresh, prefix = merging.rows[device_id], device_prefix(device_id)

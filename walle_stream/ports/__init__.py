@@ -34,7 +34,6 @@ from walle_stream.ports.tunnel import (
     DownlinkSender,
     HasLog,
     Uplink,
-    UplinkReceiver,
 )
 from walle_stream.ports.unread import Unread
 from walle_stream.wire.event_batch import EventBatch
@@ -73,7 +72,6 @@ __all__ = [
     "TensorEvaluator",
     "Unread",
     "Uplink",
-    "UplinkReceiver",
     "Written",
     "first_part",
 ]

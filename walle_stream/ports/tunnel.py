@@ -41,21 +41,6 @@ class DeviceTunnel(Uplink, Protocol):
         """The way down."""
 
 
-class UplinkReceiver(Protocol):
-    """The cloud side of the tunnel's way up, where what travels is in one order. One thread."""
-
-    def receive(self, position: int, max_bytes: int) -> Sequence[tuple[int, bytes]]:
-        """Return frames behind the last position that the caller has merged, with their own.
-
-        A frame is (position, envelope), in order; 0 is before all. Never blocks for new frames;
-        returns an empty sequence when none is there, and stops after ``max_bytes``. At least one
-        frame is returned if there is one, whatever its size.
-        """
-
-    def release(self, position: int) -> None:
-        """Allow the tunnel to forget frames up to this position (inclusive)."""
-
-
 class DownlinkSender(Uplink, Protocol):
     """The cloud side of the tunnel's way down: frames are messages, and as of ``Uplink``.
 

@@ -1,8 +1,10 @@
 """Conformance of tunnels: what device hosts and the cloud side rely on.
 
 Subclass ``TunnelSuite`` and give ``open_tunnel``; a tunnel here is an object
-with ``send``/``acks``/``close`` (``Uplink``), ``receiver`` (``UplinkReceiver``),
-``downlink`` (``Downlink``) and ``downlink_sender`` (``DownlinkSender``).
+with ``send``/``acks``/``close`` (``Uplink``), ``downlink`` (``Downlink``), ``downlink_sender``
+(``DownlinkSender``) and a ``receiver``. Its ``receive(position, max_bytes)`` returns frames behind
+a position as (position, envelope), one at least if there is one, and never waits;
+``release(position)`` lets the tunnel forget frames up to a position.
 
 What is sent are real envelopes, what is compared are the records in them: a tunnel
 may carry a frame as it is or cut it into records and put them together otherwise.

@@ -121,8 +121,3 @@ class MergeCounts(msgspec.Struct):
     """Of services, by devices."""
     frames_refused: int = 0
     """Of an older epoch, or malformed."""
-    missing_features: int = 0
-    """In the gaps; one that is sent again later is missing no more."""
-    differing_features: int = 0
-    """That replaced another one of their number: their device had forgotten in a power cut that
-    it made that one."""

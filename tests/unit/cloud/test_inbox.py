@@ -73,7 +73,7 @@ def test_what_is_of_another_process_partition_waits_for_it(folder, tables, tmp_p
     )
     inbox = Inbox(folder, tables, len, 4)
     inbox.step()
-    assert [path.parent.name for path in left(folder)] == ["03"]
+    assert [path.name[:3] for path in left(folder)] == ["03-"]
     with PartitionStore.open(tmp_path / "3") as store:
         tables.open(3, store, "ab" * 8)
         Inbox(folder, tables, len, 4).step()
@@ -90,11 +90,15 @@ def test_more_files_than_are_on_their_way_at_once(folder, tables):
 def test_a_file_that_is_none_of_ours_is_put_aside(folder, tables, caplog):
     (folder / "0").write_bytes(b"x")
     (folder / ".part").write_bytes(b"x")
+    (folder / "shared").mkdir()
+    for name in ("01-0", "foreign"):
+        (folder / "shared" / name).write_bytes(b"x")
     put(folder, DownlinkEnvelope("a", "k", b"1", "s", 1))
     opened(folder, tables).step()
     assert [each.number for each in down(tables, 1)] == [1]
     assert "holds no messages" in caplog.text
     assert (folder / ".refused-0").exists()
+    assert {path.name for path in (folder / "shared").iterdir()} == {".refused-01-0", "foreign"}
 
 
 def test_there_need_not_be_an_inbox(tmp_path, tables):

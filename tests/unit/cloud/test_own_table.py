@@ -15,7 +15,6 @@ from walle_stream.store.keys import CLOUD_PREFIX
 from walle_stream.store.partition import PartitionStore
 from walle_stream.wire.calls import encode_calls
 from walle_stream.wire.envelope import UplinkEnvelope, encode_uplink
-from walle_stream.wire.frame import FeatureRecord, encode_body
 
 
 def held(path):
@@ -99,17 +98,6 @@ def test_calls_are_opened_once_per_frame_and_again_by_a_later_frame(tmp_path):
         table.merge([calls_frame(3, ("a", 2))])
         assert [(n, each.call.number) for n, each in table.open_calls(0, 9)] == [(6, 2)]
         assert (table.stats.calls, table.stats.duplicates_dropped) == (6, 3)
-
-
-def test_another_feature_of_the_same_number_is_counted_and_replaces_the_first_one(tmp_path):
-    with own_table(tmp_path / "p") as table:
-        table.merge([frame(("a", 1))])
-        body = encode_body([FeatureRecord("a", "t", "1", 1, b'{"other":1}', b"")], "none")
-        table.merge([encode_uplink(UplinkEnvelope(0, 1, INCARNATION, 2, body))])
-        assert (table.stats.differing_features, table.stats.features) == (1, 1)
-    with PartitionStore.open(tmp_path / "p", read_only=True) as store:
-        [feature] = features_in(store.space(CLOUD_PREFIX), "a")
-        assert feature.feature == b'{"other":1}'
 
 
 def test_messages_go_down_in_order_and_their_positions_go_on(tmp_path):

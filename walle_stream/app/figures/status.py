@@ -23,7 +23,7 @@ from walle_stream.wire.rows import Counters, PartitionHead
 type RunPhase = Literal["starting", "running", "ended", "failed", "killed"]
 """``killed``: nobody said that it ended, and nobody has the directory open."""
 
-_COUNTED: Final = (*("events", "features", "commits", "dead_letters", "dropped_features"),)
+_COUNTED: Final = ("events", "features", "commits", "dead_letters", "dropped_features")
 
 
 class HostStatus(msgspec.Struct, kw_only=True):
