@@ -283,6 +283,8 @@ class DeviceHost(Actor):
 
     def settle(self) -> bool:
         """Take what came down; see ``Placement.settle``."""
+        self._commit_all()
+        self._looked_ms = 0.0  # a message may have come right behind the last look
         self.on_idle()
         is_behind = any(each.parts[Calls].is_behind for each in self._partitions.values())
         return not self._open_calls and not is_behind
