@@ -34,6 +34,18 @@ _BROKEN: Final = (
     "tunnel_broker",
     "tunnel_down",
 )
+_RUNS: Final = (
+    "cloud_sinks",
+    "cluster",
+    "cluster_runs",
+    "device",
+    "messages",
+    "services",
+    "sink",
+    "source_replay",
+    "tunnel_faults",
+    "tunnel_pipeline",
+)
 _RAY: Final = ("ray", "ray_bad_input", "ray_engine", "ray_engine_runs")
 
 # the longest first
@@ -47,8 +59,9 @@ _ESSENTIAL: Final = {
 }
 _REST: Final = {
     "kafka-cloud": tuple(f"{_KAFKA}/test_{name}.py" for name in _CLOUD),
-    "ray": (*(f"{_INTEGRATION}/test_{name}.py" for name in _RAY), "tests/chaos/test_ray_kills.py"),
     "kafka": (_KAFKA,),
+    "kafka-runs": tuple(f"{_KAFKA}/test_{name}.py" for name in _RUNS),
+    "ray": (*(f"{_INTEGRATION}/test_{name}.py" for name in _RAY), "tests/chaos/test_ray_kills.py"),
     "kafka-faults": tuple(f"{_KAFKA}/test_{name}.py" for name in _BROKEN),
     "kills": ("tests/chaos",),
     "deploy": (f"{_INTEGRATION}/deploy",),
