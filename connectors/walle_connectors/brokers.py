@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import Hashable
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
@@ -122,7 +123,7 @@ class Connection(Strict):
             "bootstrap_servers": list(self.brokers),
             "client_id": self.client_id,
             "reconnect_backoff_max_ms": RECONNECT_MAX_MS,
-            "kafka_client": _net_client,
+            "kafka_client": partial(_net_client, self),
         }
         if self.sasl is not None:
             options |= self.sasl.client_options()
@@ -172,13 +173,7 @@ class Connection(Strict):
             self.sasl.client_options()
 
 
-def _net_client(**given: Any) -> Any:
-    # An attempt to connect takes 10 s, and after some refusals 30 s, unless kafka-python's own
-    # client is told. Meanwhile a producer does not ask who leads what the dead broker led.
-    from kafka import KafkaProducer  # noqa: PLC0415 - an extra
+def _net_client(connection: Connection, **given: Any) -> Any:
+    from walle_connectors.kafka.python_client import net_client  # noqa: PLC0415 - an extra
 
-    return KafkaProducer.DEFAULT_CONFIG["kafka_client"](
-        **given,
-        socket_connection_setup_timeout_ms=CONNECT_MS,
-        socket_connection_setup_timeout_max_ms=CONNECT_MS,
-    )
+    return net_client(connection, **given)

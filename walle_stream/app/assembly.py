@@ -41,6 +41,7 @@ from walle_stream.ports import (
 )
 from walle_stream.reading.assigned import AssignedSource, Assignment
 from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
+from walle_stream.spec.files import check_files
 from walle_stream.spec.loader import LoadedPipeline, load_pipeline
 from walle_stream.store.copies import Uploads
 from walle_stream.store.datadir import DataDir
@@ -254,9 +255,8 @@ class Assembly:
         return tunnel.downlink
 
     def _open_tables(self, stack: ExitStack) -> HostTables:
-        tables: HostTables = self._connector.open_tables(
-            tuple(self._loaded.sinks), self.report_sink
-        )
+        sinks = tuple(self._loaded.sinks)
+        tables: HostTables = self._connector.open_tables(sinks, self.report_sink)
         self._tables = tables
         own = self._data_dir.inbox_path, tables, self.partition_of, self.partition_count
         inbox = self._inbox = Inbox(*own)
@@ -436,14 +436,14 @@ class Assembly:
         return FirstRows(reader, self.mistakes()) if is_first else reader
 
     def check_services(self) -> None:
-        """Import what answers calls, and ask the place of snapshots, whoever uses them; blocks.
+        """Import what answers calls, read files, ask the place of snapshots; blocks.
 
         Raises:
             WalleError: One of them cannot be had; see ``load_services``, ``open_snapshots``.
         """
         load_services(self._spec.services, self._models)
-        objects = open_snapshots(self._spec.state)
-        if objects is not None:
+        check_files(self._loaded)
+        if (objects := open_snapshots(self._spec.state)) is not None:
             objects.listed(self.name)
 
     def mistakes(self) -> LikelyMistakes:

@@ -45,7 +45,7 @@ def status(options: argparse.Namespace) -> int:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
     waiting = sum(partition.waiting_messages for partition in run.partitions)
     if waiting:
-        print(f"{waiting:,} messages wait for devices that were never seen")
+        print(f"messages for devices that were never seen: {waiting:,}")
     return 0
 
 

@@ -15,6 +15,7 @@ from kafka.errors import (
 from kafka import KafkaAdminClient
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.cluster import ASK_S
+from walle_connectors.kafka.python_client import login_refusal
 from walle_connectors.probe import probe_brokers
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
@@ -37,7 +38,8 @@ def admin_client(connection: Connection) -> Iterator[Any]:
     try:
         admin = KafkaAdminClient(**options, request_timeout_ms=ASK_MS, bootstrap_timeout_ms=ASK_MS)
     except KafkaError as error:
-        raise connection.no_answer(error) from error
+        login = login_refusal(connection)
+        raise connection.no_answer(login or error, is_login=bool(login)) from error
     try:
         yield admin
     except UnknownTopicOrPartitionError as error:

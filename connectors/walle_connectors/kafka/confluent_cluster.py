@@ -32,7 +32,7 @@ from confluent_kafka.admin import (
 
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka.cluster import ASK_S, FoundTopic, TopicIdentity
-from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
+from walle_connectors.kafka.librdkafka import is_waited_for, open_client
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_connectors.probe import probe_brokers
 from walle_stream.clock import monotonic_ms
@@ -64,9 +64,7 @@ class ConfluentCluster:
         self._asking: Any = None  # a consumer, for offsets of the watched topic
         self._asked: Future[TopicDescription] | None = None
         probe_brokers(connection)
-        self._client: Any = AdminClient(
-            {**client_settings(connection), "error_cb": self._take_error}
-        )
+        self._client: Any = open_client(AdminClient, connection, {"error_cb": self._take_error})
         try:
             about = self._answer(self._client.describe_cluster(request_timeout=ASK_S))
         except BaseException:
@@ -180,14 +178,15 @@ class ConfluentCluster:
 
     def _consumer(self, group: str) -> Any:
         # of no partition, and no member of the group
-        return Consumer(
+        return open_client(
+            Consumer,
+            self._connection,
             {
-                **client_settings(self._connection),
                 "group.id": group,
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "error_cb": self._take_error,
-            }
+            },
         )
 
     # The watched topic

@@ -7,7 +7,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Producer as ConfluentClient
 
-from walle_connectors.kafka.librdkafka import client_settings
+from walle_connectors.kafka.librdkafka import open_client
 from walle_connectors.kafka.producing import TopicRecord
 from walle_connectors.kafka.sink_lane import too_large
 from walle_connectors.kafka.sink_model import KafkaSinkModel
@@ -24,11 +24,11 @@ class ConfluentLane:
         """Connect, and fence who had the lane; blocks."""
         self._model = model
         self._failures: list[KafkaError] = []
-        settings = client_settings(model)
         transaction_ms = int(_TRANSACTION_S * 1000)
-        self._producer: Any = ConfluentClient(
+        self._producer: Any = open_client(
+            ConfluentClient,
+            model,
             {
-                **settings,
                 "transactional.id": identity,
                 "transaction.timeout.ms": transaction_ms,
                 "message.timeout.ms": transaction_ms,
@@ -36,10 +36,10 @@ class ConfluentLane:
                 "message.max.bytes": model.max_bytes,
                 "linger.ms": 0,
                 "partitioner": "murmur2_random",  # as Kafka's own clients place a key
-            }
+            },
         )
         # who asks a group, and names it in a transaction, is a consumer; it does not join
-        group = Consumer({**settings, "group.id": identity, "enable.auto.commit": False})
+        group = open_client(Consumer, model, {"group.id": identity, "enable.auto.commit": False})
         with self._errors(), closing(group):
             self._producer.init_transactions(_TRANSACTION_S)
             # it stands for a lane, whatever records that partition gets

@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as ConfluentClient
 
-from walle_connectors.kafka.librdkafka import client_settings
+from walle_connectors.kafka.librdkafka import open_client
 from walle_connectors.kafka.producing import (
     Handed,
     OnAck,
@@ -57,9 +57,10 @@ class ConfluentProducer:
         self._is_halted = False
         found = check_topics(outgoing.connection, [needed])
         self._partitions = found[self._topic].partitions
-        self._client = ConfluentClient(
+        self._client = open_client(
+            ConfluentClient,
+            outgoing.connection,
             {
-                **client_settings(outgoing.connection),
                 "acks": "all",
                 "enable.idempotence": True,
                 "enable.gapless.guarantee": True,
@@ -73,7 +74,7 @@ class ConfluentProducer:
                 "partitioner": "murmur2_random",  # as Kafka's own clients place a key
                 "queue.buffering.max.messages": 0,
                 "queue.buffering.max.kbytes": _QUEUE_KIB,
-            }
+            },
         )
         self._ended = Event()
         self._thread = Thread(target=self._poll, name=f"kafka-acks-{self._topic}", daemon=True)

@@ -21,6 +21,7 @@ from walle_connectors.kafka.producing import (
     Refusal,
     TopicRecord,
 )
+from walle_connectors.kafka.python_client import login_refusal
 from walle_connectors.kafka.topics import check_topics
 from walle_stream.errors import BrokerUnreachableError, TopicError
 
@@ -130,7 +131,8 @@ class PythonProducer:
                 has_batches=not is_careful,
             )
         except KafkaError as error:
-            raise connection.no_answer(error) from error
+            refusal = login_refusal(connection)
+            raise connection.no_answer(refusal or error, is_login=bool(refusal)) from error
         try:
             # so that sending never waits for it
             self._producer.partitions_for(self._topic)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
+from walle_connectors.kafka.librdkafka import is_waited_for, open_client
 from walle_connectors.kafka.source.fetching import Polled, Records
 from walle_connectors.kafka.source.model import KafkaSourceModel
 from walle_stream.errors import SourceError
@@ -41,9 +41,10 @@ class ConfluentFetcher:
 
     def _make(self) -> Any:
         model = self._model
-        return Consumer(
+        return open_client(
+            Consumer,
+            model,
             {
-                **client_settings(model),
                 # it wants one; nothing is stored for it, and nobody joins it
                 "group.id": f"{model.client_id}-{model.topic}",
                 "enable.auto.commit": False,
@@ -58,7 +59,7 @@ class ConfluentFetcher:
                 "fetch.max.bytes": 8 * _MIB,
                 "max.partition.fetch.bytes": _MIB,
                 "socket.timeout.ms": 15_000,
-            }
+            },
         )
 
     def begin_anew(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from walle_connectors.kafka.librdkafka import client_settings, is_waited_for
+from walle_connectors.kafka.librdkafka import is_waited_for, open_client
 from walle_connectors.kafka.source.confluent import ConfluentFetcher
 from walle_connectors.kafka.source.fetching import Polled
 from walle_connectors.kafka.source.group import STAND_IN_SHARE, GiveBack, Told
@@ -50,9 +50,10 @@ class ConfluentGroup:
         self._untold: list[Mapping[int, Told]] = []
         self._telling: deque[Callable[[], None] | None] = deque()
         session_ms = model.session_timeout_ms
-        self._consumer: Any = Consumer(
+        self._consumer: Any = open_client(
+            Consumer,
+            model,
             {
-                **client_settings(model),
                 "group.id": model.group,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": session_ms,
@@ -61,7 +62,7 @@ class ConfluentGroup:
                 "max.poll.interval.ms": max(model.poll_interval_ms, session_ms),
                 "enable.auto.commit": False,
                 "on_commit": self._take_answer,
-            }
+            },
         )
         self._polls = PollThread(
             partial(self.fetcher.poll, 0),

@@ -2,6 +2,8 @@
 
 import logging
 from functools import partial
+from queue import Queue
+from threading import enumerate as enumerate_threads
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +11,16 @@ import pytest
 from walle_connectors.brokers import Connection
 from walle_connectors.kafka import CONNECTOR, KafkaSourceModel, KafkaTunnelModel, drivers
 from walle_connectors.kafka.drivers import driver_problem
-from walle_connectors.kafka.librdkafka import client_settings
+from walle_connectors.kafka.librdkafka import client_settings, open_client
 from walle_stream.errors import SourceError, SpecFileError, TunnelError
+
+
+class Client:
+    def __init__(self, settings):
+        self.settings, self.taken = settings, Queue()
+
+    def set_sasl_credentials(self, *login):
+        self.taken.put(login)
 
 
 def test_settings_name_brokers_and_files():
@@ -43,9 +53,28 @@ def test_a_login_that_is_refused_is_named_once_whoever_asks(caplog):
     renewal = "SASL OAUTHBEARER mechanism handshake failed: Broker: ..."
     for text in (renewal, "it has expired", "it has expired"):
         error = SimpleNamespace(name=lambda: "_AUTHENTICATION", str=partial(str, text))
-        client_settings(given)["error_cb"](error)
+        open_client(Client, given, {}).settings["error_cb"](error)
     [said] = [record.getMessage() for record in caplog.records]
     assert "refuses the login in `sasl` (PLAIN): it has expired" in said
+
+
+def test_a_password_that_was_refused_is_read_again(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("old")
+    sasl = {"mechanism": "PLAIN", "username": "u", "password": str(file)}
+    given = Connection.model_validate({"brokers": "login:2", "sasl": sasl})
+    client = open_client(Client, given, {})
+    assert client.settings["sasl.password"] == "old"
+    for password in ("new", "newest"):
+        client.settings["error_cb"](
+            SimpleNamespace(name=lambda: "_AUTHENTICATION", str=partial(str, "wrong"))
+        )
+        file.write_text("")
+        file.write_text(password)
+        assert client.taken.get(timeout=60) == ("u", password)
+        for each in enumerate_threads():
+            if each.name == "kafka-login":
+                each.join()
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""The client under kafka-python's consumers, producers and admin clients: how it logs in.
+
+The library's own reads a password once, keeps a refusal to itself, and tries again without a pause.
+"""
+
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Any, Final, override
+
+from kafka.errors import SaslAuthenticationFailedError, UnsupportedSaslMechanismError
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+
+from walle_connectors.brokers import CONNECT_MS, Connection
+from walle_connectors.kafka.connecting import Reminder
+from walle_stream.errors import BrokerUnreachableError
+
+_reminder: Final = Reminder()  # of all clients
+_refused: Final = dict[Hashable, Exception]()  # by whom, and who we are there
+
+
+def net_client(connection: Connection, **given: Any) -> Any:
+    """Make a client with what kafka-python gives one."""
+    # An attempt to connect takes 10 s, and after some refusals 30 s, unless kafka-python's own
+    # client is told. Meanwhile a producer does not ask who leads what the dead broker led.
+    given["socket_connection_setup_timeout_ms"] = CONNECT_MS
+    given["socket_connection_setup_timeout_max_ms"] = CONNECT_MS
+    net = NetworkSelector(**given)
+    return KafkaNetClient(net, _Manager(connection, net, **given), **given)
+
+
+def login_refusal(connection: Connection) -> Exception | None:
+    """Return why the brokers refused the login at the last attempt, None where they took it."""
+    return _refused.get((connection.brokers, connection.sasl))
+
+
+class _Manager(KafkaConnectionManager):  # type: ignore[misc]
+    def __init__(self, connection: Connection, net: Any, **given: Any) -> None:
+        self._to = connection
+        self._key = connection.brokers, connection.sasl
+        self._watched: dict[Any, Any] = {}
+        super().__init__(net, **given)
+
+    @override
+    def get_connection(self, node_id: Any, *arguments: Any, **options: Any) -> Any:
+        sasl, known = self._to.sasl, self._watched.get(node_id)
+        is_new = sasl is not None and (known is None or known.closed)
+        if sasl is not None and is_new:
+            with suppress(BrokerUnreachableError):  # the file is being written
+                self.config |= sasl.client_options()
+        connection = super().get_connection(node_id, *arguments, **options)
+        if is_new and connection is not known:
+            self._watched[node_id] = connection
+            connection.init_future.add_callback(lambda _: _refused.pop(self._key, None))
+            connection.init_future.add_errback(lambda error: self._take_failure(node_id, error))
+        return connection
+
+    def _take_failure(self, node_id: Any, error: Exception) -> None:
+        if isinstance(error, SaslAuthenticationFailedError | UnsupportedSaslMechanismError):
+            _refused[self._key] = error
+            refusal = self._to.no_answer(error, is_login=True)
+            _reminder.warn(self._key, f"{refusal}; waited for")
+            # behind what takes this for a connection that was made
+            self.call_soon(self.update_backoff, node_id)
