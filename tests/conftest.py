@@ -32,7 +32,6 @@ _TESTS = Path(__file__).parent
 _MARKS = {
     "full": (
         "chaos/*",
-        "cluster/*",
         "conformance/test_onnx_cases.py",
         "conformance/test_selection.py",
         "integration/deploy/files/test_publisher_kills.py",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tests.cluster.engine import why_missing
 from tests.cluster.kit import open_kit
+from tests.cluster.load import Load
 from tests.s3 import find_server
 
 _JOB_S: Final = 180.0
@@ -40,6 +41,12 @@ def main() -> int:
     parser.add_argument("--runtime", default="cluster", choices=["cluster", "ray"])
     parser.add_argument("--copies", type=int, default=1, help="how often each user is there")
     parser.add_argument(
+        "--full",
+        type=int,
+        default=10_000,
+        help="devices with 100 kB of state each, of which nodes die and move",
+    )
+    parser.add_argument(
         "--keep", type=Path, help="folder for everything; a temporary one unless told"
     )
     options = parser.parse_args()
@@ -52,7 +59,7 @@ def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(found, indent=2) + "\n")
     print(json.dumps(found["features"]))
-    return int(any(found["features"]["differing"].values()))
+    return int(any(found["features"]["differing"].values()) or bool(found["load"]["wrong"]))
 
 
 def _run(folder: Path, program: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -76,6 +83,9 @@ def _run(folder: Path, program: str, options: argparse.Namespace) -> dict[str, A
             with times.of("compare"):
                 features = kit.compare()
         objects = len(kit.snapshots())
+        with times.of("load"):
+            load = Load(kit, options.full).live()
+            print(json.dumps(load), flush=True)
         with times.of("ray down"):
             kit.ray.down()
     return {
@@ -83,6 +93,7 @@ def _run(folder: Path, program: str, options: argparse.Namespace) -> dict[str, A
         "events": report["events"],
         "features": features,
         "snapshot_objects": objects,
+        "load": load,
         "seconds": times.took,
     }
 

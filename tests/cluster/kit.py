@@ -48,12 +48,16 @@ class Kit:
         self.nodes = Nodes(network, folder, workers)
         self.ray = RayUp(self.nodes, folder)
         write_pipeline(folder / JOB, brokers(count))
-        self._script("topics", str(PARTITIONS), EVENTS, FEATURES, MESSAGES)
+        self.make_topics(EVENTS, FEATURES, MESSAGES)
 
     @property
     def everybody(self) -> list[str]:
         """Names of head and workers."""
         return [HEAD, *self.nodes.workers]
+
+    def make_topics(self, events: str, *others: str) -> None:
+        """Make topics; blocks. Times of the others' records are the broker's."""
+        self._script("topics", str(PARTITIONS), events, *others)
 
     def feed(self, copies: int = 1) -> int:
         """Write the sample into the topic, as fast as it goes; blocks until it is acknowledged.
@@ -107,15 +111,22 @@ class Kit:
             self.nodes.run(CONTROL, "pkill", "-f", "walle cloud", check=False)
             process.wait()
 
-    def submit(self, *options: str, name: str = JOB, runtime: str = "cluster") -> None:
-        """``ray job submit`` of ``walle run`` over the pipeline; returns when it was accepted.
+    def submit(
+        self,
+        *options: str,
+        name: str = JOB,
+        runtime: str = "cluster",
+        file: str = "pipeline.yaml",
+    ) -> None:
+        """``ray job submit`` of ``walle run`` over a pipeline; returns when it was accepted.
 
         Args:
             options: Of ``walle run``; ``--set spec.source.stopAtEnd=false`` for one that goes on.
             name: The job's; another one for each.
             runtime: Where its hosts are.
+            file: The pipeline's.
         """
-        command = ("walle", "run", "pipeline.yaml", "--runtime", runtime, "--json")
+        command = ("walle", "run", file, "--runtime", runtime, "--json")
         where = ("--data-dir", "/var/lib/walle/data")
         self.ray.submit(JOB, *command, *where, *options, name=name, environ=S3)
 
@@ -136,34 +147,43 @@ class Kit:
         report: dict[str, Any] = json.loads(lines[-1])
         return report
 
-    def scale(self, hosts: int) -> None:
+    def scale(self, hosts: int, pipeline: str = NAME) -> None:
         """``walle scale`` on the head; 0 stops the run, and waits for its end."""
         environ = ("env", "RAY_ADDRESS=auto")
-        self.nodes.run(HEAD, *environ, "walle", "scale", NAME, "--hosts", str(hosts))
+        self.nodes.run(HEAD, *environ, "walle", "scale", pipeline, "--hosts", str(hosts))
 
-    def await_work(self, since_s: float, timeout_s: float) -> None:
+    def await_work(
+        self, since_s: float, timeout_s: float, topic: str = FEATURES, count: int = 0
+    ) -> None:
         """Wait until features have come of all partitions; blocks.
 
         Args:
             since_s: From when on, in Unix time.
             timeout_s: Longest wait.
+            topic: Of the features.
+            count: How many records it must have in all.
 
         Raises:
             EngineError: It did not come to that.
         """
-        self._script("await_records", FEATURES, str(since_s), str(timeout_s))
+        self._script("await_records", topic, str(since_s), str(timeout_s), str(count))
 
-    def await_hosts(self, count: int, timeout_s: float) -> None:
-        """Wait until the pipeline has hosts at work that own all partitions; blocks.
+    def await_hosts(
+        self, count: int, timeout_s: float, *, pipeline: str = NAME, copies: int = 0
+    ) -> None:
+        """Wait until a pipeline has hosts at work that own all partitions; blocks.
 
         Args:
             count: How many hosts.
             timeout_s: Longest wait.
+            pipeline: Its name.
+            copies: How many warm copies of partitions there must be, too.
 
         Raises:
             EngineError: It did not come to that.
         """
-        command = ("python", f"{HOME}/inside/await_hosts.py", NAME, str(count), str(timeout_s))
+        numbers = (str(count), str(timeout_s), str(copies))
+        command = ("python", f"{HOME}/inside/await_hosts.py", pipeline, *numbers)
         self.nodes.run(HEAD, *command, timeout_s=2 * timeout_s)
 
     def silences(self, windows: Sequence[tuple[float, float]]) -> list[dict[int, float]]:

@@ -18,6 +18,10 @@ EVENTS: Final = "views"
 FEATURES: Final = "features"
 MESSAGES: Final = "messages"
 NAME: Final = "ipv-cluster"
+LOADS: Final = "loads"
+LOAD_FEATURES: Final = "load-features"
+LOAD_MESSAGES: Final = "load-messages"
+LOAD: Final = "load-cluster"
 
 _SAMPLE: Final = ROOT / "configs/samples/kuairand_feed.csv.gz"
 _MAIN_JOB: Final = ROOT / "configs/ipv.yaml"
@@ -47,6 +51,38 @@ def write_pipeline(folder: Path, brokers: Sequence[str], every: str = "2s") -> N
     spec["tunnel"] = {**kafka, "topic": FEATURES, "downTopic": MESSAGES}
     spec["state"] = {"snapshots": {"url": SNAPSHOTS, "every": every}}
     _write(folder / "pipeline.yaml", pipeline, task)
+
+
+def write_load(folder: Path, brokers: Sequence[str]) -> None:
+    """Write ``load.yaml``: devices with much state, and rows whose way is timed.
+
+    Args:
+        folder: Where to; it has ``ca.pem`` already.
+        brokers: Addresses.
+    """
+    inside = Path(__file__).parent / "inside"
+    shutil.copyfile(inside / "load_task.py", folder / "load_task.py")
+    kafka = {"connector": "kafka", "brokers": [*brokers], "tls": {"ca": "ca.pem"}}
+    page = {"page": "'load'", "instance": "n"}
+    events = [
+        {"kind": "page_enter", **page, "contents": {"pad": "pad", "sent": "sent"}},
+        {"kind": "page_exit", **page},
+    ]
+    mapping = {"device": "user", "time": "t", "events": events}
+    spec = {
+        "source": {**kafka, "topic": LOADS, "stopAtEnd": True, "mapping": mapping},
+        "runtime": {"partitions": PARTITIONS, "hosts": 3},
+        "tunnel": {**kafka, "topic": LOAD_FEATURES, "downTopic": LOAD_MESSAGES},
+        "state": {"snapshots": {"url": f"{SNAPSHOTS}-load", "every": "2s"}},
+        "tasks": [{"task": "load"}],
+    }
+    task = {"script": "load_task.py", "triggers": [{"sequence": ["page_exit"]}]}
+    kinds = (("Pipeline", LOAD, spec), ("Task", "load", task))
+    documents = [
+        {"apiVersion": "walle/v1", "kind": kind, "metadata": {"name": name}, "spec": each}
+        for kind, name, each in kinds
+    ]
+    _write(folder / "load.yaml", *documents)
 
 
 def write_rows(file: Path, copies: int = 1) -> int:

@@ -25,7 +25,8 @@ def status(options: argparse.Namespace) -> int:
         state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}"
         # of a killed run the databases say more than it could: these figures are its last ones
         when = " (as it last said)" if is_killed else ""
-        print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{when}")
+        warm = f", warm copies: {host.warm_partitions}" if host.warm_partitions else ""
+        print(f"host {host.index}: {state}, {host.restarts} restarts{_unread(host)}{warm}{when}")
     _print_services(run.services)
     _print_tasks(run.tasks)
     print("partition  host      events    features   commits   behind  outbox")

@@ -46,6 +46,8 @@ class HostStatus(msgspec.Struct, kw_only=True):
     """Memory of batches that were read and wait for a turn."""
     in_hand_events: int = 0
     """Events that were read, and that no commit has yet."""
+    warm_partitions: int = 0
+    """Of other hosts, of which it keeps a copy of their last snapshot."""
 
     @classmethod
     def of(cls, index: int, progress: float, unread: Unread, **fields: Any) -> Self:

@@ -120,6 +120,7 @@ class Watch:
                     restarts=host.restarts,
                     mailbox_bytes=state.mailbox_bytes if state and is_at_work else 0,
                     in_hand_events=state.in_hand_events if state and is_at_work else 0,
+                    warm_partitions=len(state.warm) if state and is_at_work else 0,
                 )
             )
         return hosts
