@@ -31,6 +31,7 @@ from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.errors import ClusterError, SourceError, StoreError, StoreLockedError, WalleError
 from walle_stream.vm.counts import VmCounts, VmStatus
 
+_HEAD: Final = "node:__internal_head__"  # a resource that Ray gives it
 _LOOK_S: Final = 0.3
 _THREADS: Final = 16
 
@@ -130,6 +131,7 @@ class ClusterClient:
                 namespace=NAMESPACE,
                 lifetime="detached",
                 num_cpus=0,
+                scheduling_strategy=_on_head(ray),
                 max_restarts=-1,
                 max_task_retries=-1,
                 max_concurrency=_THREADS,
@@ -169,6 +171,14 @@ def check_spread(assembly: Assembly, options: RunOptions) -> None:
             "to run on a cluster, or use --runtime ray"
         )
     assembly.spread()
+
+
+def _on_head(ray: Any) -> Any:
+    # whose death ends the cluster anyhow: that of another node is mended without a wait for Ray
+    heads = [each["NodeID"] for each in ray.nodes() if _HEAD in each["Resources"]]
+    if not heads:
+        return None
+    return ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(heads[0], soft=True)
 
 
 def _answer(ray: Any, ref: Any, timeout_s: float | None = None) -> Any:
