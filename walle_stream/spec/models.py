@@ -334,7 +334,7 @@ class SnapshotsSpec(Strict):
     )
     path: PathField | None = Field(default=None, description="The same, of a folder alone.")
     every_ms: DurationMs = Field(
-        default=60_000, alias="every", ge=100, description="Shortest time between two."
+        default=60_000, alias="every", ge=100, description="Time between two."
     )
     keep: StrictInt = Field(default=2, ge=2, le=1_000, description="Snapshots that stay.")
     options: dict[Literal["endpoint", "region"], str] = Field(

@@ -1,8 +1,9 @@
 """Copies a database now and then, and lets the copies travel to its snapshots.
 
-The copy is made between two commits, which blocks for some milliseconds; it travels in a
-thread of its own. A snapshot that cannot be written is tried again later, with growing waits: the
-database itself has everything.
+The copy is made between two commits, which blocks the whole process for some milliseconds; it
+travels in a thread of its own. So databases take turns: each has its own moments in time. A
+snapshot that cannot be written is tried again later, with growing waits: the database itself has
+everything.
 """
 
 import logging
@@ -11,6 +12,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from threading import RLock, Thread
 from typing import Final, override
@@ -26,6 +28,11 @@ _COPY: Final = "checkpoint"
 
 _LONGEST_WAIT_MS: Final = 60_000.0
 """Between two attempts while snapshots fail, unless they are as rare anyhow."""
+
+_SPREAD: Final = (5.0**0.5 - 1.0) / 2.0
+"""Its multiples lie apart, as shares of an interval, however many there are (golden ratio)."""
+
+_opened: Final = count()
 
 _LAST_WAIT_S: Final = 5.0
 """For the upload on its way at a process's end."""
@@ -68,7 +75,7 @@ class SnapshotCopies:
         Args:
             snapshots: Where they go.
             uploads: Shared by the databases of a process.
-            every_ms: Shortest time between two.
+            every_ms: Time between two, more or less by half.
         """
         self.snapshots = snapshots
         self.on_kept: Callable[[], object] = lambda: None
@@ -77,7 +84,9 @@ class SnapshotCopies:
         """Attempts since the last one that succeeded."""
         self._uploads = uploads
         self._every_ms = every_ms
+        self._phase = next(_opened) * _SPREAD % 1.0
         self._last_ms = monotonic_ms()
+        self._due_ms = self._next_ms()
         self._last_point: SnapshotPoint | None = None
         self._upload: Future[None] | None = None
         self._copy = Path()
@@ -95,7 +104,7 @@ class SnapshotCopies:
             shutil.rmtree(left, ignore_errors=True)
         newest = self.snapshots.newest
         if newest is None:
-            self._last_ms = -math.inf  # the first commit makes the first
+            self._due_ms = -math.inf  # the first commit makes the first
         return newest
 
     def committed(
@@ -114,11 +123,19 @@ class SnapshotCopies:
     @property
     def is_due(self) -> bool:
         """Whether it is time to make a snapshot."""
-        wait_ms = self._every_ms
+        due_ms = self._due_ms
         if self.failures:
-            longest = max(wait_ms, _LONGEST_WAIT_MS)
-            wait_ms = min(max(wait_ms, 100.0) * 2.0 ** min(self.failures, 10), longest)
-        return monotonic_ms() - self._last_ms >= wait_ms and self._is_idle()
+            every_ms, growth = self._every_ms, 2.0 ** min(self.failures, 10)
+            longest_ms = max(every_ms, _LONGEST_WAIT_MS)
+            due_ms = self._last_ms + min(max(every_ms, 100.0) * growth, longest_ms)
+        return monotonic_ms() >= due_ms and self._is_idle()
+
+    def _next_ms(self) -> float:
+        # the moment of ours that is nearest to a whole interval from now
+        every_ms = self._every_ms
+        if not every_ms:
+            return self._last_ms
+        return (round(self._last_ms / every_ms + 1.0 - self._phase) + self._phase) * every_ms
 
     def close(
         self,
@@ -146,6 +163,7 @@ class SnapshotCopies:
 
     def _begin(self, path: Path, checkpoint: Callable[[Path], None], point: SnapshotPoint) -> None:
         self._last_ms = monotonic_ms()
+        self._due_ms = self._next_ms()
         # of its own: the last one of another opening may still travel
         copy = path.with_name(f"{path.name}.{_COPY}-{point.epoch}-{point.commits}")
         try:

@@ -1,5 +1,7 @@
 """When copies are made, and how they travel."""
 
+from itertools import pairwise
+
 import pytest
 
 from walle_stream.clock import monotonic_ms
@@ -52,6 +54,32 @@ def test_waits_grow_while_snapshots_fail(tmp_path, clock, caplog):
     assert (snapshots.points, made.failures) == ([500], 0)
     assert [record.message[:20] for record in caplog.records][:1] == ["a snapshot fails, an"]
     assert len(caplog.records) == 2
+
+
+def test_databases_that_begin_together_take_turns(tmp_path, clock):
+    began = {number: [] for number in range(16)}
+    with Uploads() as uploads:
+        every = [SnapshotCopies(Snapshots(), uploads, 1_000.0) for _ in began]
+        for number, made in enumerate(every):
+            made.prepare(tmp_path / str(number))
+        for commits in range(1, 500):
+            for number, made in enumerate(every):
+
+                def copy(path, number=number):
+                    path.mkdir()
+                    began[number].append(clock[0])
+
+                made.committed(tmp_path / str(number), copy, SnapshotPoint(1, commits))
+                if made._upload is not None:
+                    made._upload.result()
+            clock[0] += 10.0
+    for first, second, *others in began.values():
+        assert first == 1_000.0  # the first commit makes the first
+        assert 500.0 <= second - first <= 1_510.0
+        times = [second, *others]
+        assert {after - before for before, after in pairwise(times)} == {1_000.0}
+    seconds = sorted(second % 1_000.0 for _, second, *_ in began.values())
+    assert min(after - before for before, after in pairwise(seconds)) >= 30.0
 
 
 def test_what_another_owner_refuses_is_given_up(tmp_path, caplog):
