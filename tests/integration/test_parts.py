@@ -119,3 +119,16 @@ def test_other_partitions_and_a_ledger_are_refused_in_one_line(run, parts, tmp_p
     done = run(parts, tmp_path / "d", "--ledger", check=False)
     assert (done.returncode, done.stderr.count("\n")) == (4, 1)
     assert "parts have no raw rows" in done.stderr
+
+
+def test_parts_of_another_file_are_no_continuation_of_a_snapshot(run, walle, feed, parts, tmp_path):
+    kept = ("--set", f"spec.state.snapshots.url=file://{tmp_path}/kept")
+    run(parts, tmp_path / "d", *kept)
+    header, *lines = gzip.decompress(feed.read_bytes()).splitlines()
+    other = tmp_path / "other.csv"
+    other.write_bytes(b"\n".join([header, *lines[: len(lines) // 2]]) + b"\n")
+    walle("partition", ROOT / "configs/ipv.yaml", "--set", f"spec.source.path={other}")
+    done = run(f"{other}.parts", tmp_path / "e", *kept, check=False)
+    assert done.returncode == 4
+    [line] = [each for each in done.stderr.splitlines() if each.startswith("walle: ")]
+    assert "was cut from another file" in line

@@ -100,8 +100,8 @@ class Assembly:
         self._services = load_services(services, self._models)
         self.is_placed = getattr(self._source, "is_placed", False)
         """Whether the source's own group says which host has which partition."""
-        self.has_snapshots = self._spec.state.snapshots is not None
-        """Whether state follows its partition to other machines."""
+        self.snapshots = self._spec.state.snapshots
+        """Where state follows its partition to other machines."""
         self.runtime = self._spec.runtime.kind
         self.runtime_spec = self._spec.runtime
         self.installed: InstalledPrograms
@@ -465,7 +465,7 @@ class Assembly:
             sizer,
             open_one if is_placed else None,
             incarnation=self.incarnation,
-            may_begin_anew=self.has_snapshots,
+            may_begin_anew=self.snapshots is not None,
         )
 
     def _make_plan(self, sink: DeadLetterSink | None, *, is_measured: bool) -> PartitionPlan:

@@ -27,7 +27,7 @@ from walle_stream.app.options import RunOptions, stuck_error
 from walle_stream.app.queries.sample import features_sample
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
-from walle_stream.errors import StopTimeoutError, WalleError
+from walle_stream.errors import StopTimeoutError, StoreMissingError, WalleError
 from walle_stream.spec.document import masked
 from walle_stream.vm.memory import limit_data
 
@@ -210,11 +210,7 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         task_table,
     )
 
-    lines, left_out = features_sample(data_dir, SAMPLE_FEATURES)
-    if left_out is not None:
-        say(str(left_out))
-    for line in lines:
-        print(line.decode())
+    is_here = _show_sample(data_dir)
     console = ResultConsole(highlight=False)
     console.print(run_table(report))
     console.print(task_table(report.tasks))
@@ -222,4 +218,18 @@ def show(report: RunReport, data_dir: Path, *, is_json: bool) -> None:
         if task.first_failure:
             print(f"first failure of {task.task}: {task.first_failure}")
     console.print(ledger_table(report.ledger))
-    print(f"features: walle features list --data-dir {data_dir}")
+    if is_here:
+        print(f"features: walle features list --data-dir {data_dir}")
+
+
+def _show_sample(data_dir: Path) -> bool:
+    # whether the data directory is here: a cluster's hosts may all be on other nodes
+    try:
+        lines, left_out = features_sample(data_dir, SAMPLE_FEATURES)
+    except StoreMissingError:
+        return False
+    if left_out is not None:
+        say(str(left_out))
+    for line in lines:
+        print(line.decode())
+    return True

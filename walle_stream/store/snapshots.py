@@ -90,6 +90,10 @@ class _File(msgspec.Struct, frozen=True):
     stored: str
 
 
+class _Versioned(msgspec.Struct):
+    v: int
+
+
 class _Manifest(msgspec.Struct, frozen=True):
     v: int
     point: SnapshotPoint
@@ -326,11 +330,18 @@ class PartitionSnapshots:
 
     def _decoded(self, content: bytes, point: SnapshotPoint) -> _Manifest:
         try:
-            if msgspec.json.decode(content, type=dict[str, object]).get("v") != _VERSION:
+            if msgspec.json.decode(content, type=_Versioned).v != _VERSION:
                 raise self._of_another_version()
-            return msgspec.json.decode(content, type=_Manifest)
+            manifest = msgspec.json.decode(content, type=_Manifest)
         except msgspec.DecodeError as error:
             raise StoreCorruptedError(f"{self}/{_name(point)} is damaged ({error})") from error
+        if manifest.point != point or any(
+            Path(each.name).name != each.name for each in manifest.files
+        ):
+            raise StoreCorruptedError(
+                f"{self}/{_name(point)} is damaged: it is of another database"
+            )
+        return manifest
 
     def _kept(self, listed: _Listed, count: int) -> list[_Manifest]:
         kept: list[_Manifest] = []
@@ -375,8 +386,8 @@ class PartitionSnapshots:
 
     def _fetch(self, file: _File, folder: Path, progress: "_Progress") -> None:
         target = folder / file.name
-        if self._near is not None and (self._near / file.digest).exists():
-            near = self._near / file.digest
+        near = None if self._near is None else self._near / file.digest
+        if near is not None and near.exists() and _digest(near, {}) == file.digest:
             if file.name.endswith(_TABLE):
                 os.link(near, target)  # it never changes, so that both may be one file
             else:

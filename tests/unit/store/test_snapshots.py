@@ -1,6 +1,7 @@
 """Snapshots of databases: what is taken back is what was there, whoever writes meanwhile."""
 
 import os
+import re
 from pathlib import Path
 from threading import Lock
 
@@ -206,9 +207,14 @@ def test_damage_is_named_and_what_is_there_stays(objects, owner, tmp_path):
         owner(0).fetch(tmp_path / "b")
     assert read(tmp_path / "b") == {b"\x10old\x00\x01": b"x"}
     [manifest] = (tmp_path / "shared/shop/p-03").glob("*.json")
-    manifest.write_bytes(b"{")
-    with pytest.raises(StoreCorruptedError, match="is damaged"):
-        owner(0).fetch(tmp_path / "b")
+    whole = manifest.read_bytes()
+    outside = re.sub(rb'"name":"[^"]+"', b'"name":"../../x"', whole, count=1)
+    other = re.sub(rb'"commits":1', b'"commits":2', whole)
+    for content in (b"{", b"{}", outside, other):
+        assert content != whole
+        manifest.write_bytes(content)
+        with pytest.raises(StoreCorruptedError, match="is damaged"):
+            owner(0).fetch(tmp_path / "b")
 
 
 @pytest.mark.parametrize(

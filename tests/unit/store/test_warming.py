@@ -126,3 +126,13 @@ def test_copies_come_and_go_as_they_are_wanted():
     assert made[1].is_gone.wait(10)
     copies.close()
     assert not made[2].is_gone.is_set()
+
+
+def test_a_warm_copy_that_was_damaged_is_not_taken(objects, here, database, tmp_path):
+    here.warm()
+    table = max((tmp_path / "03.warm").iterdir(), key=lambda path: path.stat().st_size)
+    content = table.read_bytes()
+    for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1])):
+        table.write_bytes(damaged)
+        here.fetch(tmp_path / "03")
+        assert read(tmp_path / "03") == ROWS

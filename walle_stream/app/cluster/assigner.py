@@ -55,6 +55,11 @@ class Assigner:
         own = self._of(host).held
         return self._left <= ended and own.is_ended and own.placed == self._last(host)
 
+    @property
+    def has_left(self) -> bool:
+        """Whether some partition was not read to its end and closed."""
+        return bool(self._left)
+
     def done(self, host: int) -> None:
         """Take note that a host has closed what it had read to the end."""
         self._left -= self._last(host).numbers

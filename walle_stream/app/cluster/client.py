@@ -31,7 +31,10 @@ from walle_stream.cloud.calls import ServiceCounts
 from walle_stream.errors import ClusterError, SourceError, StoreError, StoreLockedError, WalleError
 from walle_stream.vm.counts import VmCounts, VmStatus
 
+_log = logging.getLogger(__name__)
+
 _HEAD: Final = "node:__internal_head__"  # a resource that Ray gives it
+_SCHEME: Final = "://"
 _LOOK_S: Final = 0.3
 _THREADS: Final = 16
 
@@ -119,30 +122,24 @@ class ClusterClient:
         former = find_supervisor(ray, name)
         if former is not None:
             if not _answer(ray, former.observe.remote()).is_over:
-                raise StoreLockedError(
-                    f"pipeline {name!r} runs on this cluster: wait for its end, or stop it with "
-                    f"`walle scale {name} --hosts 0`"
-                )
+                raise _runs_already(name)
             ray.kill(former)
-        supervisor = (
-            ray.remote(Supervisor)
-            .options(
-                name=supervisor_name(name),
-                namespace=NAMESPACE,
-                lifetime="detached",
-                num_cpus=0,
-                scheduling_strategy=_on_head(ray),
-                max_restarts=-1,
-                max_task_retries=-1,
-                max_concurrency=_THREADS,
-            )
-            .remote(
-                self._options,
-                logging.getLogger("walle_stream").getEffectiveLevel(),
-                versions_here(),
-                *parts_of(ray, self._assembly),
-            )
+        supervisor_actor = ray.remote(Supervisor).options(
+            name=supervisor_name(name),
+            namespace=NAMESPACE,
+            lifetime="detached",
+            num_cpus=0,
+            scheduling_strategy=_on_head(ray),
+            max_restarts=-1,
+            max_task_retries=-1,
+            max_concurrency=_THREADS,
         )
+        level = logging.getLogger("walle_stream").getEffectiveLevel()
+        shipped = parts_of(ray, self._assembly)
+        try:
+            supervisor = supervisor_actor.remote(self._options, level, versions_here(), *shipped)
+        except ValueError as error:  # Ray has an actor of that name
+            raise _runs_already(name) from error
         stack.callback(ray.kill, supervisor)
         _answer(ray, supervisor.hello.remote(), START_TIMEOUT_MS / 1000.0)
         self.is_ready = True
@@ -157,7 +154,7 @@ class ClusterClient:
 
 
 def check_spread(assembly: Assembly, options: RunOptions) -> None:
-    """Refuse a run whose hosts cannot be on any node.
+    """Refuse a run whose hosts cannot be on any node; say where state has a single copy.
 
     Raises:
         SourceError: Its source cannot be read so.
@@ -165,12 +162,26 @@ def check_spread(assembly: Assembly, options: RunOptions) -> None:
     """
     if options.limit is not None:
         raise SourceError("--limit counts on one node alone: leave it out, or use --runtime ray")
-    if not assembly.has_snapshots:
+    if assembly.snapshots is None:
         raise StoreError(
             "state follows its partition to another node by snapshots: give spec.state.snapshots "
             "to run on a cluster, or use --runtime ray"
         )
     assembly.spread()
+    place = assembly.snapshots.place
+    if _SCHEME not in place or place.startswith(f"file{_SCHEME}"):
+        _log.warning(
+            "%s has the only copy of state: see that its file system keeps several, and that every "
+            "node finds it there",
+            place,
+        )
+
+
+def _runs_already(name: str) -> StoreLockedError:
+    return StoreLockedError(
+        f"pipeline {name!r} runs on this cluster: wait for its end, or stop it with `walle scale "
+        f"{name} --hosts 0`"
+    )
 
 
 def _on_head(ray: Any) -> Any:

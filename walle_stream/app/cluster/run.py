@@ -79,6 +79,8 @@ class ClusterRun:
         self._size = Size(self._size.changes + 1, min(hosts, self._assembly.partition_count))
         for host in self.watch.hosts:
             host.tell("remember", self._size)
+        # of those that left before another supervisor began, too
+        self._leaving.update(host for host in self.watch.hosts if host.step == "done")
         return self._size.hosts
 
     def told(self, phase: RunPhase = "running") -> RunStatus:
@@ -93,7 +95,7 @@ class ClusterRun:
             WalleError: A host failed for good; all are ended.
         """
         try:
-            while any(host.step != "done" for host in self.watch.hosts):
+            while not self._is_over:
                 self._turn()
         finally:
             for host in self.watch.hosts:
@@ -111,6 +113,14 @@ class ClusterRun:
             wall_s=(monotonic_ms() - self._started_ms) / 1000.0,
             cpu_s=process_cpu_s() + sum(host.cpu_s for host in self.watch.hosts),
         )
+
+    @property
+    def _is_over(self) -> bool:
+        hosts = self.watch.hosts
+        if any(host.step != "done" for host in hosts):
+            return False
+        has_left = self._assigner is not None and self._assigner.has_left
+        return self._stop.is_set() or (len(hosts) >= self._size.hosts and not has_left)
 
     # Hosts
 
@@ -199,6 +209,8 @@ class ClusterRun:
         self._unheard.discard(host)
         self.watch.take(host, state)
         self._size = max(self._size, state.size)
+        if host.step == "done":
+            host.drop()  # a node under it may go, and another host have its room
         assigner, index = self._assigner, self.watch.hosts.index(host)
         if assigner is None:
             return
@@ -252,15 +264,28 @@ class ClusterRun:
             return
         while len(hosts) < self._size.hosts:
             hosts.append(self._make_worker(len(hosts), []))
+        assigner = self._assigner
+        # another supervisor's hosts may have ended while a partition of a dead one was left
+        is_left = assigner is not None and assigner.has_left
+        is_needed = is_left and all(host.step == "done" for host in hosts)
         for host in hosts[: self._size.hosts]:
-            if host.step == "done" and host in self._leaving:
+            if host.step == "done" and (is_needed or host in self._leaving):
                 host.restart("more hosts are wanted", is_death=False)
                 self._forget(host)
-        if self._assigner is None:
-            self._leave(hosts[self._size.hosts :])  # the group gives to others what they had
+        surplus = hosts[self._size.hosts :]
+        if assigner is not None:
+            # those that have partitions go when others have taken these
+            hosts = surplus if is_left else hosts
+            surplus = [host for host in hosts if host.step == "starting"]
+        self._leave(surplus)
 
     def _leave(self, hosts: list[Worker]) -> None:
         for host in hosts:
-            if host.step == "running" and host not in self._leaving:
+            if host in self._leaving:
+                continue
+            if host.step == "running":
                 self._leaving.add(host)
                 host.tell("stop")
+            elif host.step == "starting" and host not in self._unheard:
+                self._leaving.add(host)
+                host.drop()  # nothing is open, and there may never be room for it

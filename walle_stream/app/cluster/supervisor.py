@@ -97,12 +97,13 @@ class Supervisor:
         return self._run.told("ended" if self._failure is None else "failed")
 
     def stop(self, reason: str) -> None:
-        """Ask the run to stop; see ``LocalRun.stop``."""
-        self._run.stop(reason)
+        """Ask the run to stop; see ``LocalRun.stop``. One that is over stays as it is."""
+        if not self._over.is_set():
+            self._run.stop(reason)
 
     def scale(self, hosts: int) -> int:
-        """Go on with another number of hosts; returns how many it will be."""
-        return self._run.scale(hosts)
+        """Go on with another number of hosts; returns how many it will be, 0 where it is over."""
+        return 0 if self._over.is_set() else self._run.scale(hosts)
 
     def wait(self) -> RunReport:
         """Return what the run did, at its end; blocks until then.

@@ -42,15 +42,17 @@ def scale(pipeline: str, hosts: int) -> int:
 
     Raises:
         ClusterError: The cluster of ``RAY_ADDRESS`` cannot be reached.
-        StoreMissingError: It does not run this pipeline.
+        StoreMissingError: It does not run this pipeline, or no longer.
     """
     with _joined("") as ray:
         found = find_supervisor(ray, pipeline)
+        if found is not None and hosts:
+            count: int = ray.get(found.scale.remote(hosts), timeout=START_TIMEOUT_MS / 1000.0)
+            if count:
+                return count
+            found = None
         if found is None:
             raise StoreMissingError(f"the cluster does not run pipeline {pipeline!r}")
-        if hosts:
-            count: int = ray.get(found.scale.remote(hosts), timeout=START_TIMEOUT_MS / 1000.0)
-            return count
         ray.get(found.stop.remote("a scale to 0 hosts"))
         ray.wait([found.wait.remote()])
         return 0

@@ -190,6 +190,11 @@ class Worker:
         with suppress(Exception):
             self._ray.kill(self.actor, no_restart=True)
 
+    def drop(self) -> None:
+        """End it for good; an answer that it owes is not waited for."""
+        self.kill()
+        self.ref, self.step = None, "done"
+
     def _start(self) -> None:
         self.step, self.pid, self.opened = "starting", 0, None
         self.actor = self._make()

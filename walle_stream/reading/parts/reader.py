@@ -32,6 +32,8 @@ class PartPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Steps of it that were given, each of at most one event and one row."""
     taken: Count = 0
     """Rows up to here."""
+    digest: str = ""
+    """Of the cut that it is a place in."""
 
 
 class PartLane(Lane[PartPosition]):
@@ -61,10 +63,18 @@ class PartReader(LaneReader[PartPosition]):
         """Begin; no part is opened yet.
 
         Raises:
-            SourceError: An offset is not of a source in parts.
+            SourceError: An offset is not of a source in parts, or of these.
         """
         super().__init__(opening._replace(limit=None), PartPosition())
         self._folder, self._parts = folder / manifest.folder, manifest.parts
+        self._digest = manifest.digest
+        for lane in self._lanes.values():
+            if lane.done.digest not in {"", self._digest}:
+                raise SourceError(
+                    f"{folder} was cut from another file, or otherwise, than the parts of which "
+                    f"partition {lane.number} has read some: give a new data directory and, with "
+                    "spec.state.snapshots, another place for them"
+                )
         rows = [part.rows for part in manifest.parts]
         taken = [lane.done.taken for lane in self._lanes.values()]
         is_limited = opening.limit is not None and opening.limit <= sum(rows) - sum(taken)
@@ -112,7 +122,8 @@ class PartReader(LaneReader[PartPosition]):
         if stop == steps:
             at, step, lane.frame = lane.end, 0, None
         self._count += len(lane.events)
-        position = PartPosition(at=at, step=step, taken=done.taken + last - first)
+        taken = done.taken + last - first
+        position = PartPosition(at=at, step=step, taken=taken, digest=self._digest)
         self._ready.append(lane.cut(position))
         return True
 
@@ -131,7 +142,8 @@ class PartReader(LaneReader[PartPosition]):
 
     @override
     def _position(self, lane: Lane[PartPosition], *, is_end: bool = False) -> PartPosition:
-        return msgspec.structs.replace(lane.done, is_end=True) if is_end else lane.done
+        done = lane.done
+        return msgspec.structs.replace(done, is_end=True, digest=self._digest) if is_end else done
 
     @property
     @override

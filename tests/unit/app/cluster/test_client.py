@@ -11,7 +11,7 @@ from walle_stream.errors import SourceError, StoreError
 
 
 def assembly(**more):
-    given = {"has_snapshots": True, "spread": lambda: None, **more}
+    given = {"snapshots": SimpleNamespace(place="s3://b/a"), "spread": lambda: None, **more}
     return SimpleNamespace(**given)
 
 
@@ -23,7 +23,7 @@ def refuse():
     ("made", "limit", "error"),
     [
         (assembly(), 5, SourceError),
-        (assembly(has_snapshots=False), None, StoreError),
+        (assembly(snapshots=None), None, StoreError),
         (assembly(spread=refuse), None, SourceError),
     ],
 )
@@ -32,5 +32,9 @@ def test_what_would_stay_on_one_node_is_refused(made, limit, error):
         check_spread(made, RunOptions(Path("d"), 2, limit))
 
 
-def test_what_can_go_anywhere_is_not():
-    check_spread(assembly(), RunOptions(Path("d"), 2))
+@pytest.mark.parametrize("place", ["s3://b/a", "file:///f", "/f"])
+def test_what_can_go_anywhere_is_not_and_a_single_copy_is_told(caplog, place):
+    check_spread(assembly(snapshots=SimpleNamespace(place=place)), RunOptions(Path("d"), 2))
+    assert ["the only copy" in each.getMessage() for each in caplog.records] == (
+        [] if place.startswith("s3") else [True]
+    )

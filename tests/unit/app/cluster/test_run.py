@@ -81,6 +81,7 @@ class Ray:
         self.hosts, self.answers, self.refs = {}, {}, count()
         self.asked = {}
         self.has_ended = False
+        self.without_room = set()
         self.options = []
 
     def _list(self, *, all_namespaces):
@@ -101,6 +102,7 @@ class Ray:
     def _made(self, name):
         assert name not in self.hosts
         self.hosts[name] = Host(self, name)
+        self.hosts[name].is_silent = name in self.without_room
         return self.hosts[name]
 
     def get_actor(self, name, namespace):
@@ -241,7 +243,7 @@ def test_fewer_hosts_leave_when_others_have_their_partitions_and_come_back(ray, 
     assert run.scale(99) == PARTITIONS
     run.scale(2)
     turns(run)
-    assert sorted(map(len, owned(ray).values())) == [0, 3, 3]
+    assert sorted(map(len, owned(ray).values())) == [3, 3]  # the third one's process has ended
 
 
 def test_a_group_places_by_itself(ray, make):
@@ -268,6 +270,47 @@ def test_it_ends_with_the_source_and_leaves_no_host(ray, make):
     ray.has_ended = True
     turns(run)
     assert [host.step for host in run.watch.hosts] == ["done", "done"]
+
+
+@pytest.mark.parametrize("is_placed", [False, True])
+@pytest.mark.parametrize("how", ["stop", "scale"])
+def test_a_host_without_room_is_given_up_where_it_is_not_needed(ray, make, how, is_placed):
+    ray.without_room = {"shop/host-1.0"}
+    run = make(2, is_placed=is_placed)
+    turns(run)
+    assert not run._is_over
+    if how == "stop":
+        run.stop("SIGTERM")
+    else:
+        run.scale(1)
+    turns(run)
+    assert run.watch.hosts[1].step == "done"
+    assert run._is_over is (how == "stop")
+    assert "shop/host-1.0" not in ray.hosts
+
+
+def test_a_run_that_has_all_does_not_wait_for_a_host_without_room(ray, make):
+    ray.without_room = {"shop/host-1.0"}
+    run = make(2)
+    turns(run)
+    ray.has_ended = True
+    turns(run)
+    assert run._is_over
+
+
+def test_a_run_does_not_end_with_what_another_supervisor_left_alone(ray, make):
+    turns(make(2))
+    # the supervisor dies, and a host; the other one had been told to stop
+    ray.kill(ray.hosts["shop/host-1.0"])
+    ray.hosts["shop/host-0.0"].state_of.phase = "done"
+    again = make(2)
+    for _ in range(60):
+        again._turn()
+        assert not again._is_over
+    assert sorted(chain(*owned(ray).values())) == list(range(PARTITIONS))
+    ray.has_ended = True
+    turns(again)
+    assert again._is_over
 
 
 def test_a_stop_ends_every_host(ray, make):
