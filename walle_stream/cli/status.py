@@ -46,7 +46,7 @@ def status(options: argparse.Namespace) -> int:
         print(f"{dropped:,} features were dropped unsent: see onFull and maxAge of spec.tunnel")
     waiting = sum(partition.waiting_messages for partition in run.partitions)
     if waiting:
-        print(f"messages for devices that were never seen: {waiting:,}")
+        print(f"{waiting:,} messages wait for devices that were never seen")
     return 0
 
 
