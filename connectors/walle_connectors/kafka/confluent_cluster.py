@@ -236,14 +236,24 @@ class ConfluentCluster:
         return TopicIdentity(len(told.partitions), self._cluster_id, _text(told.topic_id))
 
     def offsets(self, numbers: Collection[int], at_ms: int) -> dict[int, int]:
-        """Return places in partitions; see ``Cluster.offsets``."""
+        """Return places in partitions; see ``Cluster.offsets``.
+
+        Raises:
+            BrokerUnreachableError: No broker answers, or none takes the login.
+        """
         topic = self._model.topic
         if self._asking is None:
             self._asking = self._consumer(self._model.group or topic)
         # the library hands -1 and -2 on as they are, which are Kafka's own words for both ends
         places = [TopicPartition(topic, number, at_ms) for number in numbers]
-        with self._of_topic():
-            told = self._told(partial(self._asking.offsets_for_times, places, ASK_S))
+        try:
+            with self._of_topic():
+                told = self._told(partial(self._asking.offsets_for_times, places, ASK_S))
+        except BrokerUnreachableError:
+            # nobody polls it, so it hears of no refused login: the next one reads the file
+            self._asking.close()
+            self._asking = None
+            raise
         return {each.partition: max(each.offset, -1) for each in told}
 
     @contextmanager

@@ -27,7 +27,7 @@ def net_client(connection: Connection, **given: Any) -> Any:
     given["socket_connection_setup_timeout_ms"] = CONNECT_MS
     given["socket_connection_setup_timeout_max_ms"] = CONNECT_MS
     net = NetworkSelector(**given)
-    return KafkaNetClient(net, _Manager(connection, net, **given), **given)
+    return _Client(net, _Manager(connection, net, **given), **given)
 
 
 def login_refusal(connection: Connection) -> Exception | None:
@@ -35,11 +35,19 @@ def login_refusal(connection: Connection) -> Exception | None:
     return _refused.get((connection.brokers, connection.sasl))
 
 
+class _Client(KafkaNetClient):  # type: ignore[misc]
+    @override
+    def connection_delay(self, node_id: Any) -> Any:
+        # a producer takes it for milliseconds, and would look hundreds of times a second
+        return super().connection_delay(node_id) * 1_000
+
+
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]
     def __init__(self, connection: Connection, net: Any, **given: Any) -> None:
         self._to = connection
         self._key = connection.brokers, connection.sasl
         self._watched: dict[Any, Any] = {}
+        self._refusing: set[Any] = set()
         super().__init__(net, **given)
 
     @override
@@ -52,14 +60,24 @@ class _Manager(KafkaConnectionManager):  # type: ignore[misc]
         connection = super().get_connection(node_id, *arguments, **options)
         if is_new and connection is not known:
             self._watched[node_id] = connection
-            connection.init_future.add_callback(lambda _: _refused.pop(self._key, None))
+            connection.init_future.add_callback(lambda _: self._take_success(node_id))
             connection.init_future.add_errback(lambda error: self._take_failure(node_id, error))
         return connection
+
+    @override
+    def reset_backoff(self, node_id: Any) -> None:
+        # called behind a login that was refused, too: pauses would never grow
+        if node_id not in self._refusing:
+            super().reset_backoff(node_id)
+
+    def _take_success(self, node_id: Any) -> None:
+        self._refusing.discard(node_id)
+        _refused.pop(self._key, None)
 
     def _take_failure(self, node_id: Any, error: Exception) -> None:
         if isinstance(error, SaslAuthenticationFailedError | UnsupportedSaslMechanismError):
             _refused[self._key] = error
+            self._refusing.add(node_id)
             refusal = self._to.no_answer(error, is_login=True)
             _reminder.warn(self._key, f"{refusal}; waited for")
-            # behind what takes this for a connection that was made
-            self.call_soon(self.update_backoff, node_id)
+            self.update_backoff(node_id)

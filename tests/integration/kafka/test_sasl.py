@@ -262,7 +262,9 @@ def test_a_wrong_password_is_named_and_features_wait(
     file, _ = pipeline(login(mechanism, WRONG), driver=driver)
     code, checks = examined(file, capsys)
     assert code == BrokerUnreachableError.exit_code
-    assert "refuses the login" in checks[-1]["text"]
+    said = checks[-1]["text"]
+    # kafka-python may see the connection's end before the refusal that came with it
+    assert "refuses the login" in said or (driver == "kafka-python" and "or the login" in said)
     assert PASSWORD not in str(checks)
     done = run(file, tmp_path / "data")
     assert "the login in `sasl`" in done.stderr
