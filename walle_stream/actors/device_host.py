@@ -284,7 +284,6 @@ class DeviceHost(Actor):
     def settle(self) -> bool:
         """Take what came down; see ``Placement.settle``."""
         self._commit_all()
-        self._looked_ms = 0.0  # a message may have come right behind the last look
         self.on_idle()
         is_behind = any(each.parts[Calls].is_behind for each in self._partitions.values())
         return not self._open_calls and not is_behind
@@ -474,6 +473,7 @@ class DeviceHost(Actor):
 
     def _settle(self, asked: Settle) -> int:
         deadline_ms = monotonic_ms() + asked.timeout_s * 1000.0
+        self._looked_ms = 0.0  # a message may have come right behind the last look
         while not (self.settle() or monotonic_ms() >= deadline_ms or asked.is_stopped()):
             Flag().wait(SETTLE_POLL_S)
         return self._open_calls

@@ -24,14 +24,11 @@ def check_files(loaded: LoadedPipeline[Any]) -> None:
     Raises:
         SpecFileError: One is missing, or cannot be used; it names the section.
     """
+    file, sinks = str(loaded.file), {f"sinks.{name}": each for name, each in loaded.sinks.items()}
     parts = {"source": loaded.source, "tunnel": loaded.tunnel, "deadLetters": loaded.dead_letters}
-    for key, model in (
-        parts | {f"sinks.{name}": each for name, each in loaded.sinks.items()}
-    ).items():
+    for key, model in {**parts, **sinks}.items():
         if isinstance(model, HasFiles):
             try:
                 model.check_files()
             except WalleError as error:
-                raise SpecFileError(
-                    f"{loaded.file}: spec.{key}: {error}", str(loaded.file)
-                ) from error
+                raise SpecFileError(f"{file}: spec.{key}: {error}", file) from error

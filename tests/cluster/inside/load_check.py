@@ -3,13 +3,11 @@
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from broker import CLIENT
+from broker import partitions, records
 from silences import longest
 
-from kafka import KafkaConsumer, TopicPartition
 from walle_stream.wire.record import decode_record
 
 
@@ -55,27 +53,6 @@ def figures(
         "p50_ms": share[0],
         "p99_ms": share[1],
     }
-
-
-def partitions(topic: str) -> set[int]:
-    """Return the partitions of a topic."""
-    consumer = KafkaConsumer(**CLIENT, group_id=None)
-    found: set[int] = consumer.partitions_for_topic(topic) or set()
-    consumer.close()
-    return found
-
-
-def records(topic: str) -> Iterator[Any]:
-    """Yield all records of a topic, those of a partition in their order."""
-    consumer = KafkaConsumer(**CLIENT, group_id=None, enable_auto_commit=False)
-    places = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic) or ()]
-    consumer.assign(places)
-    consumer.seek_to_beginning(*places)
-    ends = consumer.end_offsets(places)
-    while any(consumer.position(place) < ends[place] for place in places):
-        for found in consumer.poll(timeout_ms=200).values():
-            yield from found
-    consumer.close()
 
 
 if __name__ == "__main__":

@@ -3,32 +3,19 @@
 import json
 import sys
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from itertools import pairwise
 
-from broker import CLIENT
-
-from kafka import KafkaConsumer, TopicPartition
+from broker import partitions, records
 
 
 def main() -> None:
     """Print an object of seconds by partition for each [since, until]; one without records was silent throughout."""
     topic, windows = sys.argv[1], json.loads(sys.argv[2])
-    consumer = KafkaConsumer(**CLIENT, group_id=None, enable_auto_commit=False)
-    places = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic) or ()]
-    consumer.assign(places)
-    consumer.seek_to_beginning(*places)
-    ends = consumer.end_offsets(places)
-    times: defaultdict[int, list[float]] = defaultdict(list)
-    while any(consumer.position(place) < ends[place] for place in places):
-        for place, records in consumer.poll(timeout_ms=200).items():
-            times[place.partition] += [record.timestamp / 1000.0 for record in records]
-    consumer.close()
-    numbers = [place.partition for place in places]
+    times: dict[int, list[float]] = {number: [] for number in partitions(topic)}
+    for record in records(topic):
+        times[record.partition].append(record.timestamp / 1000.0)
     print(
-        json.dumps(
-            [{each: longest(times[each], *window) for each in numbers} for window in windows]
-        )
+        json.dumps([{each: longest(times[each], *window) for each in times} for window in windows])
     )
 
 
