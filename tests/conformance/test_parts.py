@@ -11,6 +11,7 @@ from walle_stream.app.cutting import cut
 from walle_stream.errors import SourceError
 from walle_stream.ports import Source
 from walle_stream.reading.parts import PartedSource
+from walle_stream.store.objects import FolderObjects
 from walle_stream.testing.source_log import add, expect_same, new_log, read_out
 from walle_stream.testing.source_suite import SourceSuite
 from walle_stream.types import partition_of
@@ -27,7 +28,7 @@ class Parted(SourceSuite):
         keys = Keys(path=folder / "parts")
         if not keys.path.exists():
             self.cut(super().make_source(folder), keys)
-        return PartedSource(keys)
+        return PartedSource(keys, FolderObjects(keys.path))
 
     def cut(self, source: Source, keys: Keys) -> None:
         cut(source, keys, keys.path, self.partition_count)

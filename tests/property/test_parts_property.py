@@ -16,6 +16,7 @@ from walle_connectors.events import CONNECTOR as EVENTS
 from walle_stream.app.cutting import cut
 from walle_stream.ports import Source, SourceBatch
 from walle_stream.reading.parts import PartedSource
+from walle_stream.store.objects import FolderObjects
 from walle_stream.testing.source_log import (
     add,
     expect_same,
@@ -40,7 +41,7 @@ class Keys(BaseModel):
 def parted(source: Source, folder: Path) -> PartedSource:
     keys = Keys(path=folder)
     cut(source, keys, folder, PARTITIONS)
-    return PartedSource(keys)
+    return PartedSource(keys, FolderObjects(keys.path))
 
 
 def read(source: Source, data: st.DataObject) -> list[SourceBatch]:

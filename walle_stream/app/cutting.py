@@ -1,7 +1,9 @@
 """Cuts a source by partition, in one pass: what each partition is given becomes a part of its own.
 
-The parts of a cut lie in a folder of their own, which the manifest names. It is replaced last, when
-everything is on the disk: a killed cut leaves the previous parts, or none.
+The parts of a cut lie in a folder that is called as their digest is, and which the manifest names.
+That is replaced last, when everything is on the disk: a killed cut leaves the previous parts, or
+none. The same file cut again makes the same folder, so nothing changes for those who read it. Into
+an object store goes a cut that was made on the disk.
 """
 
 import os
@@ -10,19 +12,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 from uuid import uuid4
 
 import msgspec
 from pydantic import BaseModel
 
-from walle_stream.errors import SourceError, SpecFileError, StoreFullError, StoreLockedError
-from walle_stream.ports import Source, SourceBatch
-from walle_stream.reading.parts.layout import MANIFEST, Frame, Manifest, Part, part_path, rules_of
+from walle_stream.errors import (
+    SourceError,
+    SpecFileError,
+    StoreFullError,
+    StoreLockedError,
+)
+from walle_stream.ports import ObjectStore, Source, SourceBatch
+from walle_stream.reading.parts.layout import MANIFEST, Frame, Manifest, Part, part_name, rules_of
 from walle_stream.spec.connectors import ConnectorModels, load_connector, placing_of
 from walle_stream.spec.loader import UnreadPackage, load_pipeline
 from walle_stream.store.files import FULL_DISK, make_folder, put_file, sync_folder
 from walle_stream.store.locks import try_lock
+from walle_stream.store.objects import open_objects
 from walle_stream.types import Placing, partition_of, placing_mark
 
 FRAME_EVENTS: Final = 256
@@ -35,32 +44,66 @@ type OnProgress = Callable[[float, int], None]
 
 
 def cut_source(
-    file: Path, overrides: Sequence[str], out: Path | None, on_progress: OnProgress
-) -> tuple[Path, Manifest]:
+    file: Path, overrides: Sequence[str], out: str | None, on_progress: OnProgress
+) -> tuple[str, Manifest]:
     """Cut the source of a pipeline; blocks. The new parts replace the previous ones.
 
-    Parts go to the folder ``out`` (None: ``PATH.parts``, beside the source's file). Returns the
-    folder, and what it has.
+    Parts go to ``out``, a folder or the URL of one in an object store (None: ``PATH.parts``, beside
+    the source's file). Returns that place, and what it has.
 
     Raises:
         SpecFileError: The definition is wrong, or its source is no file.
         SourceError: The source cannot be read to its end, or its parts cannot be written.
         StoreFullError: The disk is full; what was written is removed.
         StoreLockedError: Another process cuts into that folder.
+        StoreError: The object store refuses, or is unreachable.
     """
     models, package = ConnectorModels(), UnreadPackage.of_file
     loaded = load_pipeline(file, overrides, connector_models=models, read_package=package)
     spec, model = loaded.pipeline.spec, loaded.source
     connector = load_connector(spec.source.connector)
     source: Source = connector.open(model)
-    path: Path | None = getattr(model, "path", None)
-    if path is None or source.reads_apart:
+    path = getattr(model, "path", None)
+    if not isinstance(path, Path) or source.reads_apart:
         raise SpecFileError(
             f"{loaded.file}: spec.source names no file in one piece: there is nothing to cut"
         )
     placing = placing_of(connector, load_connector(spec.tunnel.connector))
-    out = out or path.with_name(f"{path.name}.parts")
-    return out, cut(source, model, out, spec.runtime.partitions, placing, on_progress)
+    out = out or str(path.with_name(f"{path.name}.parts"))
+    count = spec.runtime.partitions
+    if "://" not in out:
+        return out, cut(source, model, Path(out), count, placing, on_progress)
+    objects = open_objects(out)
+    before = _cut_before(objects)  # also whether it can be reached
+    with TemporaryDirectory(prefix="walle-parts-") as folder:
+
+        def on_half(share: float, events: int) -> None:
+            on_progress(share / 2, events)
+
+        manifest = cut(source, model, Path(folder), count, placing, on_half)
+        _send(Path(folder), manifest, objects, on_progress)
+    if before is not None and before.folder != manifest.folder:
+        objects.delete(objects.listed(before.folder))
+    return out, manifest
+
+
+def _cut_before(objects: ObjectStore) -> Manifest | None:
+    try:
+        return Manifest.read(objects)
+    except SourceError:  # none, or a damaged one
+        return None
+
+
+def _send(folder: Path, manifest: Manifest, objects: ObjectStore, on_progress: OnProgress) -> None:
+    """Put what was cut into a folder into an object store; the manifest last."""
+    rows, sent = sum(part.rows for part in manifest.parts), 0
+    size = sum(part.size_bytes for part in manifest.parts)
+    for number, part in enumerate(manifest.parts):
+        name = f"{manifest.folder}/{part_name(number)}"
+        objects.put(name, folder / name)
+        sent += part.size_bytes
+        on_progress((1 + sent / max(size, 1)) / 2, rows)
+    objects.put(MANIFEST, folder / MANIFEST)
 
 
 def cut(
@@ -74,23 +117,25 @@ def cut(
     """Cut a source that a section ``spec.source`` names; as ``cut_source``."""
     reader = source.open({}, partition_count, FRAME_EVENTS * partition_count, None, placing)
     events = 0
-    with closing(reader), _new_folder(out) as folder:
-        writer = _Writer(folder, partition_count)
+    with closing(reader), _new_folder(out) as new:
+        writer = _Writer(new, partition_count)
         while not reader.is_done:
             for batch in reader.read():
                 writer.add(batch)
                 events += len(batch.events)
             on_progress(reader.progress, events)
         writer.write(is_last=True)
+        folder = _named(new, writer.digest.hexdigest())
         manifest = Manifest(
             folder=folder.name,
-            digest=writer.digest.hexdigest(),
+            digest=folder.name,
             source=dict(source.fingerprint),
             rules=rules_of(model),
             placing=placing_mark(placing),
             parts=tuple(writer.parts),
         )
         put_file(out / MANIFEST, msgspec.json.encode(manifest) + b"\n")
+        _remove_others(folder)
     return manifest
 
 
@@ -120,7 +165,7 @@ class _Writer:
     def write(self, *, is_last: bool = False) -> None:
         self._waiting_bytes = 0
         for number, waiting in enumerate(self._waiting):
-            with part_path(self._folder, number).open("ab") as file:
+            with (self._folder / part_name(number)).open("ab") as file:
                 file.write(b"".join(waiting))
                 if is_last:
                     file.flush()
@@ -130,9 +175,29 @@ class _Writer:
             sync_folder(self._folder)
 
 
+def _named(new: Path, digest: str) -> Path:
+    """Give parts the folder of their digest; those that are there have the same bytes."""
+    folder = new.with_name(digest)
+    make_folder(folder)
+    for part in new.iterdir():
+        part.replace(folder / part.name)
+    sync_folder(folder)
+    new.rmdir()
+    return folder
+
+
+def _remove_others(folder: Path) -> None:
+    """Remove former parts, beside the folder of those that the manifest names."""
+    for each in folder.parent.iterdir():
+        # nobody else's: a cut's own name, and parts alone in it
+        is_ours = each.is_dir() and len(each.name) == len(folder.name) and each != folder
+        if is_ours and all(one.suffix == ".part" for one in each.iterdir()):
+            shutil.rmtree(each)
+
+
 @contextmanager
 def _new_folder(out: Path) -> Iterator[Path]:
-    """Make a folder for parts; remove all others in the end, or this one after a failure.
+    """Make a folder for parts, and remove it where it is still there in the end.
 
     Raises:
         SourceError: It cannot be written.
@@ -148,14 +213,8 @@ def _new_folder(out: Path) -> Iterator[Path]:
             make_folder(folder)
             try:
                 yield folder
-            except BaseException:
-                shutil.rmtree(folder)
-                raise
-            for each in out.iterdir():
-                # nobody else's: a cut's own name, and parts alone in it
-                is_ours = each.is_dir() and len(each.name) == len(folder.name) and each != folder
-                if is_ours and all(one.suffix == ".part" for one in each.iterdir()):
-                    shutil.rmtree(each)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     except SourceError:
         raise  # one of a missing file is an OSError, too
     except OSError as error:

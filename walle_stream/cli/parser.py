@@ -191,7 +191,7 @@ def _add_partition(commands: Any) -> None:
     cut = commands.add_parser("partition", help="cut a source's file by partition, for many hosts")
     cut.add_argument("file", metavar="FILE", help="pipeline YAML: its source and partitions")
     cut.add_argument(
-        "--to", type=_folder, metavar="FOLDER", help="of the parts (default: PATH.parts)"
+        "--to", metavar="PLACE", help="folder of the parts, or URL (default: PATH.parts)"
     )
     cut.add_argument("--set", action="append", default=[], metavar="A.B=C")
     cut.add_argument("--json", action="store_true", help="one JSON object on one line")
@@ -445,9 +445,3 @@ def _at_least(least: int, text: str) -> int:
     if value < least:
         raise argparse.ArgumentTypeError(f"{value} is not {least} or more")
     return value
-
-
-def _folder(text: str) -> Path:
-    if "://" in text:
-        raise argparse.ArgumentTypeError(f"{text!r} is no folder: cut to one, then copy it there")
-    return Path(text)

@@ -14,14 +14,14 @@ def partition(options: argparse.Namespace) -> int:
     """Cut the source's file, and say where its parts are."""
     file = find_definition(options.file)
     with run_progress() as on_progress:
-        folder, manifest = cut_source(file, options.set, options.to, on_progress)
+        place, manifest = cut_source(file, options.set, options.to, on_progress)
     count, rows = len(manifest.parts), sum(part.rows for part in manifest.parts)
     size = sum(part.size_bytes for part in manifest.parts)
     if options.json:
-        made = {"folder": str(folder), "partitions": count, "rows": rows, "bytes": size}
+        made = {"folder": place, "partitions": count, "rows": rows, "bytes": size}
         print(msgspec.json.encode(made).decode())
     else:
-        print(f"{folder}: {rows:,} rows in {count} parts, {size:,} bytes")
-        given = [f"--set={each}" for each in (*options.set, f"spec.source.path={folder}")]
+        print(f"{place}: {rows:,} rows in {count} parts, {size:,} bytes")
+        given = [f"--set={each}" for each in (*options.set, f"spec.source.path={place}")]
         print(f"run it:   {shlex.join(('walle', 'run', options.file, *given))}")
     return 0

@@ -33,6 +33,13 @@ class ObjectStore(Protocol):
             FileNotFoundError: Nothing has it; at the first piece.
         """
 
+    def read(self, name: str, start: int, size: int) -> bytes:
+        """Return ``size`` bytes of what has a name, from ``start`` on; fewer where it ends before.
+
+        Raises:
+            FileNotFoundError: Nothing has it.
+        """
+
     def listed(self, folder: str) -> Mapping[str, int]:
         """Return all that is below a folder now, by name, with its size in bytes."""
 

@@ -37,3 +37,11 @@ def reached(place: str) -> str:
 
 PlaceField = Annotated[str, PathMarker(), AfterValidator(reached)]
 """A folder as a path, or a URL of one of the schemes."""
+
+
+def _told_apart(place: Path | str) -> Path | str:
+    return reached(str(place)) if "://" in str(place) else _without_nul(Path(place))
+
+
+InputField = Annotated[Path | str, PathMarker(), AfterValidator(_told_apart)]
+"""A file or folder as a path, or a URL as text."""

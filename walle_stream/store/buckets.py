@@ -93,6 +93,10 @@ class BucketObjects(ObjectStore):
             for part in obstore.get(self._store, name).stream(min_chunk_size=_CHUNK_BYTES):
                 yield bytes(part)
 
+    def read(self, name: str, start: int, size: int) -> bytes:  # noqa: D102 - inherited
+        with self._told(may_lack=True):
+            return bytes(obstore.get_range(self._store, name, start=start, length=size))
+
     def listed(self, folder: str) -> Mapping[str, int]:  # noqa: D102 - inherited
         with self._told():
             found = obstore.list(self._store, folder)

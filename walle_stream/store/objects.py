@@ -38,7 +38,7 @@ def open_objects(url: str, options: Mapping[str, Any] | None = None) -> ObjectSt
     try:
         reached(url)
     except ValueError as error:
-        raise SpecFileError(f"snapshots: {error}") from error
+        raise SpecFileError(f"object store: {error}") from error
     if "://" not in url:
         return FolderObjects(Path(url))
     if url.startswith("file:"):
@@ -86,6 +86,11 @@ class FolderObjects(ObjectStore):
             while part := file.read(_CHUNK_BYTES):
                 yield part
 
+    def read(self, name: str, start: int, size: int) -> bytes:  # noqa: D102 - inherited
+        with self._told(may_lack=True), (self._folder / name).open("rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(size)
+
     def listed(self, folder: str) -> Mapping[str, int]:  # noqa: D102 - inherited
         def refuse(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError):
@@ -121,6 +126,6 @@ class FolderObjects(ObjectStore):
                 raise
             raise refusal(
                 error,
-                f"{self._folder} cannot be used for snapshots: {error}: give a folder with room "
+                f"{self._folder} cannot be used: {error}: give a folder with room "
                 "that every machine may write",
             ) from error

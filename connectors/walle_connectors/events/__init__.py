@@ -16,6 +16,7 @@ from walle_connectors.events.device import DeviceEvents
 from walle_connectors.events.model import EventsModel
 from walle_connectors.events.source import EventsSource
 from walle_stream.reading.parts import PartedSource, parted
+from walle_stream.store.objects import open_objects
 
 
 class EventsConnector:
@@ -26,7 +27,7 @@ class EventsConnector:
 
     def open(self, model: EventsModel) -> EventsSource | PartedSource:
         """Return the source of a definition; the file is opened later."""
-        return parted(model) or EventsSource(model)
+        return parted(model, open_objects) or EventsSource(model)
 
     def open_device(
         self, path: Path | None, device_id: str, partition: int, *, follows: bool

@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from walle_stream.spec.paths import PathField
+from walle_stream.spec.paths import InputField
 from walle_stream.spec.scalars import SizeBytes
 from walle_stream.spec.strict import Strict
 
@@ -15,8 +15,8 @@ class EventsModel(Strict):
     """Where the file is; its beginning says which of both formats it has."""
 
     connector: str = "events"
-    path: PathField = Field(
-        description="JSON Lines or packed events, gzip is recognised; or a folder of parts."
+    path: InputField = Field(
+        description="JSON Lines or packed events, gzip is recognised; or parts: a folder or URL."
     )
     max_record_bytes: SizeBytes = Field(
         default=_MIB, ge=64, le=2**30, description="A longer line or payload is a dead letter."

@@ -1,6 +1,7 @@
 """A file of events: its identity, and opening it anywhere."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, override
 
 import msgspec
@@ -25,7 +26,7 @@ class EventsSource(FileSource):
 
     def __init__(self, model: EventsModel) -> None:
         """Keep the definition; the file is not touched."""
-        super().__init__(model.path, "events")
+        super().__init__(Path(model.path), "events")
         self._max_bytes = model.max_record_bytes
 
     @override

@@ -10,6 +10,7 @@ from typing import Final
 from walle_connectors.files.model import FilesModel
 from walle_connectors.files.source import FilesSource
 from walle_stream.reading.parts import PartedSource, parted
+from walle_stream.store.objects import open_objects
 
 __all__ = ["CONNECTOR", "FilesConnector", "FilesModel", "FilesSource"]
 
@@ -22,7 +23,7 @@ class FilesConnector:
 
     def open(self, model: FilesModel) -> FilesSource | PartedSource:
         """Return the source of a definition; the file is opened later."""
-        return parted(model) or FilesSource(model)
+        return parted(model, open_objects) or FilesSource(model)
 
 
 CONNECTOR: Final = FilesConnector()

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from walle_stream.reading.mapping.keys import Expression
 from walle_stream.reading.mapping.model import RowMapping
-from walle_stream.spec.paths import PathField
+from walle_stream.spec.paths import InputField
 from walle_stream.spec.scalars import DurationMs, SizeBytes
 from walle_stream.spec.strict import Strict
 
@@ -34,8 +34,8 @@ class OrderModel(Strict):
 class FilesModel(RowMapping):
     """Keys of ``spec.source`` when its connector is ``files``."""
 
-    path: PathField = Field(
-        description="The file, gzip is recognised by its content; or a folder of parts."
+    path: InputField = Field(
+        description="The file, gzip is recognised by its content; or parts: a folder or URL."
     )
     format: Literal["csv", "jsonl"] = Field(description="CSV with a header line, or JSON Lines.")
     device: Expression = Field(description="Device id.")

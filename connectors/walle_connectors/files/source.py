@@ -1,6 +1,7 @@
 """The file source: a definition that can be opened."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, override
 
 from walle_connectors.file_stream import FileSource, FileStream
@@ -37,7 +38,7 @@ class FilesSource(FileSource):
 
     def __init__(self, model: FilesModel) -> None:
         """Keep the definition; the file is not touched."""
-        super().__init__(model.path, model.format)
+        super().__init__(Path(model.path), model.format)
         self._model = model
 
     @property

@@ -7,7 +7,6 @@ manifest is written last, so what it names is whole.
 
 import json
 import zlib
-from pathlib import Path
 from typing import Final, Self
 
 import msgspec
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 
 from walle_stream.errors import SourceError, SourceNotFoundError
 from walle_stream.events import Event
-from walle_stream.ports import DeadLetter, SourceBatch
+from walle_stream.ports import DeadLetter, ObjectStore, SourceBatch
 from walle_stream.reading.dead_letters import DECODE_ERRORS, text_digest
 
 MANIFEST: Final = "manifest.json"
@@ -35,7 +34,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = _VERSION
     folder: str
-    """Where the parts are, in the manifest's own."""
+    """Where the parts are, beside the manifest: as their digest is."""
     digest: str
     """Of all frames."""
     source: dict[str, str | int]
@@ -48,25 +47,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """By partition."""
 
     @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read that of a folder; blocks.
+    def read(cls, objects: ObjectStore) -> Self:
+        """Read that of a folder or an object store; blocks.
 
         Raises:
             SourceNotFoundError: There is none: nothing was cut there, or not to its end.
             SourceError: It is damaged, or of another version.
+            StoreError: It cannot be read.
         """
         try:
-            found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=cls)
-        except OSError as error:
+            found = msgspec.json.decode(b"".join(objects.get(MANIFEST)), type=cls)
+        except FileNotFoundError as error:
             raise SourceNotFoundError(
-                f"source {str(folder)!r} is a folder without whole parts ({error.strerror}): "
-                "run walle partition again, or correct spec.source.path"
+                f"source {objects.place!r} is a place without whole parts: run walle partition "
+                "again, or correct spec.source.path"
             ) from error
         except DECODE_ERRORS as error:
             found, problem = None, f"is damaged ({error})"
         if found is None or found.version != _VERSION:
             problem = problem if found is None else f"has layout {found.version}, not {_VERSION}"
-            raise SourceError(f"{folder / MANIFEST} {problem}: run walle partition again")
+            raise SourceError(f"{objects.place}/{MANIFEST} {problem}: run walle partition again")
         return found
 
 
@@ -113,9 +113,9 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Frame).decode
 
 
-def part_path(folder: Path, number: int) -> Path:
-    """Return the file of a partition, in the folder of the parts."""
-    return folder / f"{number:04}.part"
+def part_name(number: int) -> str:
+    """Return what a partition's file is called, in the folder of the parts."""
+    return f"{number:04}.part"
 
 
 def rules_of(model: BaseModel) -> str:

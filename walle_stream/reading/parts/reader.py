@@ -1,23 +1,27 @@
-"""Reads parts, of each wanted partition in turn; a file is open for one frame at a time."""
+"""Reads parts, of each wanted partition in turn, some of its bytes at a time."""
 
+import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, override
 
 import msgspec
 
-from walle_stream.errors import SourceError
-from walle_stream.ports import Unread
+from walle_stream.errors import SourceError, StoreError, StoreUnreachableError
+from walle_stream.ports import ObjectStore, Unread
 from walle_stream.reading.dead_letters import DECODE_ERRORS
 from walle_stream.reading.lane import Lane
 from walle_stream.reading.offsets import Count, Position
-from walle_stream.reading.parts.layout import Frame, Manifest, part_path
+from walle_stream.reading.parts.layout import Frame, Manifest, part_name
 from walle_stream.reading.reader import LaneReader
 from walle_stream.reading.source import Opening
 
-_BUFFER_BYTES: Final = 65_536
+_BLOCKS_BYTES: Final = 64 * 2**20
+_BLOCK_MIN_BYTES: Final = 2**16
+_BLOCK_MAX_BYTES: Final = 2**20  # that takes an object store some ten milliseconds
+
+_log = logging.getLogger(__name__)
 
 
 class PartPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,15 +43,17 @@ class PartPosition(Position, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class PartLane(Lane[PartPosition]):
     """A partition, and the frame that it is at."""
 
-    __slots__ = ("end", "frame")
+    __slots__ = ("block", "block_at", "end", "frame")
     _uncounted = 0
 
     def __init__(self, number: int, done: PartPosition) -> None:
         """Begin."""
         super().__init__(number, done)
         self.frame: Frame | None = None
-        self.end = 0
-        """Where the frame ends."""
+        self.end = done.at
+        """Where the frame ends; where none was read, where it begins."""
+        self.block, self.block_at = b"", done.at
+        """Bytes that were read, and where they begin."""
 
 
 class PartReader(LaneReader[PartPosition]):
@@ -59,21 +65,21 @@ class PartReader(LaneReader[PartPosition]):
     lane_type = PartLane
     _lanes: dict[int, PartLane]  # type: ignore[assignment] # of that type
 
-    def __init__(self, folder: Path, manifest: Manifest, opening: Opening) -> None:
+    def __init__(self, objects: ObjectStore, manifest: Manifest, opening: Opening) -> None:
         """Begin; no part is opened yet.
 
         Raises:
             SourceError: An offset is not of a source in parts, or of these.
         """
         super().__init__(opening._replace(limit=None), PartPosition())
-        self._folder, self._parts = folder / manifest.folder, manifest.parts
+        self._objects, self._folder, self._parts = objects, manifest.folder, manifest.parts
         self._digest = manifest.digest
         for lane in self._lanes.values():
             if lane.done.digest not in {"", self._digest}:
                 raise SourceError(
-                    f"{folder} was cut from another file, or otherwise, than the parts of which "
-                    f"partition {lane.number} has read some: give a new data directory and, with "
-                    "spec.state.snapshots, another place for them"
+                    f"{objects.place} was cut from another file, or otherwise, than the parts of "
+                    f"which partition {lane.number} has read some: give a new data directory and, "
+                    "with spec.state.snapshots, another place for them"
                 )
         rows = [part.rows for part in manifest.parts]
         taken = [lane.done.taken for lane in self._lanes.values()]
@@ -81,18 +87,28 @@ class PartReader(LaneReader[PartPosition]):
         self._stops = _stops(taken, rows, opening.limit or 0) if is_limited else None
         self._lanes = {number: self._lanes[number] for number in opening.own}
         self._waiting = deque(self._lanes.values())
+        share = _BLOCKS_BYTES // max(len(self._lanes), 1)
+        self._block_bytes = min(max(share, _BLOCK_MIN_BYTES), _BLOCK_MAX_BYTES)
+        self._is_away = False
 
     @override
     def _go_on(self) -> bool:
         if self.keeps_raw:
             raise SourceError("parts have no raw rows: run with --ledger over the file itself")
-        for _ in range(len(self._waiting)):
-            lane = self._waiting.popleft()
-            if self._take(lane):
-                self._waiting.append(lane)
-            if self._count >= self.batch_events:
-                break
-        self._count = 0
+        try:
+            for _ in range(len(self._waiting)):
+                if self._take(self._waiting[0]):
+                    self._waiting.rotate(-1)
+                else:
+                    self._waiting.popleft()
+                if self._count >= self.batch_events:
+                    break
+        except StoreUnreachableError as error:
+            self._tell_away(error)
+            return False
+        finally:
+            self._count = 0
+        self._is_away = False
         if not self._waiting:
             if self._stops is None:
                 self._tell_end()
@@ -128,17 +144,36 @@ class PartReader(LaneReader[PartPosition]):
         return True
 
     def _next(self, lane: PartLane) -> Frame:
-        path, at = part_path(self._folder, lane.number), lane.done.at
+        name, at = f"{self._folder}/{part_name(lane.number)}", lane.end
         try:
-            with path.open("rb", buffering=_BUFFER_BYTES) as file:
-                file.seek(at)
-                line = file.readline(self._parts[lane.number].size_bytes - at)
-            lane.frame, lane.end = Frame.decode(line), at + len(line)
-        except (OSError, ValueError, *DECODE_ERRORS) as error:
+            line = self._line(lane, name)
+            lane.frame = Frame.decode(line)
+        except StoreUnreachableError:
+            raise
+        except (OSError, StoreError, ValueError, *DECODE_ERRORS) as error:
             raise SourceError(
-                f"{path} cannot be read at byte {at} ({error}): run walle partition again"
+                f"{self._objects.place}/{name} cannot be read at byte {at} "
+                f"({error.__cause__ or error}): run walle partition again"
             ) from error
+        lane.end = at + len(line)
         return lane.frame
+
+    def _line(self, lane: PartLane, name: str) -> bytes:
+        at = lane.end
+        while not (stop := lane.block.find(b"\n", at - lane.block_at) + 1):
+            rest = lane.block[at - lane.block_at :]
+            left = self._parts[lane.number].size_bytes - at - len(rest)
+            size = min(left, self._block_bytes)
+            more = self._objects.read(name, at + len(rest), size) if left else b""
+            if not more:
+                return rest  # cut, as its end says
+            lane.block, lane.block_at = rest + more, at
+        return lane.block[at - lane.block_at : stop]
+
+    def _tell_away(self, error: StoreUnreachableError) -> None:
+        if not self._is_away:
+            _log.warning("parts are waited for: %s", error)
+        self._is_away = True
 
     @override
     def _position(self, lane: Lane[PartPosition], *, is_end: bool = False) -> PartPosition:

@@ -1,27 +1,30 @@
 """The source that a folder of parts is, in the place of the file that was cut."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, override
 
-from walle_stream.errors import SourceError
+from walle_stream.errors import SourceError, StoreError, StoreUnreachableError
 from walle_stream.reading.parts.layout import Manifest, rules_of
 from walle_stream.reading.parts.reader import PartReader
 from walle_stream.reading.source import LaneSource, Opening
 from walle_stream.types import Placing, placing_mark
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from walle_stream.ports import DeclaredIds
+    from walle_stream.ports import DeclaredIds, ObjectStore
 
 
 _FORMAT: Final = "parts"
 
 
-def parted(model: Any) -> "PartedSource | None":
-    """Return the source of a section ``spec.source`` whose ``path`` is a folder; else None."""
-    return PartedSource(model) if model.path.is_dir() else None
+def parted(model: Any, reach: "Callable[[str], ObjectStore]") -> "PartedSource | None":
+    """Return the source of a section ``spec.source`` whose ``path`` has parts; else None.
+
+    ``path`` is a folder, or the URL of one in an object store; ``reach`` opens either.
+    """
+    is_file = isinstance(model.path, Path) and not model.path.is_dir()
+    return None if is_file else PartedSource(model, reach(str(model.path)))
 
 
 class PartedSource(LaneSource):
@@ -29,16 +32,21 @@ class PartedSource(LaneSource):
 
     reads_apart = True
 
-    def __init__(self, model: Any) -> None:
-        """Keep the definition, whose ``path`` is a folder."""
-        self.path: Path = model.path
-        self.name = f"source {str(self.path)!r}"
+    def __init__(self, model: Any, objects: "ObjectStore") -> None:
+        """Keep the definition, and what its ``path`` leads to."""
+        self.name = f"source {objects.place!r}"
+        self._objects = objects
         self.declared: DeclaredIds | None = getattr(model, "declared", None)
         self._rules = rules_of(model)
 
     @cached_property
     def _manifest(self) -> Manifest:
-        found = Manifest.read(self.path)
+        try:
+            found = Manifest.read(self._objects)
+        except StoreUnreachableError:
+            raise
+        except StoreError as error:
+            raise SourceError(f"parts cannot be read: {error.__cause__ or error}") from error
         if found.rules != self._rules:
             raise SourceError(
                 f"{self.name} was cut by another spec.source, which differs in more than its path: "
@@ -80,4 +88,4 @@ class PartedSource(LaneSource):
     @override
     def _reader(self, opening: Opening) -> PartReader:
         self.check_placing(len(opening.numbers), opening.placing)
-        return PartReader(self.path, self._manifest, opening)
+        return PartReader(self._objects, self._manifest, opening)
