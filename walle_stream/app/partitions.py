@@ -1,7 +1,8 @@
 """Opening a partition where a run has it: its store, what its last owner left, its session."""
 
+import logging
 from concurrent.futures import Executor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -9,11 +10,11 @@ import msgspec
 
 from walle_stream.actors.partition import PartitionHost
 from walle_stream.actors.parts.part import PartitionSetup
-from walle_stream.actors.parts.snapshots import SnapshotKeeper
+from walle_stream.actors.parts.snapshots import SnapshotKeeper, put_aside
 from walle_stream.actors.plan.partition_plan import PartitionPlan
 from walle_stream.actors.rows.partition_rows import PartitionRows
 from walle_stream.cloud.host_tables import HostTables
-from walle_stream.errors import EpochTakenError, SourceMovedError
+from walle_stream.errors import EpochTakenError, SourceMovedError, StoreCorruptedError
 from walle_stream.ports import DeviceTunnel, Downlink, ObjectStore
 from walle_stream.spec.models import StateSpec
 from walle_stream.store.datadir import DataDir
@@ -25,6 +26,8 @@ from walle_stream.store.partition import PartitionStore
 from walle_stream.store.snapshots import ANY_EPOCH, PartitionSnapshots
 from walle_stream.tunnel.session import UplinkSession
 from walle_stream.vm.pool import VmPool
+
+_log = logging.getLogger(__name__)
 
 _GENERATION_SHIFT: Final = 32
 """An epoch is the generation of the placement, then a count of openings: who was placed
@@ -65,9 +68,24 @@ class PartitionOpener(msgspec.Struct, frozen=True):
 
         A placement by the source has a generation ≥ 1; see ``Placement.assign``.
 
+        A damaged database is put aside where there is a snapshot to go on from.
+
         Raises:
             SourceMovedError: Its snapshots have that generation, or a later one.
+            StoreCorruptedError: Its database is damaged, and there is no snapshot.
         """
+        try:
+            return self._open(number, generation)
+        except StoreCorruptedError as error:
+            snapshots, path = self.snapshots_of(number), self.data_dir.partition_path(number)
+            if snapshots is None or snapshots.newest is None or not path.is_dir():
+                raise
+            aside = put_aside(path, "damaged")
+            _log.warning("a snapshot is taken, %s has what was there: %s", aside, error)
+            # where the first attempt claimed it, whoever places partitions does so once more
+            return self._open(number, generation)
+
+    def _open(self, number: int, generation: int) -> PartitionHost:
         path = self.data_dir.partition_path(number)
         sync_ms, keeper = self.state.sync_ms, self._make_keeper(number)
         least = generation << _GENERATION_SHIFT
@@ -99,13 +117,16 @@ class PartitionOpener(msgspec.Struct, frozen=True):
                     claimed = keeper.take_over(path, _own_epoch(path, patience_s), epochs)
             store = PartitionStore.open(path, sync_ms=sync_ms, lock_timeout_s=patience_s)
             rows = PartitionRows(store)
-            if keeper is not None:
-                # whoever was here before left it, if nothing else
-                rows.incarnation(keeper.snapshots.incarnation(self.data_dir.meta.incarnation))
-            if self.tables is not None:
-                own = rows.incarnation(self.data_dir.meta.incarnation)
-                is_snapshot = None if keeper is None else keeper.snapshots.is_fetched
-                self.tables.open(number, store, own, is_snapshot=is_snapshot)
+            with ExitStack() as undo:
+                undo.callback(rows.close)
+                if keeper is not None:
+                    # whoever was here before left it, if nothing else
+                    rows.incarnation(keeper.snapshots.incarnation(self.data_dir.meta.incarnation))
+                if self.tables is not None:
+                    own = rows.incarnation(self.data_dir.meta.incarnation)
+                    is_snapshot = None if keeper is None else keeper.snapshots.is_fetched
+                    self.tables.open(number, store, own, is_snapshot=is_snapshot)
+                undo.pop_all()
             return rows
 
         def open_session(rows: PartitionRows) -> UplinkSession:

@@ -281,7 +281,14 @@ def test_a_restore_says_how_far_it_is(owner, tmp_path, monkeypatch, caplog):
 
 @pytest.mark.parametrize(
     "url",
-    ["ftp://host/x", "s3://", "s3://key:secret@bucket/x", "file://host/x", "s3://b/?a=secret"],
+    [
+        "ftp://host/x",
+        "s3://",
+        "s3://key:secret@bucket/x",
+        "file://host/x",
+        "s3://b/?a=secret",
+        "s3://b/a#x",
+    ],
 )
 def test_what_is_no_place_is_refused_without_its_secrets(url):
     with pytest.raises(SpecFileError, match="object store: ") as refused:

@@ -46,11 +46,14 @@ class SnapshotKeeper(Part):
             EpochTakenError: A later placement has it.
             StoreError: It cannot be claimed or fetched, or put aside.
         """
-        self._copies.prepare(path)
+        newest = self._copies.prepare(path)
         claim = path.with_name(f"{path.name}.claim")
         is_own = self.snapshots.last_epoch <= own_epoch or (
             # a process died behind its claim, and sent nothing with it
-            claim.exists() and claim.read_bytes() == self.snapshots.last_claim
+            claim.exists()
+            and claim.read_bytes() == self.snapshots.last_claim
+            # somebody may have removed a database
+            and (own_epoch or newest is None)
         )
         if is_own:
             return self.claim(path, own_epoch, epochs)
@@ -59,12 +62,7 @@ class SnapshotKeeper(Part):
         if point is not None:
             _log.info("%s was taken over from the snapshot %s", path, point)
         elif own_epoch:
-            aside = path.with_name(f"{path.name}.aside-{own_epoch}")
-            try:
-                shutil.rmtree(aside, ignore_errors=True)
-                path.rename(aside)
-            except OSError as error:
-                raise StoreError(f"{path} cannot be put aside: {error}") from error
+            put_aside(path, str(own_epoch))
             _log.warning("%s begins anew: its last owner left no snapshot", path)
         return epoch
 
@@ -102,6 +100,21 @@ class SnapshotKeeper(Part):
     @property
     def _point(self) -> SnapshotPoint:
         return SnapshotPoint(self._rows.epoch, self._commits)
+
+
+def put_aside(path: Path, label: str) -> Path:
+    """Give a database another name with a label, and return that; what had it is removed.
+
+    Raises:
+        StoreError: The disk refuses.
+    """
+    aside = path.with_name(f"{path.name}.aside-{label}")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        path.rename(aside)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be put aside: {error}") from error
+    return aside
 
 
 def _note(path: Path, token: bytes) -> None:

@@ -16,6 +16,7 @@ from walle_stream.clock import monotonic_ms
 from walle_stream.errors import (
     ActorDeadError,
     ClusterError,
+    StoreCorruptedError,
     StoreFullError,
     StoreLockedError,
     WalleError,
@@ -148,9 +149,9 @@ class Worker:
     def outlives(self, error: BaseException | None) -> bool:
         """Return whether another process may go on where this one failed.
 
-        A full disk is one node's: that is so where its cluster may have room elsewhere.
+        A full disk or a damaged database is one node's: others of its cluster have their own.
         """
-        is_elsewhere = self._is_patient and isinstance(error, StoreFullError)
+        is_elsewhere = self._is_patient and isinstance(error, (StoreFullError, StoreCorruptedError))
         return is_elsewhere or (isinstance(error, WalleError) and error.is_retryable)
 
     def commits_came(self) -> None:

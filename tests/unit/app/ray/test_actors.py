@@ -11,7 +11,7 @@ from walle_stream.actors.plan.partition_plan import PartitionStatus
 from walle_stream.app.ray.actors import DEATHS_MAX, Worker
 from walle_stream.app.ray.host import HostState
 from walle_stream.app.ray.watching import Watch
-from walle_stream.errors import ActorDeadError, StoreFullError
+from walle_stream.errors import ActorDeadError, StoreCorruptedError, StoreFullError
 from walle_stream.ports import Unread
 from walle_stream.tunnel.receiver import MergeCounts
 from walle_stream.vm.counts import VmCounts
@@ -54,15 +54,16 @@ def test_a_worker_that_dies_all_the_time_ends_the_run(make):
         worker.restart("gone")
 
 
-def test_a_full_disk_ends_the_run_where_there_is_no_other(make):
-    watch, full = Watch("shop", [], is_placed=False), StoreFullError("d is on a full disk")
-    failed = msgspec.structs.replace(state(1), failure=full)
+@pytest.mark.parametrize("kind", [StoreFullError, StoreCorruptedError])
+def test_a_bad_disk_ends_the_run_where_there_is_no_other(make, kind):
+    watch, failure = Watch("shop", [], is_placed=False), kind("d is on a bad disk")
+    failed = msgspec.structs.replace(state(1), failure=failure)
     elsewhere = make("host 0", is_patient=True)
     watch.take(elsewhere, failed)
     assert elsewhere.restarts == 1
-    with pytest.raises(StoreFullError) as error:
+    with pytest.raises(kind) as error:
         watch.take(make("host 0"), failed)
-    assert error.value is full
+    assert error.value is failure
 
 
 def test_commits_begin_the_count_of_deaths_anew(make):
