@@ -67,12 +67,9 @@ class Load:
         self._watch("2 hosts, 4 hosts, 2 hosts", lambda: (self._scale(4), self._scale(2)))
         self._end()
         # the default is a minute, in which each partition has its turn
-        for every, for_s in (("1h", _TIMED_S), ("1m", _DEFAULT_S), ("2s", _TIMED_S)):
-            self._begin(standbys=0, hosts=2, every=every)
-            time.sleep(_CALM_S)
-            self._watch(f"snapshots each {every}", lambda for_s=for_s: time.sleep(for_s))
-            if every != "2s":
-                self._end()
+        self._time("1h", _TIMED_S)
+        self._end()
+        self._time("1m", _DEFAULT_S)
         kit.nodes.run(CONTROL, "pkill", "-TERM", "-f", "inside/load_feed.py")
         if feed.wait(_WAIT_S):
             raise EngineError(f"the load failed: {said.read_text()}")
@@ -97,6 +94,11 @@ class Load:
         self._submit(*(each for option in options for each in ("--set", option)), hosts=hosts)
         self._kit.await_hosts(hosts, _WAIT_S, pipeline=LOAD)
         self._await_work(began_s)
+
+    def _time(self, every: str, for_s: float) -> None:
+        self._begin(standbys=0, hosts=2, every=every)
+        time.sleep(_COPIED_S)  # databases that were opened are tidied up
+        self._watch(f"snapshots each {every}", lambda: time.sleep(for_s))
 
     def _end(self) -> None:
         self._kit.scale(0, LOAD)
