@@ -73,6 +73,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
     parser.set_defaults(services=_services, growing=_growing, logging=_logging)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_demo(commands)
     _add_run(commands)
     _add_device(commands)
     _add_send(commands)
@@ -102,6 +103,12 @@ def _logging(*given: Any) -> None:
 
 def _services(loaded: Any) -> Any:
     return import_module("walle_stream.app.programs.services").services_for_cloud(loaded)
+
+
+def _add_demo(commands: Any) -> None:
+    demo = commands.add_parser("demo", help="see what this is for: two short runs, one screen")
+    demo.add_argument("--json", action="store_true", help="one JSON object on one line")
+    demo.set_defaults(run=_later("demo", "demo"), metrics=None)
 
 
 def _add_run(commands: Any) -> None:

@@ -17,6 +17,7 @@ from walle_connectors.kafka.connecting import Reminder
 from walle_stream.errors import BrokerUnreachableError
 
 _reminder: Final = Reminder()  # of all clients
+_LOOK_MS: Final = 20.0
 _refused: Final = dict[Hashable, Exception]()  # by whom, and who we are there
 
 
@@ -27,7 +28,8 @@ def net_client(connection: Connection, **given: Any) -> Any:
     given["socket_connection_setup_timeout_ms"] = CONNECT_MS
     given["socket_connection_setup_timeout_max_ms"] = CONNECT_MS
     net = NetworkSelector(**given)
-    return _Client(net, _Manager(connection, net, **given), **given)
+    made = _ProducerClient if "linger_ms" in given else KafkaNetClient
+    return made(net, _Manager(connection, net, **given), **given)
 
 
 def login_refusal(connection: Connection) -> Exception | None:
@@ -35,11 +37,12 @@ def login_refusal(connection: Connection) -> Exception | None:
     return _refused.get((connection.brokers, connection.sasl))
 
 
-class _Client(KafkaNetClient):  # type: ignore[misc]
+class _ProducerClient(KafkaNetClient):  # type: ignore[misc]
     @override
     def connection_delay(self, node_id: Any) -> Any:
-        # a producer takes it for milliseconds, and would look hundreds of times a second
-        return super().connection_delay(node_id) * 1_000
+        # A producer takes seconds for milliseconds, and none where a connection is being made: it
+        # would look thousands of times a second. An answer of the broker wakes it at once.
+        return max(super().connection_delay(node_id) * 1_000, _LOOK_MS)
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]

@@ -1,0 +1,114 @@
+"""``walle demo``: what the product is for, on one screen, in less than a minute."""
+
+import argparse
+import shutil
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.table import Table
+
+from walle_stream.app.assembly import Assembly
+from walle_stream.app.demo import CLICK_STREAM, PEOPLE, DemoFigures, figures_of, write_page
+from walle_stream.app.demo.page import (
+    JOURNEY_HEADS,
+    VIEW_HEADS,
+    journey_cells,
+    size_text,
+    time_text,
+    view_cells,
+)
+from walle_stream.app.figures.logs import configure_logging
+from walle_stream.app.local import LocalRun
+from walle_stream.app.options import RunOptions
+from walle_stream.app.report import RunReport
+from walle_stream.app.resources import find_definition
+from walle_stream.cli.render import ResultConsole
+from walle_stream.cli.run import begin_anew, carry_out, say
+
+FOLDER: Final = Path("walle-data") / "demo"
+_BAR: Final = 40  # characters
+_STOPPED_EXIT: Final = 130
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Run a click stream and a sample of real people anew, and show what came of them."""
+    configure_logging("text", "error")
+    reports = []
+    for name, overrides in (CLICK_STREAM, PEOPLE):
+        report = _run(name, overrides, options)
+        if report.stopped_by != "end":
+            return _STOPPED_EXIT
+        reports.append(report)
+    figures = figures_of(*reports)
+    page = FOLDER / "index.html"
+    write_page(page, figures)
+    if options.json:
+        print(msgspec.json.encode(figures).decode())
+    else:
+        _show(figures, page)
+    return 0
+
+
+def _run(name: str, overrides: tuple[str, ...], options: argparse.Namespace) -> RunReport:
+    data_dir = FOLDER / name
+    shutil.rmtree(data_dir, ignore_errors=True)  # of the last demo
+    if not options.json:
+        say(f"{name}: {_TOLD[name]}")
+    assembly = Assembly.load(find_definition(name), list(overrides))
+    run = LocalRun(assembly, RunOptions(data_dir, 1, None, on_stuck=begin_anew))
+    return carry_out(run, assembly, options)
+
+
+_TOLD: Final = {
+    "shop": "a click stream of 3,000 events a second, for eleven seconds",
+    "ipv": "212 real people who watched short videos (KuaiRand)",
+}
+
+
+def _show(f: DemoFigures, page: Path) -> None:
+    console = ResultConsole(highlight=False)
+    show = console.print
+    show(
+        f"\n[bold]{f.features:,} features from {f.events:,} events at {f.devices:,} devices[/bold] "
+        "of a simulated shop\n"
+    )
+    share = f.sent_bytes / max(f.event_bytes, 1)
+    show(f"  at the devices {size_text(f.event_bytes):>10}  {_bar(1.0)}")
+    show(
+        f"  sent           {size_text(f.sent_bytes):>10}  {_bar(share)} "
+        f"[bold]{f.saving:.1%} less[/bold]\n"
+    )
+    median, slowest = f.device_ms
+    paper_device, paper_cloud = f.paper_ms
+    show("  from the end of a page to its feature")
+    show(f"  at the device  {time_text(median):>10}  99 of 100 within {time_text(slowest)}")
+    show(
+        f"  the cloud's way{time_text(paper_cloud):>10}  Walle's paper, which has "
+        f"{time_text(paper_device)} at the device\n"
+    )
+    show(f"[bold]Three views of an item's page[/bold], each one feature of {f.page_events:.0f} events")
+    show(_table(VIEW_HEADS, [view_cells(row) for row in f.shown]))
+    began_ms = f.journey[0]["enter_time_ms"] if f.journey else 0
+    show(f"[bold]One session of a real person[/bold] ({f.person} of KuaiRand), a feature a line")
+    show(_table(JOURNEY_HEADS, [journey_cells(row, began_ms) for row in f.journey]))
+    show(
+        f"  A row of this data set has {f.row_bytes:.0f} bytes and stands for a whole view; its "
+        f"feature takes {f.feature_bytes:.0f}.\n  So nothing is saved here: features save bytes where "
+        "a page has many events.\n"
+    )
+    show(f"as a page:    {page}")
+    show(f"all features: walle features list --data-dir {FOLDER / 'shop'}")
+
+
+def _bar(share: float) -> str:
+    return "█" * int(share * _BAR) or "▏"
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=True, header_style="dim", padding=(0, 2, 0, 1))
+    for head in heads:
+        table.add_column(head)
+    for row in rows:
+        table.add_row(*row)
+    return table
