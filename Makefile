@@ -33,8 +33,8 @@ setup: ## a virtual environment in .venv with everything
 	@.ci/python.sh setup $(VENV) $(PYTHON)
 
 .PHONY: run
-run: setup ## item page view features of real users: the main job over the sample
-	@$(VENV)/bin/walle run configs/ipv.yaml $(ARGS)
+run: setup ## what it is for: two short runs, one screen, one HTML page
+	@$(VENV)/bin/walle demo $(ARGS)
 
 .PHONY: test test-all
 test: fmt-check lint types arch ## everything essential, on one Python; needs no other program

@@ -1,13 +1,13 @@
 """Entry of the ``walle`` command: parse, dispatch, turn errors into one line.
 
-Exit codes (also in the README): 0 done or stopped by a signal with everything
+Exit codes (also in docs/commands.md): 0 done or stopped by a signal with everything
 committed, 1 another error of ours, 2 wrong usage, 3 a definition, script or
 package, 4 the source, 5 a virtual machine, 6 the data directory, 7 it is locked, 8 the
 disk is full, 9 actors or tunnel, 10 a script or a broker did not answer when the run was
 asked to stop, 11 Ray or its cluster, 12 no broker or object store answers, 13 a topic of
 a broker, 14 the cloud side stalled, 15 the tensor engine or its model, 16 the deployment
 platform, 17 what was signed does not hold, 18 somebody else was first, 19 a service does
-not answer, 21 what was acknowledged is lost, 22 a task of the run did nothing, 23 a
+not answer, 22 a task of the run did nothing, 23 a
 measure of isolation that a task requires is missing, 130 ended by a second signal.
 """
 
@@ -25,7 +25,7 @@ from typing import Final
 EXIT_FULL = 8
 """The disk is full, also when it is only our output that does not fit."""
 
-_LASTING: Final = frozenset({"run", "device", "cloud", "fleet"})
+_LASTING: Final = frozenset({"run", "demo", "device", "cloud", "fleet"})
 """Commands that go on until a signal, with handlers of their own later."""
 
 _GC_THRESHOLD: Final = 50_000
@@ -55,7 +55,7 @@ def _run(arguments: list[str], *, is_process: bool) -> int:
         if is_process:
             gc.set_threshold(_GC_THRESHOLD, 20, 100)
             _handle_signals(*arguments[:1])
-            if arguments[:1] in (["run"], ["device"]):
+            if arguments[:1] in (["run"], ["device"], ["demo"]):
                 _fix_hash_seed(arguments)
         return _dispatch(arguments)
     except BrokenPipeError:

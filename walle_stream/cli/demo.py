@@ -10,11 +10,12 @@ from rich.table import Table
 
 from walle_stream.app.assembly import Assembly
 from walle_stream.app.demo import CLICK_STREAM, PEOPLE, DemoFigures, figures_of, write_page
-from walle_stream.app.demo.page import (
+from walle_stream.app.demo.words import (
     JOURNEY_HEADS,
     VIEW_HEADS,
     journey_cells,
     size_text,
+    small_rows,
     time_text,
     view_cells,
 )
@@ -87,16 +88,13 @@ def _show(f: DemoFigures, page: Path) -> None:
         f"  the cloud's way{time_text(paper_cloud):>10}  Walle's paper, which has "
         f"{time_text(paper_device)} at the device\n"
     )
-    show(f"[bold]Three views of an item's page[/bold], each one feature of {f.page_events:.0f} events")
+    events = f"{f.page_events:.0f} events"
+    show(f"[bold]Three views of an item's page[/bold], each one feature of {events}")
     show(_table(VIEW_HEADS, [view_cells(row) for row in f.shown]))
     began_ms = f.journey[0]["enter_time_ms"] if f.journey else 0
     show(f"[bold]One session of a real person[/bold] ({f.person} of KuaiRand), a feature a line")
     show(_table(JOURNEY_HEADS, [journey_cells(row, began_ms) for row in f.journey]))
-    show(
-        f"  A row of this data set has {f.row_bytes:.0f} bytes and stands for a whole view; its "
-        f"feature takes {f.feature_bytes:.0f}.\n  So nothing is saved here: features save bytes where "
-        "a page has many events.\n"
-    )
+    show(f"{small_rows(f)}\n")
     show(f"as a page:    {page}")
     show(f"all features: walle features list --data-dir {FOLDER / 'shop'}")
 

@@ -1,4 +1,4 @@
-"""The walk of the README: its own lines, typed into a shell from a clone's folder.
+"""The walk of docs/deploy/walk.md: its own lines, typed into a shell from a clone's folder.
 
 200 devices of a running host, a release service and a file server over HTTP, tasks on git, reports
 through the tunnel. A good version reaches everybody; one that fails on a kind of devices is
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 WAIT_S = 120.0
 FAILED, DONE = "@@ failed", "@@ done"
 GOOD = "    visits = ctx.state.get"
-CHAPTER = [block for block in blocks("sh", "python") if block.page == "README.md"]
+CHAPTER = [block for block in blocks("sh", "python") if block.page == "docs/deploy/walk.md"]
 SHOWN = [block.text for block in CHAPTER if block.language == "sh" and "ipv" in block.text]
 LINES = [
     block.text for block in CHAPTER if "no such sensor" in block.text and block.language == "python"
@@ -32,7 +32,7 @@ LINES = [
 
 
 class Shell:
-    """A shell in a folder like a clone, with the README's ports moved to free ones."""
+    """A shell in a folder like a clone, with the walk's ports moved to free ones."""
 
     def __init__(self, clone):
         clone.mkdir()

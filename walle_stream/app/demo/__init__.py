@@ -1,7 +1,7 @@
 """The first minute: two short runs, and the figures and features that show what they are for.
 
-``runs`` makes the runs and takes the figures, ``page`` writes them as an HTML file. The terminal's
-screen is ``cli.demo``.
+``runs`` has the runs and takes the figures, ``words`` puts them for people, ``page`` writes an HTML
+file. The terminal's screen is ``cli.demo``.
 """
 
 from walle_stream.app.demo.page import write_page

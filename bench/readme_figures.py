@@ -1,0 +1,93 @@
+"""The table of figures in the README, from ``bench/results`` alone."""
+
+import json
+from pathlib import Path
+from statistics import median
+
+BEGIN, END = "<!-- figures: make bench-report -->", "<!-- end of figures -->"
+
+
+def with_figures(readme: str, results: Path) -> str:
+    """Return the README's text with its table made anew."""
+    head, _, rest = readme.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{table(results)}{END}{tail}"
+
+
+def table(results: Path) -> str:
+    """Return the table as Markdown."""
+
+    def read(name: str) -> dict:
+        return json.loads((results / f"{name}.json").read_text())
+
+    ipv, peers, kafka = read("ipv"), read("peers"), read("peers-kafka")
+    chaos = {name: read(name) for name in ("chaos", "chaos-kafka", "chaos-cluster", "chaos-power")}
+    share = ipv["bytes"]["zstd"]["device"] / ipv["bytes"]["zstd"]["baseline"]
+    committed = _times(ipv["clean"]["device"], "committed_ms")
+    here, there = (_times(ipv["phone"][side], "usable_ms") for side in ("device", "baseline"))
+    wrong = {side: _wrong(ipv["faulty"][side]) for side in ("device", "baseline")}
+    kills = {name: sum(part["kills"] for part in found["parts"]) for name, found in chaos.items()}
+    rows = [
+        (
+            "bytes on the way: features, of the raw events' bytes, both compressed",
+            f"**{share:.1%}**",
+            "bench-ipv",
+        ),
+        (
+            "page exit to committed feature at the device, p50 / p99",
+            f"**{committed} ms**",
+            "bench-ipv",
+        ),
+        (
+            "page exit to a feature that a cloud consumer can read, over a phone's link",
+            f"**{here} ms**; made in the cloud by Faust {there} ms",
+            "bench-ipv",
+        ),
+        (
+            "wrong or missing features when raw events come late, twice or never",
+            f"**{wrong['device']:.1%}**; made in the cloud {wrong['baseline']:.1%}",
+            "bench-ipv",
+        ),
+        (
+            "events per CPU-second, from a file",
+            _speeds(peers, {"walle": "", "bytewax-recovery": "Bytewax with recovery"}
+                    | {"quixstreams": "Quix Streams", "faust": "Faust without state"}),
+            "bench-peers",
+        ),
+        (
+            "the same over Kafka, with librdkafka",
+            _speeds(kafka, {"walle-confluent": "", "bytewax-recovery": "Bytewax with recovery"}
+                    | {"quixstreams": "Quix Streams"}),
+            "bench-peers",
+        ),
+        (
+            "`kill -9` of processes, brokers and nodes; power cuts ([testing](docs/testing.md))",
+            (
+                f"{kills['chaos'] + kills['chaos-kafka']:,} kills, {kills['chaos-cluster']} faults "
+                f"of a cluster, {kills['chaos-power']:,} power cuts: **0 features lost, doubled or "
+                "changed**"
+            ),
+            "chaos",
+        ),
+    ]  # fmt: skip
+    lines = [f"| {what} | {figure} | `make {how}` |\n" for what, figure, how in rows]
+    return "".join(["| what | figure | command |\n", "|---|---|---|\n", *lines])
+
+
+def _times(rounds: list[dict], name: str) -> str:
+    p50, p99 = (median(each[name][at] for each in rounds) for at in ("p50", "p99"))
+    return f"{p50:.3g} / {p99:.3g}"
+
+
+def _wrong(rounds: list[dict]) -> float:
+    errors = [each["errors"] for each in rounds]
+    bad = sum(each[kind] for each in errors for kind in ("missing", "differing", "doubled"))
+    return bad / sum(each["expected"] for each in errors)
+
+
+def _speeds(result: dict, titles: dict[str, str]) -> str:
+    found = {each["name"]: each["events_per_cpu_second"]["median"] for each in result["contenders"]}
+    known = [(titles[name], found[name]) for name in titles if name in found]
+    return "; ".join(
+        f"{title} {speed:,.0f}" if title else f"**{speed:,.0f}**" for title, speed in known
+    )
