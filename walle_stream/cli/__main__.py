@@ -72,10 +72,13 @@ def _run(arguments: list[str], *, is_process: bool) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    from walle_stream.cli.parser import build_parser  # noqa: PLC0415 - after a possible re-exec
+    from walle_stream.cli.completion import complete  # noqa: PLC0415 - after a possible re-exec
+    from walle_stream.cli.parser import build_parser  # noqa: PLC0415 - same
     from walle_stream.errors import WalleError  # noqa: PLC0415 - same
 
-    options = build_parser(*arguments[:1]).parse_args(arguments)
+    parser = build_parser(*arguments[:1])
+    complete(parser)
+    options = parser.parse_args(arguments)
     try:
         code = int(options.run(options))
         if sys.stdout is not None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, override
 
 from walle_stream import __version__
+from walle_stream.cli.completion import SHELLS
+from walle_stream.cli.groups import Commands
 from walle_stream.types import HOSTS_MAX, device_id_problem
 
 COMMANDS_GROUP: Final = "walle_stream.commands"
@@ -68,11 +70,15 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     may be theirs, since that takes longer than all of ours.
     """
     parser = _OneLineParser(
-        prog="walle", description="Event-driven streaming on actors: features made at the device."
+        prog="walle",
+        usage="walle [-h] [--version] COMMAND ...",
+        description="Features made at the device: event-driven streaming on actors.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
     parser.set_defaults(services=_services, growing=_growing, logging=_logging)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    made = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    commands = Commands(made)
     _add_demo(commands)
     _add_run(commands)
     _add_device(commands)
@@ -89,6 +95,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
         points = entry_points(group=COMMANDS_GROUP)
         for point in points.select(name=command) or points:
             point.load()(commands)
+    parser.epilog = commands.listed()
     return parser
 
 
@@ -397,6 +404,10 @@ def _add_definitions(commands: Any) -> None:
     verbs = schema.add_subparsers(title="verbs", metavar="VERB", required=True)
     export = verbs.add_parser("export", help="print it")
     export.set_defaults(run=_later("definitions", "schema_export"))
+
+    shell = commands.add_parser("completion", help="what your shell needs to complete commands")
+    shell.add_argument("shell", choices=SHELLS)
+    shell.set_defaults(run=_later("completion", "completion"))
 
     init = commands.add_parser("init", help="make a new pipeline with task, script and test")
     init.add_argument("name", metavar="NAME", help="folder to make")
