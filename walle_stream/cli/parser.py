@@ -321,7 +321,11 @@ def _add_status(commands: Any) -> None:
     status.add_argument("--json", action="store_true", help="one JSON object on one line")
     status.set_defaults(run=_later("status", "status"))
     scale = commands.add_parser("scale", help="change the hosts of a run over a cluster")
-    scale.add_argument("pipeline", metavar="PIPELINE", help="its name; RAY_ADDRESS says where")
+    scale.add_argument(
+        "pipeline",
+        metavar="PIPELINE",
+        help="its name, on a machine of the cluster; from elsewhere ray://HOST:PORT/PIPELINE",
+    )
     scale.add_argument(
         "--hosts", type=_not_negative, required=True, metavar="N", help="0 stops the run"
     )

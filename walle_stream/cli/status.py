@@ -22,7 +22,8 @@ def status(options: argparse.Namespace) -> int:
     print(_headline(run))
     for host in run.hosts:
         is_killed = run.phase == "killed"
-        state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}"
+        place = f" on {host.address}" if host.address else ""
+        state = "killed" if is_killed else f"{host.step}, {_process(host.pid)}{place}"
         # of a killed run the databases say more than it could: these figures are its last ones
         when = " (as it last said)" if is_killed else ""
         warm = f", warm copies: {host.warm_partitions}" if host.warm_partitions else ""
@@ -39,7 +40,8 @@ def status(options: argparse.Namespace) -> int:
         )
     letters = sum(partition.dead_letters for partition in run.partitions)
     if letters:
-        where = shlex.quote(options.where)
+        is_here = not options.where.startswith("ray://")
+        where = shlex.quote(options.where) if is_here else "D, on each node"
         print(f"{letters:,} dead letters: walle dead-letters list --data-dir {where}")
     dropped = sum(partition.dropped_features for partition in run.partitions)
     if dropped:

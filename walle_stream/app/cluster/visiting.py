@@ -1,5 +1,6 @@
 """Asking a run over a cluster how it goes, and changing it, from another process."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -22,29 +23,33 @@ def told_by_cluster(url: str) -> RunStatus:
         ClusterError: The cluster cannot be reached.
         StoreMissingError: It runs no such pipeline, or several and the URL names none.
     """
-    address, _, pipeline = url.removeprefix(SCHEME).partition("/")
+    address, pipeline = _parts(url)
     with _joined(address) as ray:
         found = find_supervisor(ray, pipeline) if pipeline else None
         names = [] if pipeline else running(ray)
         if len(names) == 1:
             found = find_supervisor(ray, names[0])
         if found is None:
-            which = f"runs {', '.join(sorted(names))}: name one" if names else "does not run it"
-            raise StoreMissingError(f"{url}: the cluster {which}, as ray://HOST:PORT/PIPELINE")
+            runs = (
+                f"the cluster runs {', '.join(sorted(names))}: name one, as {url.rstrip('/')}/NAME"
+            )
+            ended = "the cluster runs no such pipeline: it has ended, or was never started"
+            raise StoreMissingError(f"{url}: {runs if names else ended}")
         status: RunStatus = ray.get(found.told.remote(), timeout=START_TIMEOUT_MS / 1000.0)
         return status
 
 
-def scale(pipeline: str, hosts: int) -> int:
+def scale(where: str, hosts: int) -> int:
     """Change the number of a running pipeline's hosts, or with 0 stop it; blocks.
 
-    Returns how many it will have.
+    ``where`` is its name, or the URL of cluster and pipeline. Returns how many it will have.
 
     Raises:
-        ClusterError: The cluster of ``RAY_ADDRESS`` cannot be reached.
+        ClusterError: The cluster cannot be reached.
         StoreMissingError: It does not run this pipeline, or no longer.
     """
-    with _joined("") as ray:
+    address, pipeline = _parts(where) if where.startswith(SCHEME) else ("", where)
+    with _joined(address) as ray:
         found = find_supervisor(ray, pipeline)
         if found is not None and hosts:
             count: int = ray.get(found.scale.remote(hosts), timeout=START_TIMEOUT_MS / 1000.0)
@@ -58,8 +63,15 @@ def scale(pipeline: str, hosts: int) -> int:
         return 0
 
 
+def _parts(url: str) -> tuple[str, str]:
+    address, _, pipeline = url.removeprefix(SCHEME).partition("/")
+    return address, pipeline
+
+
 @contextmanager
 def _joined(address: str) -> Iterator[Any]:
+    # on a machine of the cluster nobody need say which
+    os.environ.setdefault("RAY_ADDRESS", "auto")
     if address not in {"", "auto"}:
         with ray_client(f"{SCHEME}{address}") as ray:
             yield ray

@@ -48,6 +48,8 @@ class HostStatus(msgspec.Struct, kw_only=True):
     """Events that were read, and that no commit has yet."""
     warm_partitions: int = 0
     """Of other hosts, of which it keeps a copy of their last snapshot."""
+    address: str = ""
+    """Of its node, in a cluster's run."""
 
     @classmethod
     def of(cls, index: int, progress: float, unread: Unread, **fields: Any) -> Self:

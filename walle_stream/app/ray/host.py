@@ -91,6 +91,8 @@ class HostState(msgspec.Struct, kw_only=True):
     """What the supervisor had it remember, for the next supervisor."""
     node: str = ""
     """Ray's id of the node that it is on, in a cluster's run."""
+    address: str = ""
+    """Of that node."""
     statuses: list[PartitionStatus] = []
     vm_counts: VmCounts = msgspec.field(default_factory=VmCounts)
     vms: list[VmStatus] = []
@@ -230,7 +232,7 @@ class HostProcess:
         if self._assignment is not None:
             state.held = self._assignment.held
             state.warm = frozenset() if self._warm is None else self._warm.warm
-            state.node = node_here()
+            state.node, state.address = node_here()
         assembly = self._assembly
         state.cloud, state.sink_lags = assembly.cloud_counts, assembly.sink_lags
         state.service_counts = assembly.service_counts

@@ -66,11 +66,11 @@ def versions_here() -> Versions:
     }
 
 
-def node_here() -> str:
-    """Return Ray's id of the node that this process is on."""
+def node_here() -> tuple[str, str]:
+    """Return Ray's id of the node that this process is on, and its address."""
     import ray  # noqa: PLC0415 - only where Ray runs
 
-    return str(ray.get_runtime_context().get_node_id())
+    return str(ray.get_runtime_context().get_node_id()), str(ray.util.get_node_ip_address())
 
 
 def check_worker(name: str, here: Versions, there: Versions) -> None:

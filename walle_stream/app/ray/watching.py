@@ -121,6 +121,7 @@ class Watch:
                     mailbox_bytes=state.mailbox_bytes if state and is_at_work else 0,
                     in_hand_events=state.in_hand_events if state and is_at_work else 0,
                     warm_partitions=len(state.warm) if state and is_at_work else 0,
+                    address=state.address if state and is_at_work else "",
                 )
             )
         return hosts

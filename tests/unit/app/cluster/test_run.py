@@ -13,7 +13,7 @@ from walle_stream.app.cluster.run import NAMESPACE, ClusterRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.ray import actors
 from walle_stream.app.ray.host import HostState
-from walle_stream.errors import StoreCorruptedError, StoreUnreachableError
+from walle_stream.errors import SourceChangedError, StoreCorruptedError, StoreUnreachableError
 from walle_stream.reading.assigned import Assignment
 from walle_stream.wire.ledger import Ledger
 from walle_stream.wire.rows import Counters
@@ -326,10 +326,11 @@ def test_a_stop_ends_every_host(ray, make):
 def test_a_host_that_fails_is_started_again_unless_it_fails_for_good(ray, make):
     run = make(1)
     turns(run)
-    ray.hosts["shop/host-0.0"].state_of.failure = StoreUnreachableError("away")
-    turns(run)
-    assert list(owned(ray)) == ["shop/host-0.1"]
-    ray.hosts["shop/host-0.1"].state_of.failure = StoreCorruptedError("damaged")
-    with pytest.raises(StoreCorruptedError):
+    for life, failure in enumerate((StoreUnreachableError("away"), StoreCorruptedError("damaged"))):
+        ray.hosts[f"shop/host-0.{life}"].state_of.failure = failure
+        turns(run)
+        assert list(owned(ray)) == [f"shop/host-0.{life + 1}"]
+    ray.hosts["shop/host-0.2"].state_of.failure = SourceChangedError("another one")
+    with pytest.raises(SourceChangedError):
         run.run()
     assert ray.hosts == {}
