@@ -44,6 +44,12 @@ test-all: setup ## the rest: the other Python, faults, kills, Ray, brokers, cont
 	@.ci/python.sh oldest $(OLDEST)
 	@$(PY) .ci/jobs.py rest $(PY) $(OTHER)/bin/python $(ARGS)
 
+.PHONY: docs
+docs: setup ## the documentation as a site, in build/docs; a link that leads nowhere fails
+	@$(PY) -m pip install -q --disable-pip-version-check -c requirements.lock furo myst-parser sphinx
+	@$(PY) -m sphinx -W --keep-going -q -c docs -b html . build/docs
+	@echo "build/docs/docs/index.html"
+
 .PHONY: fmt fmt-check lint types arch size
 fmt: setup ## format the code
 	@$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check --fix --select I .

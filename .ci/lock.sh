@@ -12,7 +12,7 @@ case "${1:-}" in
 --upgrade) ;;
 *) cp requirements.lock "$new" ;; # uv keeps the pins of its output file
 esac
-.venv/bin/python -m uv pip compile -q --universal --python-version 3.13 --extra all \
+.venv/bin/python -m uv pip compile -q --universal --python-version 3.13 --extra all --extra docs \
     --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o "$new" pyproject.toml "$new.in"
 sed -i.bak '/^#/d' "$new" && rm -f "$new.bak"
 {

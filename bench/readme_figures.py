@@ -29,43 +29,45 @@ def table(results: Path) -> str:
     kills = {name: sum(part["kills"] for part in found["parts"]) for name, found in chaos.items()}
     rows = [
         (
-            "bytes on the way: features, of the raw events' bytes, both compressed",
+            "bytes sent over Kafka, of the raw events' bytes (both compressed)",
             f"**{share:.1%}**",
             "bench-ipv",
         ),
         (
-            "page exit to committed feature at the device, p50 / p99",
+            "from page exit to the committed feature, p50 / p99",
             f"**{committed} ms**",
             "bench-ipv",
         ),
         (
-            "page exit to a feature that a cloud consumer can read, over a phone's link",
-            f"**{here} ms**; made in the cloud by Faust {there} ms",
+            "from page exit to a feature that the cloud can read, over a simulated phone link",
+            f"**{here} ms**; made by Faust in the cloud {there} ms",
             "bench-ipv",
         ),
         (
-            "wrong or missing features when raw events come late, twice or never",
-            f"**{wrong['device']:.1%}**; made in the cloud {wrong['baseline']:.1%}",
+            (
+                "wrong or missing features; on the way to the cloud 1 % of events are late, 1 % "
+                "come twice, 0.1 % never"
+            ),
+            f"**{wrong['device']:.1%}**; made by Faust in the cloud {wrong['baseline']:.1%}",
             "bench-ipv",
         ),
         (
-            "events per CPU-second, from a file",
+            "events per CPU-second from a file",
             _speeds(peers, {"walle": "", "bytewax-recovery": "Bytewax with recovery"}
                     | {"quixstreams": "Quix Streams", "faust": "Faust without state"}),
             "bench-peers",
         ),
         (
-            "the same over Kafka, with librdkafka",
+            "events per CPU-second over Kafka, with librdkafka",
             _speeds(kafka, {"walle-confluent": "", "bytewax-recovery": "Bytewax with recovery"}
                     | {"quixstreams": "Quix Streams"}),
             "bench-peers",
         ),
         (
-            "`kill -9` of processes, brokers and nodes; power cuts ([testing](docs/testing.md))",
+            "`kill -9` of processes and brokers, faults of a cluster, simulated power cuts",
             (
-                f"{kills['chaos'] + kills['chaos-kafka']:,} kills, {kills['chaos-cluster']} faults "
-                f"of a cluster, {kills['chaos-power']:,} power cuts: **0 features lost, doubled or "
-                "changed**"
+                f"{kills['chaos'] + kills['chaos-kafka']:,}, {kills['chaos-cluster']} and "
+                f"{kills['chaos-power']:,}: **no feature lost, doubled or changed**"
             ),
             "chaos",
         ),

@@ -80,19 +80,19 @@ def _show(f: DemoFigures, page: Path) -> None:
         f"  sent           {size_text(f.sent_bytes):>10}  {_bar(share)} "
         f"[bold]{f.saving:.1%} less[/bold]\n"
     )
-    median, slowest = f.device_ms
+    median, _ = f.device_ms
     paper_device, paper_cloud = f.paper_ms
     show("  from the end of a page to its feature")
-    show(f"  at the device  {time_text(median):>10}  99 of 100 within {time_text(slowest)}")
+    show(f"  at the device  {time_text(median):>10}  median of this run")
     show(
-        f"  the cloud's way{time_text(paper_cloud):>10}  Walle's paper, which has "
+        f"  cloud path     {time_text(paper_cloud):>10}  in Walle's paper, beside "
         f"{time_text(paper_device)} at the device\n"
     )
-    events = f"{f.page_events:.0f} events"
-    show(f"[bold]Three views of an item's page[/bold], each one feature of {events}")
+    events = f"of about {f.page_events:.0f} events each"
+    show(f"[bold]Three views of an item's page[/bold], {events}")
     show(_table(VIEW_HEADS, [view_cells(row) for row in f.shown]))
     began_ms = f.journey[0]["enter_time_ms"] if f.journey else 0
-    show(f"[bold]One session of a real person[/bold] ({f.person} of KuaiRand), a feature a line")
+    show(f"[bold]One session of a real user[/bold] ({f.person} of KuaiRand), a feature per line")
     show(_table(JOURNEY_HEADS, [journey_cells(row, began_ms) for row in f.journey]))
     show(f"{small_rows(f)}\n")
     show(f"as a page:    {page}")

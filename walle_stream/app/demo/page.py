@@ -61,7 +61,7 @@ def _parts(f: DemoFigures) -> list[str]:
     times = (
         ("at the device", median, "--ours"),
         ("Walle, device", paper_device, "--ours"),
-        ("Walle, cloud's way", paper_cloud, "--cloud"),
+        ("Walle, cloud path", paper_cloud, "--cloud"),
     )
     began_ms = f.journey[0]["enter_time_ms"] if f.journey else 0
     title = (
@@ -86,7 +86,7 @@ def _parts(f: DemoFigures) -> list[str]:
         ),
         "<h2>Three views, as features</h2>",
         _table(VIEW_HEADS, [view_cells(row) for row in f.shown]),
-        f"<h2>One session of a real person ({escape(f.person)} of KuaiRand), as features</h2>",
+        f"<h2>One session of a real user ({escape(f.person)} of KuaiRand), as features</h2>",
         _table(JOURNEY_HEADS, [journey_cells(row, began_ms) for row in f.journey]),
         _note(small_rows(f)),
     ]
