@@ -186,10 +186,11 @@ class Receiver:
                     return
                 if callable(answer):
                     answer = answer(body)
+                # before the answer, behind which the next request may come at once
+                receiver.requests.put((self.path, dict(self.headers), body))
                 self.send_response(answer)
                 self.send_header("content-length", "0")
                 self.end_headers()
-                receiver.requests.put((self.path, dict(self.headers), body))
 
             def log_message(self, *_):
                 pass
