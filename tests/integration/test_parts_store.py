@@ -57,6 +57,21 @@ def test_parts_are_waited_for_while_the_store_is_away(s3, pipeline, place, monke
     assert events_of(read_out(reader)) == list(range(5_000))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("AWS_ENDPOINT_URL", "127.0.0.1:7070", "AWS_ENDPOINT_URL is no URL"),
+        ("AWS_ENDPOINT_URL", "", "AWS_ENDPOINT_URL is no URL"),
+        ("AWS_ACCESS_KEY_ID", "nobody-else", "refuses these credentials"),
+    ],
+)
+def test_a_wrong_environment_is_no_lack_of_parts(pipeline, place, monkeypatch, name, value, said):
+    make(pipeline, out=place)
+    monkeypatch.setenv(name, value)
+    with pytest.raises((StoreError, SourceError), match=said):
+        source_of(place).open({}, 4, 10)
+
+
 def test_parts_that_are_gone_or_refused_are_said(s3, pipeline, place):
     _, manifest = make(pipeline, out=place)
     s3.path(f"{place.rpartition('/')[2]}/{manifest.folder}/0002.part").unlink()

@@ -235,7 +235,7 @@ class Assembly:
                 lock_timeout_s=LOCK_TIMEOUT_S,
             )
         )
-        self._data_dir.check_parts()
+        self._data_dir.check_parts(has_copies=self._spec.state.snapshots is not None)
         self._source.check_fingerprint(self._data_dir.meta.source)
         return self._data_dir
 

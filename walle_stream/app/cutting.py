@@ -153,7 +153,7 @@ class _Writer:
         frame, number = Frame.of(batch), batch.partition
         if not (frame.events or frame.rows or frame.raw_bytes):
             return
-        data, part = frame.encode(), self.parts[number]
+        data, part = frame.encode(number), self.parts[number]
         self.digest.update(b"%d " % number + data)
         self._waiting[number].append(data)
         self._waiting_bytes += len(data)

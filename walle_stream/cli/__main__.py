@@ -25,7 +25,7 @@ from typing import Final
 EXIT_FULL = 8
 """The disk is full, also when it is only our output that does not fit."""
 
-_LASTING: Final = frozenset({"run", "demo", "device", "cloud", "fleet"})
+_LASTING: Final = frozenset({"run", "device", "cloud", "fleet"})
 """Commands that go on until a signal, with handlers of their own later."""
 
 _GC_THRESHOLD: Final = 50_000

@@ -77,7 +77,9 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"walle {__version__}")
     parser.set_defaults(services=_services, growing=_growing, logging=_logging)
-    made = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    made = parser.add_subparsers(
+        prog="walle", metavar="COMMAND", required=True, help=argparse.SUPPRESS
+    )
     commands = Commands(made)
     _add_demo(commands)
     _add_run(commands)

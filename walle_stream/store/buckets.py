@@ -1,5 +1,6 @@
 """Objects in S3, Google Cloud Storage or Azure, by way of obstore (the extra ``cluster``)."""
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -38,7 +39,9 @@ _MORE: Final = "\n\nDebug source"
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _ANSWER: Final = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
 _BUSY: Final = {"408", "429"}
+_ENDPOINTS: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3")
 _NO_BUCKET: Final = re.compile("NoSuchBucket|InvalidBucketName|ContainerNotFound")
+_NOBODY: Final = re.compile("InvalidAccessKeyId|UserNotFound")  # some servers say 404
 _REFUSALS: Final = (
     (_NO_BUCKET, "there is no such bucket: make it, or correct the URL"),
     (re.compile("RequestTimeTooSkewed"), "this machine's clock is wrong: set it"),
@@ -64,10 +67,18 @@ class BucketObjects(ObjectStore):
             StoreError: Something is missing in the environment.
         """
         self._url = url
+        given = (
+            {name: os.environ.get(name) for name in _ENDPOINTS} | {"endpoint": None} | {**options}
+        )
+        for name, endpoint in given.items():
+            # obstore would panic at the first request
+            if name in {*_ENDPOINTS, "endpoint"} and endpoint is not None and "://" not in endpoint:
+                raise StoreError(f"{url}: {name} is no URL: give http://HOST:PORT or https://HOST")
         make: Any = from_url
-        given = {"config": dict(options), "client_options": _CLIENT, "retry_config": _RETRY}
         try:
-            self._store = make(url, **given)
+            self._store = make(
+                url, config=dict(options), client_options=_CLIENT, retry_config=_RETRY
+            )
         except BaseError as error:
             problem = str(error).partition(_MORE)[0]
             raise StoreError(f"{url}: {problem}: it comes from the environment") from None
@@ -113,7 +124,8 @@ class BucketObjects(ObjectStore):
             yield
         except (BaseError, FileNotFoundError) as error:
             text = str(error)
-            if may_lack and isinstance(error, FileNotFoundError) and not _NO_BUCKET.search(text):
+            is_known = not (_NO_BUCKET.search(text) or _NOBODY.search(text))
+            if may_lack and isinstance(error, FileNotFoundError) and is_known:
                 raise
             raise self._explained(text.partition(_MORE)[0]) from None
 

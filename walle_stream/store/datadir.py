@@ -291,13 +291,15 @@ class DataDir(AbstractContextManager["DataDir"]):
         with _map_os_errors(self.path):
             return InHand.open(self.path / _IN_HAND, self.meta.partition_count + hosts, own)
 
-    def check_parts(self) -> None:
+    def check_parts(self, *, has_copies: bool = False) -> None:
         """Refuse a directory that has lost a partition since it was complete.
+
+        One that ``has_copies`` elsewhere takes the partition from there.
 
         Raises:
             StoreCorruptedError: A database is gone that was there before.
         """
-        if (self.path / _COMPLETE).exists():
+        if (self.path / _COMPLETE).exists() and not has_copies:
             for part in map(self.partition_path, range(self.meta.partition_count)):
                 if not (part / "CURRENT").exists():
                     raise StoreCorruptedError(

@@ -172,8 +172,8 @@ def test_another_layout_and_other_keys_are_refused(pipeline):
     with pytest.raises(SourceError, match="differs in more than its path"):
         found.open({}, 4, 100)
     path = folder / MANIFEST
-    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
-    with pytest.raises(SourceError, match=r"manifest\.json has layout 2, not 1"):
+    path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":3'))
+    with pytest.raises(SourceError, match=r"manifest\.json has layout 3, not 2"):
         read(folder)
 
 
@@ -189,6 +189,17 @@ def test_an_altered_part_is_refused_where_it_is(pipeline, place):
     path.write_bytes(data[:-1])
     with pytest.raises(SourceError, match="run walle partition again"):
         read(folder, 1)
+
+
+def test_a_part_is_not_taken_for_another(pipeline):
+    folder, manifest = make(pipeline)
+    paths = [folder / manifest.folder / part_name(number) for number in (1, 2)]
+    first, second = (path.read_bytes() for path in paths)
+    paths[0].write_bytes(second)
+    paths[1].write_bytes(first)
+    for number in (1, 2):
+        with pytest.raises(SourceError, match=rf"000{number}\.part cannot be read at byte 0"):
+            read(folder, number)
 
 
 @pytest.mark.parametrize(("limit", "rows"), [(0, []), (3, [1, 1, 1, 0]), (20, [5, 5, 5, 5])])

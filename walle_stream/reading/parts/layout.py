@@ -1,8 +1,9 @@
 """The bytes of a source in parts: its manifest, and the frames of a part.
 
 A folder has ``manifest.json`` and, in a folder that the manifest names, a file for each partition:
-a frame a line, the CRC-32 as eight hexadecimal digits and a ``Frame`` as a JSON array. The
-manifest is written last, so what it names is whole.
+a frame a line, a CRC-32 as eight hexadecimal digits and a ``Frame`` as a JSON array. The CRC begins
+with the partition, so that no part is taken for another. The manifest is written last, so what it
+names is whole.
 """
 
 import json
@@ -19,7 +20,7 @@ from walle_stream.reading.dead_letters import DECODE_ERRORS, text_digest
 
 MANIFEST: Final = "manifest.json"
 _CRC_DIGITS: Final = 8
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class Part(msgspec.Struct):
@@ -91,20 +92,20 @@ class Frame(msgspec.Struct, array_like=True):
         """How many rows it accounts."""
         return self.accepted_rows + self.duplicate_rows + len(self.letters)
 
-    def encode(self) -> bytes:
-        """Return its line."""
+    def encode(self, number: int) -> bytes:
+        """Return its line in the part of a partition."""
         body = _encode(self)
-        return b"%08x%b\n" % (zlib.crc32(body), body)
+        return b"%08x%b\n" % (zlib.crc32(body, number), body)
 
     @classmethod
-    def decode(cls, line: bytes) -> "Frame":
-        """Decode a line.
+    def decode(cls, line: bytes, number: int) -> "Frame":
+        """Decode a line of a partition's part.
 
         Raises:
-            ValueError: It was cut or altered.
+            ValueError: It was cut or altered, or is of another part.
         """
         crc, body = line[:_CRC_DIGITS], line[_CRC_DIGITS:-1]
-        if line[-1:] != b"\n" or crc != b"%08x" % zlib.crc32(body):
+        if line[-1:] != b"\n" or crc != b"%08x" % zlib.crc32(body, number):
             raise ValueError("it was cut or altered")
         return _decode(body)
 

@@ -147,7 +147,7 @@ class PartReader(LaneReader[PartPosition]):
         name, at = f"{self._folder}/{part_name(lane.number)}", lane.end
         try:
             line = self._line(lane, name)
-            lane.frame = Frame.decode(line)
+            lane.frame = Frame.decode(line, lane.number)
         except StoreUnreachableError:
             raise
         except (OSError, StoreError, ValueError, *DECODE_ERRORS) as error:
