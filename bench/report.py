@@ -408,7 +408,8 @@ def main() -> int:
             lines += [*to_lines(json.loads(path.read_text())), ""]
     text = "\n".join(lines)
     (RESULTS / "README.md").write_text(text)
-    README.write_text(with_figures(README.read_text(), RESULTS))
+    if README.parent / "bench/results" == RESULTS:
+        README.write_text(with_figures(README.read_text(), RESULTS))
     print(text)
     return 0
 
