@@ -26,6 +26,7 @@ class Topics:
         with self._admin() as admin:
             admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)])
         self._made.append(name)
+        self._producer.partitions_for(name)  # the broker may hear of it a moment later
         return name
 
     def delete(self, name):
