@@ -133,7 +133,8 @@ def a_checkpoint(path):
 def impatient(monkeypatch):
     from walle_stream.store import buckets  # noqa: PLC0415 - an extra
 
-    monkeypatch.setitem(buckets._CLIENT, "read_timeout", timedelta(seconds=1))
+    # a busy machine takes 48 MB a while
+    monkeypatch.setitem(buckets._CLIENT, "read_timeout", timedelta(seconds=3))
     monkeypatch.setitem(buckets._RETRY, "retry_timeout", timedelta(seconds=2))
 
 
