@@ -143,8 +143,9 @@ bench-engine: setup ## models on the tensor engine, onnxruntime and MNN (install
 	@$(PY) bench/engine.py $(ARGS)
 bench-release: setup ## the release service: each kind of request, decisions, known devices, reports; some nine minutes of a quiet machine
 	@$(PY) bench/release.py $(ARGS)
-bench-report: setup ## tables from bench/results
+bench-report: setup ## tables from bench/results, and the figures of the README
 	@$(PY) bench/report.py $(ARGS)
+	@$(PY) bench/readme_figures.py
 
 .PHONY: lock clean
 lock: setup ## pin the versions anew, newest: ARGS=--upgrade

@@ -1,4 +1,4 @@
-"""The table of figures in the README, from ``bench/results`` alone."""
+"""The table of figures in the README, from ``bench/results`` alone: make bench-report."""
 
 import json
 from pathlib import Path
@@ -93,3 +93,15 @@ def _speeds(result: dict, titles: dict[str, str]) -> str:
     return "; ".join(
         f"{title} {speed:,.0f}" if title else f"**{speed:,.0f}**" for title, speed in known
     )
+
+
+def main() -> int:
+    """Make the table of the README anew."""
+    root = Path(__file__).resolve().parents[1]
+    readme = root / "README.md"
+    readme.write_text(with_figures(readme.read_text(), root / "bench/results"))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -28,7 +28,6 @@ from peers_parts.tables import figure as peers_figure
 from peers_parts.tables import tables as peers_tables
 from pipeline_parts.busy import lines as busy_lines
 from pipeline_parts.hosts import lines as hosts_lines
-from readme_figures import with_figures
 from release_parts.tables import tables as release_tables
 from tunnel_parts.plot import figure as tunnel_figure
 from tunnel_parts.tables import tables as tunnel_tables
@@ -39,7 +38,6 @@ from walle_stream.testing.chaos.report import REPORT_FORMAT, FaultReport, render
 from walle_stream.testing.onnx.report import table as conformance_table
 
 RESULTS = Path(__file__).resolve().parent / "results"
-README = RESULTS.parents[1] / "README.md"
 BAR = 44
 
 
@@ -400,7 +398,7 @@ RENDERERS = {
 
 
 def main() -> int:
-    """Write ``bench/results/README.md``, print it, and make the README's figures anew."""
+    """Write ``bench/results/README.md`` and print it."""
     lines = ["# Results", ""]
     for name, to_lines in RENDERERS.items():
         path = RESULTS / name
@@ -408,8 +406,6 @@ def main() -> int:
             lines += [*to_lines(json.loads(path.read_text())), ""]
     text = "\n".join(lines)
     (RESULTS / "README.md").write_text(text)
-    if README.parent / "bench/results" == RESULTS:
-        README.write_text(with_figures(README.read_text(), RESULTS))
     print(text)
     return 0
 

@@ -10,9 +10,9 @@ pytestmark = pytest.mark.integration
 
 SHORT = """
 import sys
-from walle_stream.cli import demo
+from walle_stream.cli.demo import command
 from walle_stream.cli.__main__ import main
-demo.CLICK_STREAM = ("shop", ("spec.source.devices=40", "spec.source.sessions=2"))
+command.CLICK_STREAM = ("shop", ("spec.source.devices=40", "spec.source.sessions=2"))
 sys.exit(main(["demo", *sys.argv[1:]]))
 """
 

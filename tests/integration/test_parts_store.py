@@ -36,7 +36,7 @@ def test_what_was_cut_into_a_bucket_is_read_from_anywhere(s3, pipeline, tmp_path
     _, second = make(pipeline, out=place)
     assert events_of(read_out(source_of(place).open({}, 4, 10))) == list(range(20))
     left = {each.name for each in s3.path(place.rpartition("/")[2]).iterdir()}
-    assert left == {"manifest.json", second.folder} != {"manifest.json", first.folder}
+    assert left == {"manifest.json", second.digest} != {"manifest.json", first.digest}
 
 
 def test_parts_are_waited_for_while_the_store_is_away(s3, pipeline, place, monkeypatch, caplog):
@@ -74,7 +74,7 @@ def test_a_wrong_environment_is_no_lack_of_parts(pipeline, place, monkeypatch, n
 
 def test_parts_that_are_gone_or_refused_are_said(s3, pipeline, place):
     _, manifest = make(pipeline, out=place)
-    s3.path(f"{place.rpartition('/')[2]}/{manifest.folder}/0002.part").unlink()
+    s3.path(f"{place.rpartition('/')[2]}/{manifest.digest}/0002.part").unlink()
     with pytest.raises(SourceError, match=r"0002\.part cannot be read at byte 0"):
         read_out(source_of(place).open({}, 4, 10))
     with pytest.raises(StoreError, match="there is no such bucket"):

@@ -82,8 +82,8 @@ def cut_source(
 
         manifest = cut(source, model, Path(folder), count, placing, on_half)
         _send(Path(folder), manifest, objects, on_progress)
-    if before is not None and before.folder != manifest.folder:
-        objects.delete(objects.listed(before.folder))
+    if before is not None and before.digest != manifest.digest:
+        objects.delete(objects.listed(before.digest))
     return out, manifest
 
 
@@ -99,7 +99,7 @@ def _send(folder: Path, manifest: Manifest, objects: ObjectStore, on_progress: O
     rows, sent = sum(part.rows for part in manifest.parts), 0
     size = sum(part.size_bytes for part in manifest.parts)
     for number, part in enumerate(manifest.parts):
-        name = f"{manifest.folder}/{part_name(number)}"
+        name = f"{manifest.digest}/{part_name(number)}"
         objects.put(name, folder / name)
         sent += part.size_bytes
         on_progress((1 + sent / max(size, 1)) / 2, rows)
@@ -127,7 +127,6 @@ def cut(
         writer.write(is_last=True)
         folder = _named(new, writer.digest.hexdigest())
         manifest = Manifest(
-            folder=folder.name,
             digest=folder.name,
             source=dict(source.fingerprint),
             rules=rules_of(model),

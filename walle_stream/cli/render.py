@@ -13,6 +13,7 @@ from walle_stream.actors.runs import RETURNED
 from walle_stream.app.figures.ledger import LedgerReport, Saving
 from walle_stream.app.figures.task_figures import TaskFigures
 from walle_stream.app.report import RunReport
+from walle_stream.cli.sizes import size_text
 
 console = Console(stderr=True, highlight=False)
 """Progress and messages go to stderr, results to stdout."""
@@ -90,10 +91,10 @@ def run_table(report: RunReport) -> Table:
     row("features", f"{counters.features:,}", there)
     if counters.calls:
         row("calls", f"{counters.calls:,}", f"{counters.replies:,} answered")
-    row("raw bytes", _bytes(counters.raw_bytes))
-    row("feature bytes", _bytes(counters.feature_bytes), _saving(counters.feature_bytes, report))
-    row("encoded bytes", _bytes(counters.encoded_bytes), _saving(counters.encoded_bytes, report))
-    row("sent up", _bytes(counters.uplink_bytes), _saving(counters.uplink_bytes, report))
+    row("raw bytes", size_text(counters.raw_bytes))
+    row("feature bytes", size_text(counters.feature_bytes), _saving(counters.feature_bytes, report))
+    row("encoded bytes", size_text(counters.encoded_bytes), _saving(counters.encoded_bytes, report))
+    row("sent up", size_text(counters.uplink_bytes), _saving(counters.uplink_bytes, report))
     latency = report.exit_to_commit_ms
     row("exit to commit", f"{_ms(latency.p50)} / {_ms(latency.p99)}", "p50 / p99 of this run")
     row(
@@ -131,7 +132,7 @@ def ledger_table(report: LedgerReport) -> Table:
     def row(name: str, count: int, size_bytes: int, saving: Saving | None = None) -> None:
         mean = f"{size_bytes / count:,.0f} B" if count else ""
         against = ("", "") if saving is None else (_below(saving.raw), _below(saving.packed_raw))
-        table.add_row(name, f"{count:,}" if count else "", _bytes(size_bytes), mean, *against)
+        table.add_row(name, f"{count:,}" if count else "", size_text(size_bytes), mean, *against)
 
     for task in report.tasks:
         size = task.bytes
@@ -178,15 +179,6 @@ def _saving(size_bytes: int, report: RunReport) -> str:
     if size_bytes <= raw:
         return f"{1 - size_bytes / raw:.1%} below raw"
     return f"{size_bytes / raw:.1f} times raw: these rows are smaller than a feature"
-
-
-def _bytes(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":  # noqa: PLR2004 - the unit's step
-            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return ""
 
 
 def _ms(value: float | None) -> str:

@@ -86,7 +86,7 @@ def test_parts_lie_beside_the_file_and_have_all_of_it(pipeline, tmp_path):
 def test_a_host_opens_its_own_parts_alone(pipeline):
     folder, manifest = make(pipeline)
     for number in (0, 2, 3):
-        (folder / manifest.folder / part_name(number)).unlink()
+        (folder / manifest.digest / part_name(number)).unlink()
     assert {batch.partition for batch in read(folder, 1)} == {1}
     with pytest.raises(SourceError, match=r"0000\.part cannot be read at byte 0 .* again"):
         read(folder, 0)
@@ -98,18 +98,18 @@ def test_a_second_cut_is_the_same_source_for_those_who_read_the_first(pipeline):
     before = dict(source_of(folder).fingerprint)
     reader = source_of(folder).open({}, 4, 5)
     taken = [*reader.read()]
-    damaged = folder / first.folder / part_name(3)
+    damaged = folder / first.digest / part_name(3)
     damaged.write_bytes(damaged.read_bytes()[:-9])
     _, second = make(pipeline)
     assert first == second
     assert events_of([*taken, *read_out(reader)]) == list(range(50))
     assert sorted(each.name for each in folder.iterdir()) == sorted(
-        ["LOCK", MANIFEST, "notes", second.folder]
+        ["LOCK", MANIFEST, "notes", second.digest]
     )
     source_of(folder).check_fingerprint(before)
     (folder.parent / "shop.jsonl").write_text(line(1) + "\n")
     _, third = make(pipeline)
-    assert not (folder / first.folder).exists()
+    assert not (folder / first.digest).exists()
     assert third.parts != first.parts
     with pytest.raises(SourceChangedError, match="other events"):
         source_of(folder).check_fingerprint(before)
@@ -180,7 +180,7 @@ def test_another_layout_and_other_keys_are_refused(pipeline):
 @pytest.mark.parametrize("place", [0, 4, 9, -1])
 def test_an_altered_part_is_refused_where_it_is(pipeline, place):
     folder, manifest = make(pipeline)
-    path = folder / manifest.folder / part_name(1)
+    path = folder / manifest.digest / part_name(1)
     data = bytearray(path.read_bytes())
     data[place] ^= 255
     path.write_bytes(data)
@@ -193,7 +193,7 @@ def test_an_altered_part_is_refused_where_it_is(pipeline, place):
 
 def test_a_part_is_not_taken_for_another(pipeline):
     folder, manifest = make(pipeline)
-    paths = [folder / manifest.folder / part_name(number) for number in (1, 2)]
+    paths = [folder / manifest.digest / part_name(number) for number in (1, 2)]
     first, second = (path.read_bytes() for path in paths)
     paths[0].write_bytes(second)
     paths[1].write_bytes(first)

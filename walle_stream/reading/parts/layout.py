@@ -34,10 +34,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What ``walle partition`` says of what it wrote."""
 
     version: int = _VERSION
-    folder: str
-    """Where the parts are, beside the manifest: as their digest is."""
     digest: str
-    """Of all frames."""
+    """Of all frames; what the folder of the parts is called, beside the manifest."""
     source: dict[str, str | int]
     """Fingerprint of the source in one piece."""
     rules: str

@@ -72,8 +72,7 @@ class PartReader(LaneReader[PartPosition]):
             SourceError: An offset is not of a source in parts, or of these.
         """
         super().__init__(opening._replace(limit=None), PartPosition())
-        self._objects, self._folder, self._parts = objects, manifest.folder, manifest.parts
-        self._digest = manifest.digest
+        self._objects, self._digest, self._parts = objects, manifest.digest, manifest.parts
         for lane in self._lanes.values():
             if lane.done.digest not in {"", self._digest}:
                 raise SourceError(
@@ -144,7 +143,7 @@ class PartReader(LaneReader[PartPosition]):
         return True
 
     def _next(self, lane: PartLane) -> Frame:
-        name, at = f"{self._folder}/{part_name(lane.number)}", lane.end
+        name, at = f"{self._digest}/{part_name(lane.number)}", lane.end
         try:
             line = self._line(lane, name)
             lane.frame = Frame.decode(line, lane.number)

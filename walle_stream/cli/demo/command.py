@@ -1,4 +1,4 @@
-"""``walle demo``: what the product is for, on one screen, in less than a minute."""
+"""Runs both, and prints the screen."""
 
 import argparse
 import shutil
@@ -6,26 +6,27 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from rich.table import Table
+from rich.table import Table as Columns
 
 from walle_stream.app.assembly import Assembly
-from walle_stream.app.demo import CLICK_STREAM, PEOPLE, DemoFigures, figures_of, write_page
-from walle_stream.app.demo.words import (
-    JOURNEY_HEADS,
-    VIEW_HEADS,
-    journey_cells,
-    size_text,
-    small_rows,
-    time_text,
-    view_cells,
-)
 from walle_stream.app.figures.logs import configure_logging
 from walle_stream.app.local import LocalRun
 from walle_stream.app.options import RunOptions
 from walle_stream.app.report import RunReport
 from walle_stream.app.resources import find_definition
+from walle_stream.cli.demo.page import write_page
+from walle_stream.cli.demo.runs import (
+    CLICK_STREAM,
+    PAPER_CLOUD_MS,
+    PAPER_DEVICE_MS,
+    PEOPLE,
+    DemoFigures,
+    figures_of,
+)
+from walle_stream.cli.demo.words import Table, journey, small_rows, time_text, views
 from walle_stream.cli.render import ResultConsole
 from walle_stream.cli.run import begin_anew, carry_out, say
+from walle_stream.cli.sizes import size_text
 
 FOLDER: Final = Path("walle-data") / "demo"
 _BAR: Final = 40  # characters
@@ -74,26 +75,22 @@ def _show(f: DemoFigures, page: Path) -> None:
         f"\n[bold]{f.features:,} features from {f.events:,} events at {f.devices:,} devices[/bold] "
         "of a simulated shop\n"
     )
-    share = f.sent_bytes / max(f.event_bytes, 1)
     show(f"  at the devices {size_text(f.event_bytes):>10}  {_bar(1.0)}")
     show(
-        f"  sent           {size_text(f.sent_bytes):>10}  {_bar(share)} "
+        f"  sent           {size_text(f.sent_bytes):>10}  {_bar(1.0 - f.saving)} "
         f"[bold]{f.saving:.1%} less[/bold]\n"
     )
-    median, _ = f.device_ms
-    paper_device, paper_cloud = f.paper_ms
     show("  from the end of a page to its feature")
-    show(f"  at the device  {time_text(median):>10}  median of this run")
+    show(f"  at the device  {time_text(f.device_ms):>10}  median of this run")
     show(
-        f"  cloud path     {time_text(paper_cloud):>10}  in Walle's paper, beside "
-        f"{time_text(paper_device)} at the device\n"
+        f"  cloud path     {time_text(PAPER_CLOUD_MS):>10}  in Walle's paper, beside "
+        f"{time_text(PAPER_DEVICE_MS)} at the device\n"
     )
     events = f"of about {f.page_events:.0f} events each"
     show(f"[bold]Three views of an item's page[/bold], {events}")
-    show(_table(VIEW_HEADS, [view_cells(row) for row in f.shown]))
-    began_ms = f.journey[0]["enter_time_ms"] if f.journey else 0
+    show(_table(views(f)))
     show(f"[bold]One session of a real user[/bold] ({f.person} of KuaiRand), a feature per line")
-    show(_table(JOURNEY_HEADS, [journey_cells(row, began_ms) for row in f.journey]))
+    show(_table(journey(f)))
     show(f"{small_rows(f)}\n")
     show(f"as a page:    {page}")
     show(f"all features: walle features list --data-dir {FOLDER / 'shop'}")
@@ -103,10 +100,9 @@ def _bar(share: float) -> str:
     return "█" * int(share * _BAR) or "▏"
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
-    table = Table(box=None, pad_edge=True, header_style="dim", padding=(0, 2, 0, 1))
-    for head in heads:
-        table.add_column(head)
+def _table(table: Table) -> Columns:
+    heads, rows = table
+    shown = Columns(*heads, box=None, pad_edge=True, header_style="dim", padding=(0, 2, 0, 1))
     for row in rows:
-        table.add_row(*row)
-    return table
+        shown.add_row(*row)
+    return shown

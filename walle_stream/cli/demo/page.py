@@ -1,21 +1,13 @@
 """The figures as one HTML file that needs nothing else: bars, times, and a person's journey."""
 
-from collections.abc import Sequence
 from html import escape
 from math import log10
 from pathlib import Path
 from typing import Final
 
-from walle_stream.app.demo.runs import DemoFigures
-from walle_stream.app.demo.words import (
-    JOURNEY_HEADS,
-    VIEW_HEADS,
-    journey_cells,
-    size_text,
-    small_rows,
-    time_text,
-    view_cells,
-)
+from walle_stream.cli.demo.runs import PAPER_CLOUD_MS, PAPER_DEVICE_MS, DemoFigures
+from walle_stream.cli.demo.words import Table, journey, small_rows, time_text, views
+from walle_stream.cli.sizes import size_text
 from walle_stream.store.files import put_file
 
 _TIMES_MS: Final = (1.0, 100_000.0)
@@ -56,14 +48,11 @@ def write_page(path: Path, figures: DemoFigures) -> None:
 
 
 def _parts(f: DemoFigures) -> list[str]:
-    median, _ = f.device_ms
-    paper_device, paper_cloud = f.paper_ms
     times = (
-        ("at the device", median, "--ours"),
-        ("Walle, device", paper_device, "--ours"),
-        ("Walle, cloud path", paper_cloud, "--cloud"),
+        ("at the device", f.device_ms, "--ours"),
+        ("Walle, device", PAPER_DEVICE_MS, "--ours"),
+        ("Walle, cloud path", PAPER_CLOUD_MS, "--cloud"),
     )
-    began_ms = f.journey[0]["enter_time_ms"] if f.journey else 0
     title = (
         f"{f.features:,} features from {f.events:,} events at {f.devices:,} devices: "
         f"{f.saving:.1%} of the bytes stay there"
@@ -77,7 +66,7 @@ def _parts(f: DemoFigures) -> list[str]:
         ),
         "<h2>Bytes</h2>",
         _bar("at the devices", 1.0, size_text(f.event_bytes), "--cloud"),
-        _bar("sent", f.sent_bytes / max(f.event_bytes, 1), size_text(f.sent_bytes), "--ours"),
+        _bar("sent", 1.0 - f.saving, size_text(f.sent_bytes), "--ours"),
         "<h2>From a page's end to its feature</h2>",
         *(_bar(name, _place(ms), time_text(ms), color) for name, ms, color in times),
         _note(
@@ -85,9 +74,9 @@ def _parts(f: DemoFigures) -> list[str]:
             "means that the authors of Walle give for the same kind of feature (OSDI 2022)."
         ),
         "<h2>Three views, as features</h2>",
-        _table(VIEW_HEADS, [view_cells(row) for row in f.shown]),
+        _table(views(f)),
         f"<h2>One session of a real user ({escape(f.person)} of KuaiRand), as features</h2>",
-        _table(JOURNEY_HEADS, [journey_cells(row, began_ms) for row in f.journey]),
+        _table(journey(f)),
         _note(small_rows(f)),
     ]
 
@@ -109,7 +98,8 @@ def _place(ms: float) -> float:
     return (log10(max(ms, _TIMES_MS[0])) - least) / (most - least)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(table: Table) -> str:
+    heads, rows = table
     head = "".join(f"<th>{escape(each)}" for each in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) + "\n" for row in rows)
     return f"<table><tr>{head}\n{body}</table>\n"

@@ -41,8 +41,8 @@ class DemoFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Of all events, as the devices have them."""
     sent_bytes: int
     """Of all features on their way, compressed."""
-    device_ms: tuple[float, float]
-    """From a page's end to its committed feature: median, and 99th percentile."""
+    device_ms: float
+    """From a page's end to its committed feature, median."""
     shown: list[Row]
     """Features of three page views."""
     person: str
@@ -52,8 +52,6 @@ class DemoFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Of a row of that data set, on average."""
     feature_bytes: float
     """Of such a feature on its way, on average."""
-    paper_ms: tuple[float, float] = (PAPER_DEVICE_MS, PAPER_CLOUD_MS)
-    """Walle's means: at the device, and in the cloud."""
 
     @property
     def saving(self) -> float:
@@ -85,7 +83,7 @@ def figures_of(clicks: RunReport, people: RunReport) -> DemoFigures:
         features=counters.features,
         event_bytes=counters.raw_bytes,
         sent_bytes=counters.uplink_bytes,
-        device_ms=(clicks.exit_to_commit_ms.p50 or 0.0, clicks.exit_to_commit_ms.p99 or 0.0),
+        device_ms=clicks.exit_to_commit_ms.p50 or 0.0,
         shown=sorted(rows, key=_interest)[-_SHOWN:][::-1],
         person=journey[0]["device_id"] if journey else "",
         journey=journey,
