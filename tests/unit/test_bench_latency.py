@@ -24,7 +24,7 @@ def _bench_path(monkeypatch):
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     path = tmp_path_factory.mktemp("bench") / "latency.json"
-    command = [sys.executable, str(ROOT / "bench/latency.py"), "--quick", "--devices", "100"]
+    command = [sys.executable, str(ROOT / "bench/latency.py"), "--quick", "--devices", "300"]
     command += ["--seconds", "1.5"]
     done = subprocess.run(
         [*command, "--json", str(path)], capture_output=True, text=True, timeout=300, check=False
