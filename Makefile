@@ -11,6 +11,8 @@ OLDEST := .venv-oldest
 PY := $(VENV)/bin/python
 # which one makes .venv, such as python3.13; the newest where nothing is said
 PYTHON ?=
+# of make release
+VERSION ?=
 # kills by target, 1,000 in all
 CHAOS := --target local=700 --target isolated=150 --target ray=150
 # the same over a real Kafka: hosts that share a data directory, and hosts of machines of their own;
@@ -44,11 +46,17 @@ test-all: setup ## the rest: the other Python, faults, kills, Ray, brokers, cont
 	@.ci/python.sh oldest $(OLDEST)
 	@$(PY) .ci/jobs.py rest $(PY) $(OTHER)/bin/python $(ARGS)
 
-.PHONY: docs
+.PHONY: docs pictures
+pictures: setup ## draw the pictures of docs/ from the code and from real runs
+	@$(PY) docs/pictures.py
 docs: setup ## the documentation as a site, in build/docs; a link that leads nowhere fails
 	@$(PY) -m pip install -q --disable-pip-version-check -c requirements.lock furo myst-parser sphinx
 	@$(PY) -m sphinx -W --keep-going -q -c docs -b html . build/docs
 	@echo "build/docs/docs/index.html"
+
+.PHONY: release
+release: setup ## version, changelog, commit, tag, wheel, archive and notes: make release VERSION=0.2.0; pushes nothing
+	@$(PY) .ci/release.py $(VERSION)
 
 .PHONY: fmt fmt-check lint types arch size
 fmt: setup ## format the code

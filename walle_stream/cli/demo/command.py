@@ -81,10 +81,10 @@ def _show(f: DemoFigures, page: Path) -> None:
         f"[bold]{f.saving:.1%} less[/bold]\n"
     )
     show("  from the end of a page to its feature")
-    show(f"  at the device  {time_text(f.device_ms):>10}  median of this run")
+    show(f"  here           {time_text(f.device_ms):>10}  at the device, median of this run")
     show(
-        f"  cloud path     {time_text(PAPER_CLOUD_MS):>10}  in Walle's paper, beside "
-        f"{time_text(PAPER_DEVICE_MS)} at the device\n"
+        f"  Walle's paper  {time_text(PAPER_DEVICE_MS):>10}  at the device; "
+        f"{time_text(PAPER_CLOUD_MS)} by the cloud\n"
     )
     events = f"of about {f.page_events:.0f} events each"
     show(f"[bold]Three views of an item's page[/bold], {events}")

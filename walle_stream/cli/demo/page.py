@@ -49,9 +49,9 @@ def write_page(path: Path, figures: DemoFigures) -> None:
 
 def _parts(f: DemoFigures) -> list[str]:
     times = (
-        ("at the device", f.device_ms, "--ours"),
-        ("Walle, device", PAPER_DEVICE_MS, "--ours"),
-        ("Walle, cloud path", PAPER_CLOUD_MS, "--cloud"),
+        ("here, device", f.device_ms, "--ours"),
+        ("paper, device", PAPER_DEVICE_MS, "--ours"),
+        ("paper, cloud", PAPER_CLOUD_MS, "--cloud"),
     )
     title = (
         f"{f.features:,} features from {f.events:,} events at {f.devices:,} devices: "
@@ -70,8 +70,8 @@ def _parts(f: DemoFigures) -> list[str]:
         "<h2>From a page's end to its feature</h2>",
         *(_bar(name, _place(ms), time_text(ms), color) for name, ms, color in times),
         _note(
-            "A logarithmic scale. The first bar is the median of this run; the others are the "
-            "means that the authors of Walle give for the same kind of feature (OSDI 2022)."
+            "A logarithmic scale. The first bar is the median of this run. The others are the "
+            "means in Walle's paper (OSDI 2022) for the same kind of feature, on its hardware."
         ),
         "<h2>Three views, as features</h2>",
         _table(views(f)),
