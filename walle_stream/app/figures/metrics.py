@@ -1,8 +1,7 @@
-"""What a run shows of itself for ``--metrics ADDR``: its figures as metrics.
+"""Figures of a run as metrics for ``--metrics ADDR``.
 
-The partition hosts count; this module only renames their figures for
-Prometheus at each scrape (``observability`` holds the format, ``metrics_server``
-the server).
+The partition hosts count. This module only renames their figures for Prometheus at each scrape.
+``observability`` has the format, ``metrics_server`` the server.
 """
 
 import logging
@@ -46,7 +45,7 @@ _UNREAD: Final = {
 
 
 class ObservedRun(Protocol):
-    """What is read of a run."""
+    """The parts of a run that metrics read."""
 
     is_ready: bool
 
@@ -54,30 +53,30 @@ class ObservedRun(Protocol):
         """Return the figures of all partitions."""
 
     def host_status(self) -> list[HostStatus]:
-        """Return how each host goes, and what it has yet to read."""
+        """Return the state of each host and its unread input."""
 
     @property
     def task_names(self) -> list[str]:
-        """Of the definition's tasks."""
+        """Names of the definition's tasks."""
 
     def vm_status(self) -> tuple[VmCounts, list[VmStatus]]:
-        """Return what the pool has done, and its VMs."""
+        """Return the counters of the pool, and its VMs."""
 
     @property
     def sink_lags(self) -> Mapping[str, int]:
-        """Features that each sink has not yet."""
+        """Number of features that each sink has yet to take."""
 
     @property
     def service_counts(self) -> ServiceCounts:
-        """What became of the calls of services, by service."""
+        """Outcomes of service calls, by service."""
         ...
 
 
 def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
-    """Serve until the stack is closed.
+    """Serve metrics until the stack is closed; return the port.
 
     Raises:
-        MetricsAddressError: The address is malformed or taken.
+        MetricsAddressError: The address is malformed or in use.
     """
     server = open_metrics_server(address, lambda: render_metrics(run), lambda: run.is_ready)
     stack.callback(server.close)
@@ -86,7 +85,7 @@ def serve_metrics(stack: ExitStack, address: str, run: ObservedRun) -> int:
 
 
 def render_metrics(run: ObservedRun) -> str:
-    """Return a run's figures in Prometheus' text format."""
+    """Return the figures of a run in Prometheus' text format."""
     statuses, (counts, machines) = run.status(), run.vm_status()
     metrics, total = Metrics(), Counters()
     for status in statuses:
@@ -95,7 +94,7 @@ def render_metrics(run: ObservedRun) -> str:
     _add_unread(metrics, run.host_status())
     for name, value in msgspec.structs.asdict(total).items():
         if name in {"task_runs", "task_failures"}:
-            continue  # the sums of those above
+            continue  # the sums of the metrics by task
         text = f"Cumulative for the data directory: {name}."
         metrics.counter(f"walle_{name}_total", text).set(value)
     show_lags(metrics, run.sink_lags)
