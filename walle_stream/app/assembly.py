@@ -191,9 +191,9 @@ class Assembly:
             return None
         if not self._source.reads_apart:
             raise SourceError(
-                f"pipeline {self.name!r} has a source in one piece, which every host of a cluster "
-                "would read whole: cut it with `walle partition FILE`, and give the folder as "
-                "spec.source.path"
+                f"pipeline {self.name!r} has a single-file source, which every host of a cluster "
+                "would read whole: cut it with `walle partition FILE`, and set spec.source.path to "
+                "the folder"
             )
         assignment = Assignment()
         count = self.partition_count
@@ -217,9 +217,9 @@ class Assembly:
         count = getattr(self._source, "partition_count", self.partition_count)
         if count != self.partition_count:
             raise SourceError(
-                f"the source has {count} partitions, pipeline {self.name!r} "
-                f"{self.partition_count}: set spec.runtime.partitions={count}; a data directory "
-                "that was made with another number stays with it: then give a new --data-dir"
+                f"the source has {count} partitions, pipeline {self.name!r} has "
+                f"{self.partition_count}: set spec.runtime.partitions={count}. An existing data "
+                "directory keeps its number of partitions: give a new --data-dir"
             )
         self._source.check_placing(self.partition_count, self._placing)
         self._data_dir = stack.enter_context(

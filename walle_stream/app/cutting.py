@@ -72,7 +72,7 @@ def cut_source(
     path = getattr(model, "path", None)
     if not isinstance(path, Path) or source.reads_apart:
         raise SpecFileError(
-            f"{loaded.file}: spec.source names no file in one piece: there is nothing to cut"
+            f"{loaded.file}: spec.source is no single file: there is nothing to cut"
         )
     placing = placing_of(connector, load_connector(spec.tunnel.connector))
     out = out or str(path.with_name(f"{path.name}.parts"))

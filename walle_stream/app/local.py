@@ -354,7 +354,7 @@ class LocalRun:
             self._assembly.check_cloud()
         if missing:
             _log.warning(
-                "%d calls of services have no reply after %g s: the next run takes them",
+                "%d service calls have no reply after %g s: the next run takes the replies",
                 missing,
                 REPLIES_TIMEOUT_S,
             )

@@ -108,8 +108,8 @@ class MessageSender:
             self._are_all = self._are_all and not any((folder.parent / "packages").glob("*"))
         else:
             raise SpecFileError(
-                f"{file}: spec.tunnel has the connector {spec.tunnel.connector!r}, by which no "
-                f"messages go to runs of spec.runtime.kind {spec.runtime.kind}: send over Kafka"
+                f"{file}: the connector {spec.tunnel.connector!r} of spec.tunnel carries no "
+                f"messages to runs of spec.runtime.kind {spec.runtime.kind}: send over Kafka"
             )
 
     def send(self, device_id: str, value: Any, *, task: str = "") -> None:
@@ -140,7 +140,7 @@ class MessageSender:
         """
         where = dict(where or {})
         for key in where.keys() - set(WHERE_KEYS):
-            raise MessageError(f"there is no condition {key!r}: {', '.join(WHERE_KEYS)}")
+            raise MessageError(f"there is no condition {key!r}: use {', '.join(WHERE_KEYS)}")
         self._send("", MessagePayload(_encoded(value), task, where), self._partitions)
 
     def push(self) -> None:
@@ -168,8 +168,8 @@ class MessageSender:
             tick.wait(_LOOK_S)
         if self._sender.refused_records:
             raise TopicError(
-                f"{self._sender.refused_records:,} messages were not taken by the topic: see the "
-                "log, and raise max.message.bytes of the topic and spec.tunnel.maxBytes"
+                f"the topic refused {self._sender.refused_records:,} messages: see the log, and "
+                "raise max.message.bytes of the topic and spec.tunnel.maxBytes"
             )
 
     def close(self) -> None:
@@ -199,8 +199,8 @@ class MessageSender:
         data = encode_payload(payload)
         if len(data) > MESSAGE_MAX_BYTES:
             raise MessageError(
-                f"a message of {len(data):,} bytes is too large: it has at most "
-                f"{MESSAGE_MAX_BYTES:,}"
+                f"a message of {len(data):,} bytes is too large: at most {MESSAGE_MAX_BYTES:,} "
+                "are allowed"
             )
         self.count += 1
         envelope = DownlinkEnvelope(device_id, MESSAGE_KIND, data, self.name, self.count)

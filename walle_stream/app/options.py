@@ -19,7 +19,7 @@ def stuck_error(task: str, device_id: str) -> StuckScriptError:
     """Make the error for a script that cannot be stopped."""
     return StuckScriptError(
         f"task {task!r} is stuck in C code on device {device_id!r} and cannot be stopped: it is "
-        "quarantined there; run the same command to go on without it"
+        "quarantined there; run the same command again to continue without it"
     )
 
 

@@ -82,7 +82,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
             if snapshots is None or snapshots.newest is None or not path.is_dir():
                 raise
             aside = put_aside(path, "damaged")
-            _log.warning("a snapshot is taken, %s has what was there: %s", aside, error)
+            _log.warning("a snapshot replaces the damaged database, kept as %s: %s", aside, error)
             # if the first attempt claimed the partition, the placing source must place it again
             return self._open(number, generation)
 
@@ -102,7 +102,7 @@ class PartitionOpener(msgspec.Struct, frozen=True):
             except EpochTakenError as error:
                 last = error.epoch >> _GENERATION_SHIFT
                 raise SourceMovedError(
-                    f"partition {number} was opened in generation {last}, and this host has it in "
+                    f"partition {number} was opened in generation {last}, but this host owns it in "
                     f"generation {generation}",
                     last,
                 ) from error

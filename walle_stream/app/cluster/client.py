@@ -161,26 +161,26 @@ def check_spread(assembly: Assembly, options: RunOptions) -> None:
         StoreError: State or features would stay on one node.
     """
     if options.limit is not None:
-        raise SourceError("--limit counts on one node alone: leave it out, or use --runtime ray")
+        raise SourceError("--limit works on one node only: leave it out, or use --runtime ray")
     if assembly.snapshots is None:
         raise StoreError(
-            "state follows its partition to another node by snapshots: give spec.state.snapshots "
-            "to run on a cluster, or use --runtime ray"
+            "on a cluster, state moves to another node by snapshots: set spec.state.snapshots, "
+            "or use --runtime ray"
         )
     assembly.spread()
     place = assembly.snapshots.place
     if _SCHEME not in place or place.startswith(f"file{_SCHEME}"):
         _log.warning(
-            "%s has the only copy of state: see that its file system keeps several, and that every "
-            "node finds it there",
+            "%s has the only copy of state: make sure that its file system keeps several copies, "
+            "and that every node can reach it",
             place,
         )
 
 
 def _runs_already(name: str) -> StoreLockedError:
     return StoreLockedError(
-        f"pipeline {name!r} runs on this cluster: wait for its end, or stop it with `walle scale "
-        f"{name} --hosts 0`"
+        f"pipeline {name!r} already runs on this cluster: wait for its end, or stop it with "
+        f"`walle scale {name} --hosts 0`"
     )
 
 

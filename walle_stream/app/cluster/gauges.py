@@ -8,12 +8,12 @@ from walle_stream.clock import monotonic_ms
 
 _EVERY_MS: Final = 2_000.0
 _OF_HOSTS: Final = {
-    "walle_partitions": "Partitions that a host has.",
+    "walle_partitions": "Partitions that a host owns.",
     "walle_events": "Events of a host's partitions, cumulative for their state.",
-    "walle_features": "Features of a host's partitions, the same.",
-    "walle_unread_rows": "Records of the source that a host has yet to read; -1: not known.",
-    "walle_unread_ms": "Milliseconds from the event read last to the newest; -1: not known.",
-    "walle_host_restarts": "How often a host was started again in this run.",
+    "walle_features": "Features of a host's partitions, cumulative for their state.",
+    "walle_unread_rows": "Records of the source that a host has yet to read; -1: unknown.",
+    "walle_unread_ms": "Milliseconds from the event read last to the newest; -1: unknown.",
+    "walle_host_restarts": "Number of restarts of a host in this run.",
 }
 
 

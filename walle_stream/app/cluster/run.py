@@ -268,7 +268,7 @@ class ClusterRun:
         is_needed = is_left and all(host.step == "done" for host in hosts)
         for host in hosts[: self._size.hosts]:
             if host.step == "done" and (is_needed or host in self._leaving):
-                host.restart("more hosts are wanted", is_death=False)
+                host.restart("the run needs more hosts", is_death=False)
                 self._forget(host)
         surplus = hosts[self._size.hosts :]
         if assigner is not None:

@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 _BUCKETS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 _GAUGES: Final = {
     "active_devices": "Devices in memory.",
-    "outbox_bytes": "Frames without acknowledgement, bytes.",
+    "outbox_bytes": "Bytes of frames without acknowledgement.",
     "watermark_ms": "Ingest watermark, epoch milliseconds.",
     "waiting_messages": "Messages of the cloud for devices that were never seen.",
 }
 _TASK_COUNTERS: Final = {
     "runs": "Runs of a task, cumulative for the data directory.",
-    "failures": "Runs of a task that failed for good, the same.",
-    "features": "Features of a task, the same.",
+    "failures": "Runs of a task that failed for good, cumulative for the data directory.",
+    "features": "Features of a task, cumulative for the data directory.",
 }
 _UNREAD: Final = {
     "unread": "Share of the source that a host has yet to read.",
@@ -106,7 +106,7 @@ def render_metrics(run: ObservedRun) -> str:
     for name, value in msgspec.structs.asdict(counts).items():
         metrics.counter(f"walle_vm_{name}_total", f"Of this process: {name}.").set(value)
     labels = ["task", "vm"]
-    running = metrics.gauge("walle_vm_running", "1 while a run is at hand.", labels)
+    running = metrics.gauge("walle_vm_running", "1 while the VM has a run.", labels)
     calls = metrics.gauge("walle_vm_calls", "Batches that a VM has run.", labels)
     runs = metrics.gauge("walle_vm_runs", "Runs in those batches.", labels)
     for machine in machines:
@@ -117,7 +117,7 @@ def render_metrics(run: ObservedRun) -> str:
     below = [sum(s.latencies.count_below(bound) for s in statuses) for bound in _BUCKETS_MS]
     metrics.histogram(
         "walle_exit_to_commit_ms",
-        "From the delivery of a page exit, or of what released it, to its commit.",
+        "From the delivery of a page exit, or of the events that released it, to its commit.",
         _BUCKETS_MS,
         [*below, sum(status.latencies.count for status in statuses)],
         sum(status.latencies.sum_ms for status in statuses),

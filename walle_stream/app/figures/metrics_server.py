@@ -59,6 +59,6 @@ def _parse_address(address: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit()) or int(port) > 0xFFFF or is_bare_v6:  # noqa: PLR2004 - the highest port
         raise MetricsAddressError(
             f"--metrics {address!r}: expected PORT, :PORT, HOST:PORT or [ADDRESS]:PORT, "
-            "a port is 0 to 65535"
+            "with a port from 0 to 65535"
         )
     return host.strip("[]") or _LOOPBACK, int(port)

@@ -80,7 +80,7 @@ class PartitionFigures(msgspec.Struct, kw_only=True):
     dead_letters: int = 0
     """Refused records and failed runs that were kept."""
     waiting_messages: int = 0
-    """Messages of the cloud for devices without any event so far."""
+    """Messages of the cloud for devices that were never seen."""
     watermark_ms: int = -1
     behind_ms: int = 0
     """Event time from its watermark to that of the most advanced partition.

@@ -26,7 +26,7 @@ type Change = NewVersion | Literal["definition"] | None
 """Change of a task: a new version, the definition's version, or (None) its removal."""
 
 
-NO_HOST: Final = "no host of this run has its partition: install again"
+NO_HOST: Final = "no host of this run owns its partition: install again"
 """Reason of a device that stays unchanged while another process takes its partition."""
 
 
@@ -129,7 +129,7 @@ class Installation:
             found, task = self._programs.store(change)
             if found != name:
                 raise PackageError(
-                    f"a package of the task {found!r} was given for {name!r}: install it "
+                    f"the package is of the task {found!r}, not of {name!r}: install it "
                     "under its own name"
                 )
             self._programs.ensure(name, task)

@@ -155,7 +155,7 @@ class InstalledPrograms:
             raise refusal(
                 error,
                 f"{path}: cannot be written: {error.strerror or error}: nothing was installed; "
-                "make room and install again",
+                "free some space and install again",
             ) from error
 
     def _read(self, digest: str, task: str) -> bytes:
@@ -170,8 +170,8 @@ class InstalledPrograms:
             ) from error
         if _digest(data) != digest:
             raise PackageError(
-                f"{path}: task {task!r} is installed, but its file was altered: delete it, and "
-                "install the task again",
+                f"{path}: task {task!r} is installed, but its file was changed: delete the file, "
+                "and install the task again",
                 str(path),
             )
         return data

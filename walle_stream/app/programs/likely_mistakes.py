@@ -117,8 +117,8 @@ class LikelyMistakes:
         for unit, factor in (("seconds", "times 1000"), ("microseconds", "divided by 1000")):
             if 2 * self._units[unit] > total:
                 text = (
-                    f"times are milliseconds, {self._examples[unit]} looks like {unit}: give it "
-                    f"{factor}"
+                    f"times must be milliseconds, but {self._examples[unit]} looks like {unit}: "
+                    f"give it {factor}"
                 )
                 return [self._said("", "time", text)]
         return []

@@ -90,15 +90,15 @@ def find_task(file: Path, name: str | None = None) -> Task:
     names = [task.metadata.name if isinstance(task, Task) else task.name for task in tasks]
     if name is None and len(tasks) > 1:
         raise SpecFileError(
-            f"{file}: holds the tasks {', '.join(names)}: name one with --task", str(file)
+            f"{file}: has the tasks {', '.join(names)}: choose one with --task", str(file)
         )
     for own_name, task in zip(names, tasks, strict=True):
         if name in {None, own_name}:
             if isinstance(task, Task):
                 return task
             raise SpecFileError(
-                f"{file}: the task {own_name!r} is a package already: name the YAML that it was "
-                "built from",
+                f"{file}: the task {own_name!r} is already a package: give the YAML from which it "
+                "was built",
                 str(file),
             )
     raise SpecFileError(f"{file}: there is no task {name!r}{suggest(str(name), names)}", str(file))

@@ -62,7 +62,7 @@ def check_calls(
             close = nearest(name, names)
             hint = "" if close is None else f", did you mean {close!r}?"
             of_name = f"a call of {name!r}" if name else "ctx.call_cloud"
-            text = f"nobody answers {of_name}: spec.services has {', '.join(names) or 'none'}"
+            text = f"no service answers {of_name}: spec.services has {', '.join(names) or 'none'}"
             refusal = script_error(task.program, line, text + hint, column)
             package = places.get((task.name, ISOLATION)) if task.package else None
             if package:
@@ -99,8 +99,8 @@ class _ModelService:
         missing = next((name for name in names if name not in call.question), None)
         given = [name for name in names if name in call.question]
         if unknown is not None or given != names[: len(given)]:
-            wrong = f"no input {unknown!r}" if unknown is not None else f"an input {missing!r}"
-            raise ValueError(f"the model has {wrong}: its inputs are {', '.join(names)}")
+            wrong = f"has no input {unknown!r}" if unknown is not None else f"needs {missing!r}"
+            raise ValueError(f"the model {wrong}: its inputs are {', '.join(names)}")
         made = self._model(*(_array(name, call.question[name]) for name in given))
         arrays = made if isinstance(made, tuple) else (made,)
         shown = outputs or [str(number) for number in range(len(arrays))]

@@ -73,7 +73,7 @@ def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kin
     left_out: list[MalformedRowError] = []
     path = path.resolve()
     if path.exists() and not path.is_file():
-        raise WalleError(f"{path} is no file that can be replaced: name another one")
+        raise WalleError(f"{path} is no regular file and cannot be replaced: choose another path")
     for _ in range(_TRIES):
         columns = _columns(_good(read, []))
         try:
@@ -87,7 +87,7 @@ def export_features(read: Callable[[], Iterable[FeatureRecord]], path: Path, kin
         if left_out:
             raise left_out[-1]
         return Exported(count, len(columns))
-    raise WalleError(f"{path}: a run adds features of other types all the time: stop it, or --task")
+    raise WalleError(f"{path}: a run keeps adding features of new types: stop it, or use --task")
 
 
 def _good(
@@ -158,7 +158,7 @@ def _placed(path: Path) -> Iterator[Path]:
             flush_file(part)
     except OSError as error:
         raise refusal(
-            error, f"{path} cannot be written: {error.strerror or error}: name another file"
+            error, f"{path} cannot be written: {error.strerror or error}: choose another file"
         ) from error
 
 

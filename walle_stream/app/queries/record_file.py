@@ -35,7 +35,7 @@ class RecordFile:
             SourceError: The file exists, or cannot be written.
         """
         if path.exists():
-            raise SourceError(f"{path} is there already: name another file after --to")
+            raise SourceError(f"{path} already exists: give another file with --to")
         self._path = path
         self._part = path.with_name(f"{path.name}.part")
         with self._writing():
@@ -77,8 +77,8 @@ class RecordFile:
             yield
         except OSError as error:
             raise SourceError(
-                f"{self._path} cannot be written: {error.strerror or error}: name another file "
-                "after --to; no letter is marked"
+                f"{self._path} cannot be written: {error.strerror or error}: give another file "
+                "with --to; no letter is marked as replayed"
             ) from error
 
 

@@ -134,8 +134,8 @@ def replay(
 
 
 _ELSEWHERE: Final[Mapping[Holds, str]] = {
-    "message": "a message that came down, no record of the source",
-    "feature": "a record that the cloud side refused, none of the source",
+    "message": "a message from the cloud, no record of the source",
+    "feature": "a record that the cloud side refused, no record of the source",
 }
 
 

@@ -93,12 +93,12 @@ class Worker:
         elif self.step == "starting" and self.ref is not None and waited_ms > START_TIMEOUT_MS:
             problem = (
                 f"the Ray cluster started no process for {self.name} in "
-                f"{START_TIMEOUT_MS / 1000.0:g} s: it has no room, or its node is gone; look at "
+                f"{START_TIMEOUT_MS / 1000.0:g} s: it has no room, or its node is gone; check "
                 "`ray status`"
             )
             if not self._is_patient:
                 raise ClusterError(f"{problem}, or unset RAY_ADDRESS")
-            _log.warning("%s; it is waited for", problem)
+            _log.warning("%s; the run waits for it", problem)
             self._asked_ms = monotonic_ms()
 
     def take(self) -> str:
@@ -174,11 +174,11 @@ class Worker:
         if self._deaths > DEATHS_MAX:
             raise ActorDeadError(
                 f"{self.name} (process {self.pid}) died {self._deaths} times without a commit, "
-                f"last: {why}; what was committed stays. Look into its log with --log-level debug, "
+                f"last: {why}; committed data stays. Check its log with --log-level debug, "
                 "then run the same command"
             )
         _log.warning(
-            "%s (process %d) is started again from its last commits: %s", self.name, self.pid, why
+            "%s (process %d) is restarted from its last commits: %s", self.name, self.pid, why
         )
         self._start()
 

@@ -284,8 +284,8 @@ class HostProcess:
                 self._deliver(reader.drain())
             elif self._passed:
                 raise SourceChangedError(
-                    f"the source gives other batches for partitions {sorted(self._passed)} than "
-                    "before in this run: give the same source, or a new --data-dir"
+                    f"the source changed during this run, for partitions {sorted(self._passed)}: "
+                    "give the same source, or a new --data-dir"
                 )
         return is_worn
 

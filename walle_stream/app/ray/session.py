@@ -83,8 +83,8 @@ def check_worker(name: str, here: Versions, there: Versions) -> None:
         has = ", ".join(f"{key} {there.get(key, 'unknown')}" for key in other)
         wanted = ", ".join(f"{key} {here[key]}" for key in other)
         raise ClusterError(
-            f"{name} of the Ray cluster has {has}, this process {wanted}: start the cluster from "
-            "the same environment, or unset RAY_ADDRESS"
+            f"{name} of the Ray cluster has {has}, this process has {wanted}: start the cluster "
+            "from the same environment, or unset RAY_ADDRESS"
         )
 
 
@@ -103,7 +103,7 @@ def check_cluster(*, is_joined: bool = False) -> None:
     if not address:
         if is_joined:
             raise ClusterError(
-                "the runtime cluster joins a Ray cluster, and RAY_ADDRESS names none: start one "
+                "the runtime cluster needs a Ray cluster, but RAY_ADDRESS names none: start one "
                 "(ray up, ray start --head) and set RAY_ADDRESS=auto, or use --runtime ray"
             )
         return
@@ -235,7 +235,7 @@ def _knock(address: str) -> None:
     host, _, port = address.rpartition(":")
     if not host or "://" in address or not port.isdecimal():
         raise ClusterError(
-            f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster, give "
+            f"RAY_ADDRESS is {address!r}: a run must be on a machine of the cluster; set "
             "HOST:PORT or auto"
         )
     way_out = "Start it from this environment (ray start --head), or unset RAY_ADDRESS"
@@ -250,7 +250,7 @@ def _knock(address: str) -> None:
         ) from error
     if not is_ray:
         raise ClusterError(
-            f"what listens at {address!r} (RAY_ADDRESS) does not answer as Ray does. {way_out}"
+            f"the server at {address!r} (RAY_ADDRESS) does not answer as Ray does. {way_out}"
         )
 
 

@@ -86,7 +86,7 @@ class Watch:
             host.step = "done"
             if state.missing_replies:
                 _log.warning(
-                    "%s: %d calls of services have no reply: the next run takes them",
+                    "%s: %d service calls have no reply: the next run takes the replies",
                     host.name,
                     state.missing_replies,
                 )
