@@ -89,7 +89,7 @@ class ActorRef:
         has_answer, value = reply.wait(timeout_s)
         if not has_answer:
             raise AskTimeoutError(
-                f"actor {self.name} gave no answer to {type(message).__name__} in {timeout_s} s"
+                f"actor {self.name} did not answer {type(message).__name__} in {timeout_s} s"
             )
         if reply.error is not None:
             raise reply.error

@@ -262,9 +262,9 @@ class DeviceHost(Actor):
                 self._commit({number: self._put_down(number)})
             else:
                 _log.warning(
-                    "partition %d goes without its last %d events, which its next owner reads "
-                    "again: their commit would take too long; a larger spec.source.pollInterval "
-                    "gives it more time",
+                    "partition %d moves without its last %d events, which its next owner reads "
+                    "again: their commit would take too long. Set a larger "
+                    "spec.source.pollInterval to allow more time",
                     number,
                     events,
                 )

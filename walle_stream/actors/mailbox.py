@@ -82,7 +82,7 @@ class Mailbox:
             if not has_room:
                 raise MailboxFullError(
                     f"the mailbox holds {self._size_bytes} of {self._max_bytes} bytes "
-                    f"after {timeout_s} s: send less or raise the bound"
+                    f"after {timeout_s} s: send less or raise the limit"
                 )
             self._envelopes.append(envelope)
             self._size_bytes += size_bytes

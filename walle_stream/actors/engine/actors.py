@@ -125,5 +125,5 @@ class EngineActors:
         return ClusterError(
             f"the Ray cluster started no process for engine actors {numbers} of {spec.actors}, "
             f"each with {spec.cpus:g} CPUs{gpus}, in {timeout_ms / 1000.0:g} s: it has no room; "
-            "look at `ray status`, or lower spec.engine.actors, cpus or gpus"
+            "check `ray status`, or lower spec.engine.actors, cpus or gpus"
         )

@@ -94,9 +94,9 @@ class EnginePool:
                 actors = ", ".join(map(str, ended))
                 raise EngineError(
                     f"model {name!r}: the processes of engine actors {actors} ended one after the "
-                    "other while they ran this request, at last with nothing beside it: it needs "
-                    "more memory than there is, or crashes its process; give it smaller inputs, or "
-                    "try the model with `walle engine run`"
+                    "other while they ran this request, the last time alone. The request needs too "
+                    "much memory, or crashes its process: give it smaller inputs, or try the model "
+                    "with `walle engine run`"
                 )
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class EnginePool:
             if is_running:
                 ended.append(index)
             _log.warning(
-                "engine actor %d ended with a request for model %r, which goes on elsewhere: %s",
+                "engine actor %d ended during a request for model %r, which moves on: %s",
                 index,
                 name,
                 last_line(error),
@@ -211,6 +211,6 @@ class PooledModel:
 
 def _gone(index: int, why: str) -> ClusterError:
     return ClusterError(
-        f"no engine actor is left, the last one is {index}: {why}; look at `ray status`, then run "
+        f"no engine actor is left, the last one was {index}: {why}; check `ray status`, then run "
         "the same command"
     )

@@ -72,8 +72,8 @@ class PartitionState:
             rows.close()
         if is_left:
             raise StoreError(
-                f"{path}: the last run was killed, or what it made has not arrived: run again "
-                "until it ends by itself"
+                f"{path}: the last run was killed, or its output has not arrived: run again "
+                "until a run ends by itself"
             )
 
     def split(self, targets: Mapping[int, Path], home: Callable[[str], int], begin: bytes) -> None:

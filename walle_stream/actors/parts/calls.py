@@ -121,7 +121,7 @@ class Calls(Part):
         if not known:
             return False
         _log.warning(
-            "the way down of partition %d was made anew: it is read from its beginning, behind "
+            "the downlink of partition %d was made anew: it is read from its beginning, after "
             "position %d of the old one",
             self._opening.number,
             head.downlink_position,
@@ -135,8 +135,8 @@ class Calls(Part):
             return self._messages.take(position, envelope, turn)
         if envelope.kind != REPLY_KIND:
             raise EnvelopeError(
-                f"a message is of kind {envelope.kind[:40]!r}, this side takes {REPLY_KIND} and "
-                f"{MESSAGE_KIND}: send the kind that scripts take, or install a newer version here"
+                f"the message kind {envelope.kind[:40]!r} is unknown, this side takes {REPLY_KIND} "
+                f"and {MESSAGE_KIND}: send one of these, or install a newer version here"
             )
         self._take_reply(envelope, turn)
         return True

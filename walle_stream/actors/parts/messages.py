@@ -162,8 +162,8 @@ class Messages:
         if head.waiting_messages >= WAITING_MAX or size_bytes > WAITING_MAX_BYTES:
             raise EnvelopeError(
                 f"{head.waiting_messages:,} messages of {self._waiting_bytes:,} bytes wait for "
-                f"devices of this partition that have sent no event, so there is no room for one "
-                f"to {envelope.device_id!r}: see that the devices' ids are right, send it again"
+                f"devices of this partition that have sent no event. There is no room for one "
+                f"to {envelope.device_id!r}: check the devices' ids, then send it again"
             )
         number, clock_ms = head.next_message, max(self._opening.machine.watermark_ms, 0)
         sender = envelope.sender, envelope.number

@@ -61,10 +61,10 @@ class SnapshotKeeper(Part):
         epoch = self.snapshots.own(epochs, own_epoch)
         point = self.snapshots.fetch(path)
         if point is not None:
-            _log.info("%s was taken over from the snapshot %s", path, point)
+            _log.info("%s was restored from the snapshot %s", path, point)
         elif own_epoch:
             put_aside(path, str(own_epoch))
-            _log.warning("%s begins anew: its last owner left no snapshot", path)
+            _log.warning("%s starts empty: its last owner left no snapshot", path)
         return epoch
 
     def claim(self, path: Path, above: int, epochs: range = ANY_EPOCH) -> int:

@@ -170,8 +170,8 @@ class PartitionSets:
                 if not kept:
                     return (
                         f"task {name!r}: version {task.version!r} has stateVersion "
-                        f"{task.state_version}, the device's state is of {layout}, and none of the "
-                        "earlier layout was kept: install a version with that stateVersion"
+                        f"{task.state_version}, the device's state has {layout}, and no state of "
+                        "the earlier layout was kept: install a version with that stateVersion"
                     )
             going.append((name, state, layout, kept))
         for name, state, layout, kept in going:

@@ -107,7 +107,7 @@ class Attempts:
         while waiting:
             pauses = [self._on_error.pause_ms(n) for n in map(_failures, waiting) if n]
             if pauses:
-                _log.info("task %s: %d runs are tried again", self._call.program, len(pauses))
+                _log.info("task %s: %d runs are retried", self._call.program, len(pauses))
                 self._wait(max(pauses) / 1000.0)
             [called] = yield [self._call._replace(groups=[queue.group() for queue in waiting])]
             for queue, group in zip(waiting, called.results, strict=True):
