@@ -52,7 +52,7 @@ _REFUSALS: Final = (
     ),
     (
         re.compile("status code: 40[13]|InvalidAccessKeyId|UserNotFound"),
-        "it refuses these credentials: correct them in the environment, or what they may do",
+        "it refuses these credentials: correct them in the environment, or their permissions",
     ),
 )
 
@@ -81,7 +81,7 @@ class BucketObjects(ObjectStore):
             )
         except BaseError as error:
             problem = str(error).partition(_MORE)[0]
-            raise StoreError(f"{url}: {problem}: it comes from the environment") from None
+            raise StoreError(f"{url}: {problem}: check the environment") from None
 
     @property
     def place(self) -> str:  # noqa: D102 - inherited
@@ -138,6 +138,6 @@ class BucketObjects(ObjectStore):
         status = _STATUS.search(said)
         if status is None or status[1] in _BUSY or status[1] >= "500":
             return StoreUnreachableError(
-                f"{self._url} does not answer ({answer}): is it there, and is its address right?"
+                f"{self._url} does not answer ({answer}): check that it runs, and its address"
             )
-        return StoreError(f"{self._url} refuses: {answer}")
+        return StoreError(f"{self._url} refuses the request: {answer}")

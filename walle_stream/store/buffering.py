@@ -86,7 +86,7 @@ class BufferingTable:
             return
         if transaction is None:
             raise TransactionStateError(
-                f"{len(buffer)} rows have no transaction to go to: bind the table first"
+                f"{len(buffer)} rows have no transaction: bind the table first"
             )
         crash_point("flush.before")
         transaction.put_rows(buffer)

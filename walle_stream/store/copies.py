@@ -177,14 +177,14 @@ class SnapshotCopies:
         try:
             is_for_good = self.snapshots.put(copy, point)
         except EpochTakenError as error:
-            _log.info("the snapshot %s of %s was given up: %s", point, copy, error)
+            _log.info("the snapshot %s of %s was abandoned: %s", point, copy, error)
         except StoreError as error:
             self.failures += 1
             if self.failures == 1 and copy.exists():
-                _log.warning("a snapshot fails, and is tried again: %s", error)
+                _log.warning("a snapshot failed, and is retried: %s", error)
         else:
             if self.failures:
-                _log.warning("%s: snapshots again, %d failed", self.snapshots, self.failures)
+                _log.warning("%s: snapshots work again, %d failed", self.snapshots, self.failures)
             self.failures, self._last_point = 0, point
             if is_for_good:
                 self.on_kept()

@@ -165,7 +165,7 @@ class DataDir(AbstractContextManager["DataDir"]):
             _check(path, meta, partition_count, pipeline, has_cloud=has_cloud)
             if (meta.placing or 0) != placing:
                 raise StoreError(
-                    f"{path} has its devices in other partitions, as source or tunnel was of "
+                    f"{path} has its devices in other partitions, as its source or tunnel had "
                     "another connector: give the previous connectors, or a new --data-dir"
                 )
             undo.pop_all()
@@ -439,7 +439,7 @@ def _check(path: Path, meta: Meta, partition_count: int, pipeline: str, *, has_c
     if meta.has_cloud != has_cloud:
         raise StoreError(
             f"{path} was made with another kind of tunnel (spec.tunnel.connector): give the "
-            "former one, or a new --data-dir"
+            "previous one, or a new --data-dir"
         )
     if meta.partition_count != partition_count:
         raise FormatVersionError(

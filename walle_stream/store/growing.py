@@ -178,7 +178,7 @@ def growing_snapshots(
         StoreError: There are no snapshots.
     """
     if not objects.listed(pipeline):
-        raise StoreError(f"{objects.place} holds no snapshots of {pipeline!r} to grow")
+        raise StoreError(f"{objects.place} has no snapshots of {pipeline!r} to grow")
     with TemporaryDirectory(prefix="walle-growing-") as work:
         yield GrowingSnapshots(objects, pipeline, counts, Path(work), point_of)
 

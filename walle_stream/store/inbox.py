@@ -87,7 +87,7 @@ def read_inbox(path: Path) -> list[bytes]:
     try:
         return _decode(path.read_bytes())
     except msgspec.MsgspecError as error:
-        raise EnvelopeError(f"{path} holds no messages: {error}") from error
+        raise EnvelopeError(f"{path} has no valid messages: {error}") from error
     except FileNotFoundError:
         raise
     except OSError as error:

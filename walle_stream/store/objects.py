@@ -126,6 +126,6 @@ class FolderObjects(ObjectStore):
                 raise
             raise refusal(
                 error,
-                f"{self._folder} cannot be used: {error}: give a folder with room "
-                "that every machine may write",
+                f"{self._folder} cannot be used: {error}: give a folder with free space "
+                "to which every machine may write",
             ) from error

@@ -196,7 +196,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
             StoreError: Read-only or closed, or a commit failed: open the database again.
         """
         if self.is_read_only:
-            raise StoreError(f"{self.path} was opened read-only: it takes no writes")
+            raise StoreError(f"{self.path} was opened read-only and takes no writes")
         if self._is_closed:
             raise StoreError(f"{self.path} is closed: open it again")
         self._check_failure()
@@ -248,7 +248,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
             with self._map_errors:
                 self._database.close()
         except StoreError as error:
-            _log.info("%s did not flush at its closing; nothing is lost: %s", self.path, error)
+            _log.info("%s was not flushed when it closed; nothing is lost: %s", self.path, error)
 
     def __exit__(self, *_: object) -> None:
         """Close."""
@@ -297,7 +297,7 @@ class PartitionStore(AbstractContextManager["PartitionStore"]):
         failure = self._failure
         if failure is not None:
             raise type(failure)(
-                f"{self.path} takes no commit since one failed: open it again ({failure})"
+                f"{self.path} takes no commit after a failed one: open it again ({failure})"
             )
 
 

@@ -40,11 +40,11 @@ class ReplayedLetters:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreError(f"{path} cannot be opened: {error}: correct its rights") from error
+            raise StoreError(f"{path} cannot be opened: {error}: correct its mode") from error
         try:
             if not try_lock(descriptor):
                 raise StoreLockedError(
-                    f"another process replays dead letters of {data_dir}: wait for its end"
+                    f"another process is replaying dead letters of {data_dir}: wait for its end"
                 )
             sync_folder(data_dir)
             yield cls(path, descriptor)
@@ -78,8 +78,8 @@ class ReplayedLetters:
         except OSError as error:
             kind = StoreFullError if error.errno in FULL_DISK else StoreError
             raise kind(
-                f"{self._path} cannot be written ({error}): what was replayed last is not marked, "
-                "and would be replayed again"
+                f"{self._path} cannot be written ({error}): the last replayed letters are not "
+                "marked, and would be replayed again"
             ) from error
 
 
@@ -94,7 +94,7 @@ def read_replayed(data_dir: Path) -> set[str]:
     try:
         data = path.read_bytes() if path.exists() else b""
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error}: correct its rights") from error
+        raise StoreError(f"{path} cannot be read: {error}: correct its mode") from error
     return _decode(path, data)
 
 

@@ -236,7 +236,7 @@ def _open_read_only(path: Path) -> Rdict:
                 return database
             database.close()
         time.sleep(_READ_ONLY_RETRY_S)
-    raise StoreError(f"{path} is written too fast to be read beside it: try again, or stop the run")
+    raise StoreError(f"{path} changes too fast to be read now: try again, or stop the run")
 
 
 @contextmanager

@@ -250,7 +250,7 @@ class PartitionSnapshots:
                 manifest = self._patiently(self._read, left[-1])
                 self._download(manifest, target)
             except (FileNotFoundError, StoreCorruptedError) as error:
-                _log.warning("%s/%s: %s; another one is taken", self, _name(left[-1]), error)
+                _log.warning("%s/%s: %s; an older snapshot is used", self, _name(left[-1]), error)
                 failed[left[-1]] = error
             else:
                 tables = (file for file in manifest.files if file.name.endswith(_TABLE))
@@ -260,8 +260,8 @@ class PartitionSnapshots:
         if failed:
             point = max(failed)
             raise StoreCorruptedError(
-                f"no snapshot in {self} is whole, {_name(point)} is not ({failed[point]}): restore "
-                "them from a copy, or remove them all to begin anew"
+                f"no snapshot in {self} is complete, not even the newest {_name(point)} "
+                f"({failed[point]}): restore them from a copy, or remove them all to start empty"
             ) from failed[point]
         return None
 
@@ -340,7 +340,7 @@ class PartitionSnapshots:
             Path(each.name).name != each.name for each in manifest.files
         ):
             raise StoreCorruptedError(
-                f"{self}/{_name(point)} is damaged: it is of another database"
+                f"{self}/{_name(point)} is damaged: it belongs to another database"
             )
         return manifest
 
@@ -407,7 +407,7 @@ class PartitionSnapshots:
             opened.flush()
             os.fsync(opened.fileno())
         if digest.hexdigest() != file.digest:
-            raise StoreCorruptedError(f"{self}/{file.stored} was altered: its digest is another")
+            raise StoreCorruptedError(f"{self}/{file.stored} was changed: its digest differs")
 
     def _renew(self, near: Path, newest: SnapshotPoint) -> None:
         try:
@@ -438,7 +438,7 @@ class PartitionSnapshots:
                 if monotonic_ms() - began_ms > _PATIENCE_MS:
                     raise
                 if wait_s == _FIRST_WAIT_S:
-                    _log.warning("%s: it is waited for", error)
+                    _log.warning("%s: retrying", error)
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
@@ -464,7 +464,7 @@ class _Progress:
             self._done += count
             if monotonic_ms() - self._told_ms > _TELL_MS:
                 self._told_ms, sizes = monotonic_ms(), (self._done >> 20, self._size >> 20)
-                _log.warning("%s: %d of %d MB are here", self._place, *sizes)
+                _log.warning("%s: %d of %d MB are downloaded", self._place, *sizes)
 
 
 def _digest(path: Path, digests: dict[str, str]) -> str:

@@ -82,7 +82,7 @@ def placed(
             raise StoreError(
                 f"{source} has device {device_id!r}, which belongs to partition {number}: its "
                 "records were not placed by Kafka's own partitioner (murmur2 of the key), so "
-                "nobody knows where the topic has it from now on"
+                "its new partition in the topic is unknown"
             )
         return number
 

@@ -66,6 +66,6 @@ class WarmCopies:
             if snapshots is not None:
                 snapshots.warm()
         except StoreError as error:
-            _log.warning("the warm copy of partition %d is not renewed: %s", number, error)
+            _log.warning("the warm copy of partition %d is not updated: %s", number, error)
         else:
             self._warm |= {number}
