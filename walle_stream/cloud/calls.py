@@ -32,7 +32,7 @@ IN_HAND: Final = 64
 """Maximum calls of a service in hand, which limits the replies in memory."""
 
 _NOBODY: Final = ""
-_CALLS: Final = "Calls of services by what became of them, since this process started."
+_CALLS: Final = "Calls of services by outcome, since this process started."
 
 type ServiceCounts = Mapping[str, Mapping[str, int]]
 """Numbers of calls by service and state."""

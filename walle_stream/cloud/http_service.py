@@ -69,7 +69,7 @@ class HttpService:
         if response.status not in _GOOD:
             raise ValueError(f"the server answered {response.status} {response.reason}")
         if len(answer) > REPLY_MAX_BYTES:
-            raise ValueError(f"more than {REPLY_MAX_BYTES} bytes are not allowed")
+            raise ValueError(f"the answer has more than {REPLY_MAX_BYTES} bytes")
         try:
             return json.loads(answer, parse_constant=_refuse)
         except ValueError as error:
@@ -110,4 +110,4 @@ def _cut(sock: socket.socket) -> None:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not of it")
+    raise ValueError(f"{word} is not allowed")

@@ -100,6 +100,6 @@ class Inbox:
 
 
 def _put_aside(path: Path, error: EnvelopeError) -> None:
-    _log.error("messages are put aside: %s", error)
+    _log.error("messages are put aside, as they cannot be read: %s", error)
     with suppress(FileNotFoundError):  # another process has renamed it
         path.rename(path.with_name(f".refused-{path.name}"))

@@ -35,10 +35,10 @@ _OTHER_S: Final = 5.0
 _CLIENT_S: Final = 10.0
 _HANGS_MS: Final = 1_000.0
 _OK: Final = 200
-_MERGED: Final = "What this worker's tables have merged, by what."
+_MERGED: Final = "Items merged by this worker's tables, by kind."
 _LAG: Final = "Records of a partition that its table lacks, as of the last fetch."
-_READY: Final = "Whether a partition's table had all when this worker was given it."
-_REPORTS: Final = "Reports of devices for the release service, by what became of them."
+_READY: Final = "Whether a partition's table has all records that existed at its opening."
+_REPORTS: Final = "Reports of devices for the release service, by outcome."
 _STATUS: Final = {"": "ok", MOVING: "rebalancing"}
 
 
@@ -189,7 +189,7 @@ class LookUps:
         if missing:
             shown_missing = ", ".join(map(str, sorted(missing)))
             why = f" ({', '.join(silent)} gave no answer)" if silent else ""
-            return _not_now(f"no worker that was asked has the partitions {shown_missing}{why}")
+            return _not_now(f"no worker that answered has the partitions {shown_missing}{why}")
         # the device may have moved here meanwhile
         problem = self._partitions.problem
         return _not_now(problem) if problem else (404, {"error": _unknown(device_id)})
@@ -252,4 +252,4 @@ def _unknown(device_id: str) -> str:
 
 
 def _not_now(why: str) -> tuple[int, Any]:
-    return 503, {"error": f"not known now: {why}; ask again"}
+    return 503, {"error": f"unknown at the moment: {why}; ask again"}

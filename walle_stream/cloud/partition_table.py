@@ -268,9 +268,9 @@ class PartitionTable:
                 # repeated
                 merging.refuse(
                     1,
-                    f"device {device_id!r}: incarnation {incarnation!r} is one more than the "
-                    f"{INCARNATIONS_MAX} of a device: its data directory was made anew so often, "
-                    "or somebody writes in its name",
+                    f"device {device_id!r}: incarnation {incarnation!r} exceeds the limit of "
+                    f"{INCARNATIONS_MAX} per device: its data directory was made anew too often, "
+                    "or another sender uses its id",
                 )
                 continue
             verdict, generation = head.judge(incarnation, number)

@@ -82,7 +82,7 @@ class Partitions:
     may_begin_anew = False
 
     def __init__(self, folder: Path, address: str, options: TableOptions) -> None:
-        """Open nothing yet; ``folder`` is made later; the group gets the look-ups' ``HOST:PORT``."""
+        """Open nothing; ``folder`` is made later. ``address`` is the look-ups' ``HOST:PORT``."""
         self.incarnation = address
         self._folder = folder
         self._options = options
@@ -127,7 +127,7 @@ class Partitions:
     def lose(self, partitions: Sequence[int]) -> None:
         """Close tables; see ``Placement.lose``."""
         for number, each in self._forget(partitions):
-            _log.info("partition %d is another worker's", number)
+            _log.info("partition %d was lost to another worker", number)
             each.table.close()
 
     def close(self) -> None:
@@ -277,4 +277,4 @@ class Partitions:
             return
         began_ms = monotonic_ms()
         copies.snapshots.fetch(path)
-        _log.info("%s is the snapshot %s, %.0f ms", path, newest, monotonic_ms() - began_ms)
+        _log.info("%s has the snapshot %s, %.0f ms", path, newest, monotonic_ms() - began_ms)

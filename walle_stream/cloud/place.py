@@ -41,7 +41,7 @@ def own_data_dir(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[Path]:
     try:
         if not lock_within(lock, wait_s):
             raise StoreLockedError(
-                f"{path} is the data directory of another worker that runs: give each its own "
+                f"{path} is the data directory of another running worker: give each its own "
                 "--data-dir and --web-port"
             )
         yield path.absolute()

@@ -178,7 +178,7 @@ class ReportOutlet:
         if status not in _REFUSED and not 0 < status < _FAILED:
             return False
         if status in _REFUSED:
-            _log.warning("%s refused a frame of reports: %d", self._host, status)
+            _log.warning("%s refused a frame of reports: status %d", self._host, status)
             self.dropped += 1
         else:
             self._said = ""

@@ -25,7 +25,7 @@ BACKOFF_S: Final = 0.2
 _BACKOFF_MAX_S: Final = 10.0
 _LOOK_S: Final = 0.05
 _JOIN_S: Final = 12.0  # `walle cloud` ends within 30 s, with any number of hanging sinks
-_LAG: Final = "Features that were merged and that a sink has not yet, at most."
+_LAG: Final = "Upper bound of the merged features that a sink has yet to take."
 
 
 class _Done(NamedTuple):
@@ -75,7 +75,7 @@ class SinkPump:
         lag = self.lag
         if lag:
             _log.warning(
-                "sink %r: %d features wait (%s): the next run hands them over",
+                "sink %r: %d features wait (%s): the next run delivers them",
                 self.name,
                 lag,
                 self._said or "it is slow",

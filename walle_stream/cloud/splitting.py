@@ -27,8 +27,8 @@ def split_table(
     with closing(PartitionTable(source, 1)) as table:
         if table.open_calls(0, 1):
             raise StoreError(
-                f"{source}: calls of services wait for their answers: let walle cloud send them, "
-                "and end by SIGTERM; then walle run, which takes them"
+                f"{source}: service calls wait for their answers: let walle cloud send them, "
+                "and end it by SIGTERM; then run walle run, which takes them"
             )
         counts = table.stats
     own, places = min(targets), placed(home, targets, source)
