@@ -128,7 +128,7 @@ class ActorRef:
         try:
             actor.on_start()
             self._loop(actor)
-        except BaseException as error:  # noqa: BLE001 - the actor loop is the last place to see it
+        except BaseException as error:  # noqa: BLE001 - last place to see it
             self.failure = error
             if not isinstance(error, WalleError):
                 # a receiver of the error may log one line only, but a bug needs its traceback

@@ -463,7 +463,7 @@ class DeviceHost(Actor):
             deliveries = self._put_down(number)
 
             def turn(to: PartitionHost = partition, what: Any = devices) -> None:
-                if deliveries:  # noqa: B023 - it runs at once
+                if deliveries:  # noqa: B023 - called at once
                     to.take(deliveries)  # noqa: B023 - the same
                 answer.refused.update(to.install(message.wanted, what))
 

@@ -159,7 +159,7 @@ class PartitionHost:
         if self._turn is None:
             turn = self._begin()
             turn.is_last = is_last
-            if any([part.idle(turn) for part in self.parts]):  # noqa: C419 - each is asked
+            if any([part.idle(turn) for part in self.parts]):  # noqa: C419 - all parts must run
                 run_alone(self.pool, self._complete(turn))
         self.outbox.send(self.outbox.due(is_all=is_last))
 

@@ -160,7 +160,7 @@ class Assembly:
 
     def run_models_with(self, runners: Mapping[str, ModelRunner]) -> None:
         """Replace ONNX models by these runners; call before opening."""
-        from walle_stream.engine.batching import RowsTogether  # noqa: PLC0415 - brings numpy
+        from walle_stream.engine.batching import RowsTogether  # noqa: PLC0415 - imports numpy
 
         for name, runner in runners.items():
             is_batched = hasattr(self._models[name], "run_many")

@@ -161,7 +161,7 @@ class ServicePool:
             value = text.encode()
             if len(value) > REPLY_MAX_BYTES:
                 return ValueError(f"{len(value)} bytes, at most {REPLY_MAX_BYTES} are allowed")
-        except BaseException as error:  # noqa: BLE001 - whatever a service raises is its failure
+        except BaseException as error:  # noqa: BLE001 - any error is the service's
             return error
         return value
 

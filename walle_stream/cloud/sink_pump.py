@@ -82,7 +82,7 @@ class SinkPump:
             )
         try:
             self._sink.close()
-        except Exception as error:  # noqa: BLE001 - what it has not, comes again
+        except Exception as error:  # noqa: BLE001 - missing features come again
             self._say(f"it cannot be closed: {error or type(error).__name__}")
 
     def _run(self) -> None:
@@ -94,7 +94,7 @@ class SinkPump:
                 # after a failure begin with another table: a feature may be refused for ever
                 first = self._failures % max(len(tables), 1)
                 moved = sum(self._serve(each, is_last) for each in tables[first:] + tables[:first])
-            except Exception as error:  # noqa: BLE001 - the edge to a sink, which may be anybody's
+            except Exception as error:  # noqa: BLE001 - a sink may be foreign code
                 self._say(str(error) or type(error).__name__)
                 self._failures += 1
                 if is_last:

@@ -107,7 +107,7 @@ class DataDir(AbstractContextManager["DataDir"]):
         """Status file of the last run, for people."""
 
     @classmethod
-    def open(  # noqa: PLR0913 - what is fixed, and how to open
+    def open(  # noqa: PLR0913 - settings and options
         cls,
         path: Path,
         *,

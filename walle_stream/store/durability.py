@@ -129,7 +129,7 @@ class Durability:
                 self._flush()
             except WalleError as error:
                 failure = error
-            except Exception as error:  # noqa: BLE001 - whoever waits must learn of it
+            except Exception as error:  # noqa: BLE001 - waiting callers must get it
                 failure = StoreError(f"{self._name} could not be flushed: {error}")
             with self._condition:
                 if failure is None:

@@ -69,7 +69,7 @@ _LEVELS: Final = 7
 
 # module globals: rocksdict has no other place that all databases share
 _cache = Cache(BLOCK_CACHE_BYTES)
-_write_buffers = WriteBufferManager(WRITE_BUFFERS_BYTES, False)  # noqa: FBT003 - it takes no names
+_write_buffers = WriteBufferManager(WRITE_BUFFERS_BYTES, False)  # noqa: FBT003 - no keywords there
 
 
 def open_rocks(path: Path, *, read_only: bool = False, packs_flushes: bool = False) -> Rdict:
@@ -260,11 +260,11 @@ def _build_options(
     blocks.set_block_cache(_cache)
     blocks.set_bloom_filter(_BLOOM_BITS, False)  # noqa: FBT003 - full filter, not per block
     blocks.set_format_version(5)
-    # indices of open tables stay in memory, and grow with the kept rows: sharing key prefixes in
-    # them takes a third of it (make bench-growth)
+    # indices of open tables stay in memory and grow with the kept rows; sharing key prefixes
+    # reduces them to a third (make bench-growth)
     blocks.set_index_block_restart_interval(16)
     options = Options(raw_mode=True)
-    options.create_if_missing(True)  # noqa: FBT003 - the library takes no name
+    options.create_if_missing(True)  # noqa: FBT003 - no keywords there
     options.set_block_based_table_factory(blocks)
     options.set_write_buffer_manager(_write_buffers)
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)

@@ -181,7 +181,7 @@ class EnginePool:
                     return
                 if monotonic_ms() - began_ms > self._lost_after_ms:
                     self._line.lose(index, _gone(index, "the cluster starts no process for it"))
-        except Exception as error:  # noqa: BLE001 - whatever it is, this actor does not come back
+        except Exception as error:  # noqa: BLE001 - any error means that it is lost
             self._line.lose(index, _gone(index, last_line(error)))
 
 

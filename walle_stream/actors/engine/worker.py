@@ -101,7 +101,7 @@ class EngineWorker:
         with self._lock:
             runner = self._models.get(name)
             if runner is None:
-                import ray  # noqa: PLC0415 - in a process of Ray's alone
+                import ray  # noqa: PLC0415 - only in Ray's processes
 
                 blueprint: ModelBlueprint = ray.get(reference)
                 runner = self._models[name] = blueprint.build()

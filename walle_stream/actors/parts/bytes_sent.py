@@ -15,7 +15,7 @@ class BytesSent(Part):
         """Continue from the last commit."""
         self._opening = opening
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
         """Add the frames so far to the ledger."""
         plan, head = self._opening.plan, turn.head
         sent = book_sent(turn.records, turn.calls, turn.bodies)

@@ -37,7 +37,7 @@ class Containment(Part):
         """Record that a VM is about to be called."""
         self._in_hand.mark(self._number)
 
-    def close(self, deadline_ms: float | None) -> None:  # noqa: ARG002 - the part's signature
+    def close(self, deadline_ms: float | None) -> None:  # noqa: ARG002 - part signature
         """Record the end of the turn, committed or not."""
         self._in_hand.put_down(self._number)
 

@@ -24,7 +24,7 @@ class Figures(Part):
         """Continue the counters from the last commit."""
         self._opening, self._head = opening, opening.head
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
         """Count the contents of the commit."""
         head, machine, done = turn.head, self._opening.machine, turn.done
         head.watermark_ms = machine.watermark_ms

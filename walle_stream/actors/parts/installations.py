@@ -39,7 +39,7 @@ class Installations(Part):
             if after[old, which] != old:
                 turn.installs.append((device_id, after[old, which]))
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
         """Give devices their next tasks."""
         if turn.installs:
             opening = self._opening

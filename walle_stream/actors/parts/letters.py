@@ -29,7 +29,7 @@ class Letters(Part):
         )
         self._let_out(opening.head.next_dead_letter - 1)
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - part signature
         """Send as many letters as the sink has room for."""
         if self._session is not None:
             self._session.pump(self._durable)

@@ -28,7 +28,7 @@ class Outbox(Part):
         self._session = self._open_session(rows)
         self._outgoing = Outgoing(rows.durability, self._session)
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - part signature
         """Process acknowledgements."""
         self._session.pump()
         return False

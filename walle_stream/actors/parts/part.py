@@ -57,7 +57,7 @@ class Part:
     def restart(self, opening: Opening) -> None:
         """Begin at the last commit, and forget later changes; may block."""
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's own to use
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - for subclasses
         """Add input from other sources than events to the turn; never blocks.
 
         Called before every commit, and alone if there are no events. Returns whether the input

@@ -110,11 +110,11 @@ class Reports(Part):
         """Return whether a report is due."""
         return self.is_due(wall_ms(), is_last=turn.is_last)
 
-    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - the part's
+    def contribute(self, turn: Turn, rows: PartitionRows) -> None:  # noqa: ARG002 - part signature
         """Make the frames of a report that is due."""
         turn.bodies += self.due(wall_ms(), is_last=turn.is_last)
 
-    def committed(self, turn: Turn) -> None:  # noqa: ARG002 - the part's signature
+    def committed(self, turn: Turn) -> None:  # noqa: ARG002 - part signature
         """Count the turn's runs, and reset the counts that it has sent."""
         if self._taken_ms is not None:
             self._counts, self._since_ms, self._taken_ms = {}, self._taken_ms, None

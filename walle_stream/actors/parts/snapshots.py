@@ -81,7 +81,7 @@ class SnapshotKeeper(Part):
         self._has_sent, self._next_frame = False, opening.head.next_frame
         self._copies.on_kept = self._rows.kept
 
-    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - the part's signature
+    def idle(self, turn: Turn) -> bool:  # noqa: ARG002 - part signature
         """Request a commit when a snapshot is due and the last commit has sent frames."""
         return self._has_sent and self._copies.is_due
 

@@ -61,7 +61,7 @@ class ClusterClient:
     def run(
         self,
         on_progress: OnProgress | None = None,
-        cpu_before_s: float | None = None,  # noqa: ARG002 - the supervisor and the hosts count
+        cpu_before_s: float | None = None,  # noqa: ARG002 - supervisor and hosts count it
     ) -> RunReport:
         """Run to the end of the source or to ``stop``; see ``LocalRun.run``.
 

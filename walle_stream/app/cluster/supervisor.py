@@ -119,7 +119,7 @@ class Supervisor:
     def _work(self) -> None:
         try:
             self._report = self._run.run()
-        except BaseException as error:  # noqa: BLE001 - whoever waits decides what becomes of it
+        except BaseException as error:  # noqa: BLE001 - the waiting caller handles it
             self._failure = error
         self._over.set()
 

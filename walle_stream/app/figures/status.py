@@ -129,7 +129,7 @@ def write_status(path: Path, status: RunStatus) -> None:
     new = path.with_suffix(".json.new")
     with suppress(OSError):
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, for its mode
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor sets the mode
             file.write(msgspec.json.encode(status) + b"\n")
         new.replace(path)
 

@@ -115,7 +115,7 @@ class _ModelService:
 
 def _array(name: str, value: Any) -> Any:
     # with the dtypes of ``ctx.tensor``
-    import numpy as np  # noqa: PLC0415 - 0.1 s: for pipelines that have models
+    import numpy as np  # noqa: PLC0415 - 0.1 s, only for models
 
     array = np.asarray(value)
     dtype = {"f": np.float32, "i": np.int64, "b": np.uint8}.get(array.dtype.kind)

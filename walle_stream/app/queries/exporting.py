@@ -44,7 +44,7 @@ class Exported(NamedTuple):
     columns: int
 
 
-class _Changed(Exception):  # noqa: N818 - no failure: a run went on meanwhile
+class _Changed(Exception):  # noqa: N818 - no failure: a run wrote more
     """A feature does not fit the columns that the first pass found."""
 
 
@@ -143,7 +143,7 @@ def _row(record: FeatureRecord, columns: Mapping[str, str]) -> dict[str, Any]:
         if found and _common(wanted, found) != wanted:
             raise _Changed
         if wanted == "json" and found:
-            value = _encode(value).decode()  # noqa: PLW2901 - as the column has it
+            value = _encode(value).decode()  # noqa: PLW2901 - the column's form
         row[f"feature.{name}"] = float(value) if wanted == "number" and found else value
     if len(row) > len(columns):
         raise _Changed

@@ -45,7 +45,7 @@ def start_engine(
     """
     if assembly.engine is None:
         return None
-    from walle_stream.actors.engine.actors import EngineActors  # noqa: PLC0415 - few have it
+    from walle_stream.actors.engine.actors import EngineActors  # noqa: PLC0415 - rarely needed
 
     actors = EngineActors(
         ray, assembly.blueprints, assembly.engine, hosts=hosts, describe=engine_versions
@@ -71,7 +71,7 @@ def open_engine(stack: ExitStack, assembly: Assembly, handles: "EngineHandles", 
     """Let the engine actors run a host's models."""
     import ray  # noqa: PLC0415 - only where Ray runs
 
-    from walle_stream.actors.engine.pool import EnginePool  # noqa: PLC0415 - few have it
+    from walle_stream.actors.engine.pool import EnginePool  # noqa: PLC0415 - rarely needed
 
     pool = EnginePool(ray, handles, first=index)
     stack.callback(pool.close)

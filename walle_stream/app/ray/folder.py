@@ -38,7 +38,7 @@ def cluster_folder(parent: Path | None = None) -> Iterator[Path]:
 
 def _short_place() -> Path:
     # the folder holds sockets, and a socket's path has at most 107 bytes
-    short = Path("/tmp")  # noqa: S108 - its folder has a name that nobody can guess
+    short = Path("/tmp")  # noqa: S108 - the folder gets an unguessable name
     if short.is_dir() and os.access(short, os.W_OK):
         return short
     return Path(tempfile.gettempdir())

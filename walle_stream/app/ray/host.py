@@ -257,7 +257,7 @@ class HostProcess:
             state.statuses = self._ask(Close(FLUSH_TIMEOUT_S))
             self._stack.close()
             state.phase = "worn out" if is_worn else "done"
-        except BaseException as error:  # noqa: BLE001 - the driver decides what becomes of it
+        except BaseException as error:  # noqa: BLE001 - the driver handles it
             if not isinstance(error, WalleError):
                 _log.exception("host %d failed", self._index)  # the driver logs a single line
             state.failure = error
