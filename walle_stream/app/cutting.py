@@ -48,14 +48,8 @@ def cut_source(
 ) -> tuple[str, Manifest]:
     """Cut the source of a pipeline; blocks. The new parts replace the previous ones.
 
-    Args:
-        file: The pipeline's YAML.
-        overrides: Like ``--set``, each ``a.b=c``.
-        out: A folder, or its URL in an object store; None: ``PATH.parts`` beside the source's file.
-        on_progress: Called after each read.
-
-    Returns:
-        The place of the parts, and its manifest.
+    ``out`` is a folder, or its URL in an object store (None: ``PATH.parts`` beside the source's
+    file). Returns the place of the parts, and their manifest.
 
     Raises:
         SpecFileError: The definition is wrong, or its source is no file.
@@ -145,7 +139,7 @@ def cut(
 
 
 class _Writer:
-    """Appends to the files of all parts, with one file open at a time."""
+    """Writer of the files of all parts, with one file open at a time."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.parts = [Part() for _ in range(count)]

@@ -61,7 +61,7 @@ class _InHand:
 
 
 class CloudCalls:
-    """Passes calls to services and sends replies, in order for each device and service.
+    """Dispatcher of calls to services, with replies in order for each device and service.
 
     One thread steps; any thread may read the counts.
     """

@@ -66,7 +66,7 @@ class Uploads(Executor):
 
 
 class SnapshotCopies:
-    """Updates of one database's snapshots. One thread."""
+    """Updater of one database's snapshots. One thread."""
 
     def __init__(self, snapshots: PartitionSnapshots, uploads: Executor, every_ms: float) -> None:
         """Begin.

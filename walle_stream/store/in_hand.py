@@ -75,7 +75,7 @@ class InHand:
             os.close(file)  # releases the lock, as the end of the process does
 
     def is_doubtful(self, number: int) -> bool:
-        """Whether a partition was in a call when the last process ended."""
+        """Return whether a partition was in a call when the last process ended."""
         return self._marks[number] == _DOUBTFUL
 
     def mark(self, number: int) -> None:

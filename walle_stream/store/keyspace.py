@@ -36,7 +36,7 @@ class KeyBatch:
 
 
 class KeySpace:
-    """Reads and writes; every method blocks, and raises ``StoreError`` if the database fails."""
+    """Rows with a common prefix; every method blocks, and raises ``StoreError`` on failure."""
 
     def __init__(self, database: Rdict, path: Path, base: bytes = b"") -> None:
         """Use the rows of an opened database whose keys begin with ``base``."""

@@ -31,7 +31,7 @@ _SOON_MS: Final = 1_000.0
 
 
 class Calls(Part):
-    """Replies and messages go into the turn; calls of runs go up with its commit."""
+    """Exchange with the cloud: replies and messages for the turn, calls in its commit."""
 
     _opening: Opening
 

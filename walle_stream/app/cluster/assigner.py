@@ -50,7 +50,7 @@ class Assigner:
         self._said.pop(host, None)
 
     def is_over(self, host: int) -> bool:
-        """Whether a host has read all its input to the end, and no other work is left."""
+        """Return whether a host has read all its input to the end, and no work is left."""
         held = [self._of(each).held for each in self._told]
         ended = {number for each in held if each.is_ended for number in each.placed.numbers}
         own = self._of(host).held

@@ -75,13 +75,8 @@ class Installation:
         """Change tasks of devices, each from its next event on; blocks until the commit.
 
         A device gets all of its changes or none. VMs are made before the hosts are told, so that
-        events wait for a commit at most.
-
-        Args:
-            changes: Changes by device id, then by task.
-
-        Returns:
-            The devices that stay unchanged, with the reason.
+        events wait for a commit at most. ``changes`` are by device id, then by task. Returns the
+        devices that stay unchanged, with the reason.
 
         Raises:
             PackageError: A package cannot be installed here; nothing has changed.
