@@ -28,7 +28,7 @@ def split_table(
         if table.open_calls(0, 1):
             raise StoreError(
                 f"{source}: service calls wait for their answers: let walle cloud send them, "
-                "and end it by SIGTERM; then run walle run, which takes them"
+                "and end it by SIGTERM; then start walle run, which takes them"
             )
         counts = table.stats
     own, places = min(targets), placed(home, targets, source)

@@ -141,7 +141,7 @@ class EnginePool:
             if is_running:
                 ended.append(index)
             _log.warning(
-                "engine actor %d ended during a request for model %r, which moves on: %s",
+                "engine actor %d ended during a request for model %r, which is retried: %s",
                 index,
                 name,
                 last_line(error),

@@ -110,7 +110,7 @@ class LikelyMistakes:
         declared = self._declared
         is_open = declared.has_other_pages
         problem = _problem(page, declared.pages, self._pages, is_open=is_open)
-        return [self._said(task, page, f"no page is {page!r}{problem}")] if problem else []
+        return [self._said(task, page, f"there is no page {page!r}{problem}")] if problem else []
 
     def _times(self) -> list[str]:
         total = self._units.total()
