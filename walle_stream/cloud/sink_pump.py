@@ -34,7 +34,7 @@ class _Done(NamedTuple):
 
 
 class SinkPump:
-    """Server of one sink, for all tables of a process."""
+    """Delivery thread of one sink, for all tables of a process."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ type OpenSession = Callable[[PartitionRows], UplinkSession]
 
 
 class PartitionSetup(NamedTuple):
-    """Constituents of one partition's host."""
+    """Parameters of one partition's host."""
 
     number: int
     plan: PartitionPlan

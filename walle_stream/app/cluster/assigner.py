@@ -26,7 +26,7 @@ class Said(NamedTuple):
 
 
 class Assigner:
-    """Placer of the partitions 0 to N-1 on hosts, evenly and with as few moves as possible."""
+    """Assigner of the partitions 0 to N-1 to hosts, evenly and with as few moves as possible."""
 
     def __init__(self, count: int, standbys: int = 0) -> None:
         """Begin without a host; ``standbys`` other nodes keep a copy of each partition."""

@@ -1,8 +1,9 @@
 """Logging for the command line; the library itself adds no handler.
 
-Invariants: The root logger is never changed. Only our loggers, those of the shipped connectors, and
-those of their libraries (``_LIBRARIES``, warnings and above) are. One record is one line of text or
-one JSON object; in text a traceback follows the line. Values to mask never appear, in any field.
+Invariants: The root logger is never changed. Handlers and levels are set for our loggers, those of
+the shipped connectors, and those of their libraries (``_LIBRARIES``, warnings and above). One
+record is one line of text or one JSON object; in text a traceback follows the line. Values to mask
+never appear, in any field.
 """
 
 import json
